@@ -1,0 +1,1 @@
+"""Analyses: one module each, a pure function from a run to tables and findings."""

@@ -1,0 +1,175 @@
+"""What an analysis is: metadata that states its definitions, and a pure function from a run to a result.
+
+The metadata (title, columns with units and meaning, sources) is the one source of `tracekit analyze --list`,
+the documentation page and the dashboard's menu.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from tracekit import registry
+from tracekit.errors import PluginError, TracekitError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pandas as pd
+
+    from tracekit.run import Run
+
+
+class Severity(StrEnum):
+    """How much a finding matters."""
+
+    INFO = "info"
+    WARN = "warn"
+    HIGH = "high"
+
+
+class Basis(StrEnum):
+    """Where a saving's number comes from."""
+
+    MEASURED = "measured"
+    ESTIMATED = "estimated"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a result table: its name, unit (empty for text) and meaning."""
+
+    name: str
+    unit: str
+    meaning: str
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """One table of a result: its name, title and columns in order."""
+
+    name: str
+    title: str
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One piece of ranked advice with its evidence.
+
+    Attributes:
+        code: Stable identifier of the rule.
+        severity: How much it matters.
+        title: What is the case, in one line.
+        advice: What to change, naming the line or op.
+        saving_ns_per_step: Time a step would save; None where no number can be given.
+        basis: Whether the saving was measured or estimated, None without a saving.
+        how: How the saving was worked out.
+        confidence: From 0 to 1.
+        evidence: Table name to the row ids that show it.
+    """
+
+    code: str
+    severity: Severity
+    title: str
+    advice: str
+    saving_ns_per_step: int | None = None
+    basis: Basis | None = None
+    how: str = ""
+    confidence: float = 1.0
+    evidence: dict[str, list[int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What an analysis found: tables by name, findings, and notes on what was absent and how to get it."""
+
+    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """One analysis.
+
+    Attributes:
+        name: Registered name, also the command-line name.
+        title: Heading.
+        question: The question it answers, in one sentence.
+        definition: How its numbers are defined.
+        tables: Specification of each table it may return.
+        sources: Published work that defines it.
+        order: Place in menus; `integrity` is 0 and runs first.
+        compute: The pure function; it never mutates a table it was given.
+    """
+
+    name: str
+    title: str
+    question: str
+    definition: str
+    tables: tuple[TableSpec, ...]
+    sources: tuple[str, ...]
+    order: int
+    compute: Callable[[Run], Result]
+
+
+def available() -> list[Analysis]:
+    """Every analysis that can be loaded, in menu order.
+
+    Example:
+        >>> available()[0].name
+        'integrity'
+    """
+    found: list[Analysis] = []
+    for name in registry.names(registry.ANALYSES):
+        try:
+            found.append(registry.load(registry.ANALYSES, name))
+        except TracekitError:
+            continue  # `tracekit doctor` names it; it must not break the others
+    return sorted(found, key=lambda analysis: (analysis.order, analysis.name))
+
+
+def get(name: str) -> Analysis:
+    """One analysis by its registered name.
+
+    Raises:
+        PluginError: Unknown, registered twice or broken.
+    """
+    analysis: Analysis = registry.load(registry.ANALYSES, name)
+    return analysis
+
+
+def analyze(run: Run, name: str) -> Result:
+    """Run one analysis and check its tables against its own metadata.
+
+    Args:
+        run: The run to analyze.
+        name: Registered name of the analysis.
+
+    Returns:
+        Tables (pandas DataFrames, integer nanoseconds), findings and notes.
+
+    Raises:
+        PluginError: The analysis is unknown, or returned a table other than it declares.
+
+    Example:
+        >>> import tracekit
+        >>> result = tracekit.analyze(tracekit.open("latest"), "gpu_breakdown")  # doctest: +SKIP
+        >>> result.tables["whole"]  # doctest: +SKIP
+    """
+    analysis = get(name)
+    result = analysis.compute(run)
+    specs = {spec.name: [column.name for column in spec.columns] for spec in analysis.tables}
+    for table, frame in result.tables.items():
+        _check(name, table, list(frame.columns), specs.get(table))
+    return result
+
+
+def _check(analysis: str, table: str, columns: list[Any], declared: list[str] | None) -> None:
+    if columns != declared:
+        raise PluginError(
+            f"analysis {analysis!r} returned table {table!r} with columns {columns}, declared {declared}",
+            hint="report this to the package that brings the analysis",
+        )

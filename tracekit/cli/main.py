@@ -1,0 +1,86 @@
+"""Entry point of `tracekit`: loads commands lazily and turns expected errors into one line."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+import rich_click as click
+
+from tracekit import __version__
+from tracekit.errors import ExitCode, TracekitError
+
+COMMANDS = {
+    "analyze": "tracekit.cli.analyze",
+    "collect": "tracekit.cli.collect",
+    "doctor": "tracekit.cli.doctor",
+    "import": "tracekit.cli.import_",
+    "rm": "tracekit.cli.rm",
+    "runs": "tracekit.cli.runs",
+    "show": "tracekit.cli.show",
+    "workloads": "tracekit.cli.workloads",
+}
+"""Command name to the module whose `command` it is."""
+
+
+class LazyGroup(click.RichGroup):
+    """A group that imports a command's module only when that command is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of all commands, sorted."""
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return one command; None when there is none of that name."""
+        module = COMMANDS.get(cmd_name)
+        return import_module(module).command if module else None
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="tracekit")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.pass_context
+def cli(ctx: click.Context, *, debug: bool) -> None:
+    """Collect GPU and CPU profiles of PyTorch programs and see where the time went.
+
+    Start with `tracekit collect --workload resnet50`, or `tracekit import trace.json.gz`.
+    """
+    ctx.obj = debug
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit with the documented code."""
+    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def run(arguments: list[str]) -> int:
+    """Run the command line; returns the exit code.
+
+    Example:
+        >>> run(["--version"])
+        tracekit, version 0.1.0
+        0
+    """
+    debug = "--debug" in arguments
+    try:
+        return int(cli.main(arguments, prog_name="tracekit", standalone_mode=False) or 0)
+    except TracekitError as error:
+        return _fail(error, error.exit_code, debug=debug)
+    except click.ClickException as error:
+        error.show()
+        return ExitCode.UNUSABLE
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("tracekit: interrupted; nothing was saved", err=True)
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader went away, as in `tracekit runs | head`
+        return ExitCode.OK
+
+
+def _fail(error: TracekitError, code: ExitCode, *, debug: bool) -> int:
+    if debug:
+        import traceback
+
+        traceback.print_exception(error)
+    click.echo(f"tracekit: {error.message}" + (f"; {error.hint}" if error.hint else ""), err=True)
+    return code

@@ -1,0 +1,58 @@
+"""The one family of errors a user sees: one line that says what, where and what to do next."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """Exit codes of every command; scripts rely on them."""
+
+    OK = 0
+    REGRESSION = 1
+    UNUSABLE = 2
+    CANNOT_TELL = 3
+    NOT_COMPARABLE = 4
+    NOTHING_MEASURED = 5
+    INTERRUPTED = 130
+
+
+class TracekitError(Exception):
+    """Base of all expected failures.
+
+    Args:
+        message: What went wrong and where, in one line.
+        hint: The next step for the user, in one line; printed after the message.
+    """
+
+    exit_code: ExitCode = ExitCode.UNUSABLE
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+class UnusableInputError(TracekitError):
+    """The given file, folder, option or run cannot be used."""
+
+
+class RunNotFoundError(TracekitError):
+    """A run reference matches no run, or more than one."""
+
+
+class PluginError(TracekitError):
+    """A plug-in is missing, broken or registered twice."""
+
+
+class MissingDependencyError(TracekitError):
+    """An optional package this command needs is not installed."""
+
+
+class CollectionError(TracekitError):
+    """The profiled program or the profiler failed; nothing was measured."""
+
+    exit_code = ExitCode.NOTHING_MEASURED

@@ -1,0 +1,100 @@
+"""Exact interval arithmetic on integer nanoseconds.
+
+An interval is half-open, ``[start, end)``. Functions take arrays of int64 starts and ends of equal length
+and never mutates them. A *union* is a sorted set of disjoint, non-touching intervals as a pair of arrays.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Ints: TypeAlias = npt.NDArray[np.int64]
+Union: TypeAlias = tuple[Ints, Ints]
+
+EMPTY: Union = (np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+def union(start: Ints, end: Ints) -> Union:
+    """Merge overlapping and touching intervals; empty ones vanish.
+
+    Example:
+        >>> union(np.array([5, 0, 8]), np.array([9, 3, 12]))
+        (array([0, 5]), array([ 3, 12]))
+    """
+    keep = end > start
+    if not keep.any():
+        return EMPTY
+    order = np.argsort(start[keep], kind="stable")
+    starts = start[keep][order]
+    reach = np.maximum.accumulate(end[keep][order])
+    first = np.concatenate(([True], starts[1:] > reach[:-1]))
+    last = np.concatenate((first[1:], [True]))
+    return starts[first], reach[last]
+
+
+def length(intervals: Union) -> int:
+    """Total length of a union, ns.
+
+    Example:
+        >>> length((np.array([0, 5]), np.array([3, 12])))
+        10
+    """
+    start, end = intervals
+    return int((end - start).sum())
+
+
+def complement(intervals: Union, window_start: int, window_end: int) -> Union:
+    """The part of the window that the union does not cover.
+
+    Example:
+        >>> complement((np.array([2]), np.array([4])), 0, 10)
+        (array([0, 4]), array([ 2, 10]))
+    """
+    start, end = clip(intervals, window_start, window_end)
+    gap_start = np.concatenate(([window_start], end)).astype(np.int64)
+    gap_end = np.concatenate((start, [window_end])).astype(np.int64)
+    keep = gap_end > gap_start
+    return gap_start[keep], gap_end[keep]
+
+
+def clip(intervals: Union, window_start: int, window_end: int) -> Union:
+    """The part of the union inside the window.
+
+    Example:
+        >>> clip((np.array([0, 5]), np.array([3, 12])), 2, 6)
+        (array([2, 5]), array([3, 6]))
+    """
+    start = np.maximum(intervals[0], window_start)
+    end = np.minimum(intervals[1], window_end)
+    keep = end > start
+    return start[keep], end[keep]
+
+
+def intersect(a: Union, b: Union) -> Union:
+    """What two unions share.
+
+    Example:
+        >>> intersect((np.array([0, 6]), np.array([4, 9])), (np.array([3]), np.array([7])))
+        (array([3, 6]), array([4, 7]))
+    """
+    if not len(a[0]) or not len(b[0]):
+        return EMPTY
+    lo, hi = int(min(a[0][0], b[0][0])), int(max(a[1][-1], b[1][-1]))
+    not_a, not_b = complement(a, lo, hi), complement(b, lo, hi)
+    outside = union(np.concatenate((not_a[0], not_b[0])), np.concatenate((not_a[1], not_b[1])))
+    return complement(outside, lo, hi)
+
+
+def subtract(a: Union, b: Union) -> Union:
+    """What the first union covers and the second does not.
+
+    Example:
+        >>> subtract((np.array([0]), np.array([9])), (np.array([3]), np.array([7])))
+        (array([0, 7]), array([3, 9]))
+    """
+    if not len(a[0]):
+        return EMPTY
+    return intersect(a, complement(b, int(a[0][0]), int(a[1][-1])))

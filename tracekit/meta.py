@@ -1,0 +1,143 @@
+"""`run.json`: what is known about a run beside its tables.
+
+No environment variables, host names or user names are kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tracekit.errors import UnusableInputError
+from tracekit.schema import SCHEMA_VERSION
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILE_NAME = "run.json"
+
+
+class Level(StrEnum):
+    """How much a diagnostic matters for trusting the run's numbers."""
+
+    INFO = "info"
+    WARN = "warn"
+    ERROR = "error"
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One thing the importer or collector noticed: repaired, dropped, missing."""
+
+    level: Level
+    code: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Collector:
+    """What recorded the run, its version and options."""
+
+    name: str
+    version: str = ""
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Git:
+    """State of the repository the workload ran in."""
+
+    sha: str
+    tree: str
+    branch: str | None
+    dirty: bool
+    diff_sha256: str | None
+    commit_time: str
+
+
+@dataclass(frozen=True)
+class Timings:
+    """Step times of the same configuration without a profiler, measured before the profile.
+
+    Attributes:
+        step_ns: Duration of each step, ns.
+        warmup_ns: Duration of each warm-up step before them, ns.
+        clock: `perf_counter` on the CPU, `cuda_event` on a device.
+    """
+
+    step_ns: list[int]
+    warmup_ns: list[int]
+    clock: str
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """One stored table: rows, bytes on disk, and the SHA-256 of its file or of its parts in order."""
+
+    rows: int
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class RunMeta:
+    """The content of `run.json`.
+
+    Attributes:
+        t0_unix_ns: The zero of the run's times, ns since the Unix epoch.
+        fingerprint: Stable identifiers that decide comparability, by field name.
+    """
+
+    run_id: str
+    created_at: str
+    t0_unix_ns: int
+    collector: Collector
+    schema_version: int = SCHEMA_VERSION
+    label: str | None = None
+    workload: dict[str, Any] | None = None
+    command: list[str] = field(default_factory=list)
+    git: Git | None = None
+    environment: dict[str, Any] = field(default_factory=dict)
+    fingerprint: dict[str, Any] = field(default_factory=dict)
+    timings: Timings | None = None
+    tables: dict[str, TableFile] = field(default_factory=dict)
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+
+
+def read(directory: Path) -> RunMeta:
+    """Read a run's metadata.
+
+    Raises:
+        UnusableInputError: The file is absent, not a run's metadata, or of another schema version.
+    """
+    path = directory / FILE_NAME
+    try:
+        data = path.read_bytes()
+        version = msgspec.json.decode(data, type=_Version).schema_version
+    except (OSError, msgspec.DecodeError) as error:
+        raise UnusableInputError(
+            f"{directory} is not a run: {error}", hint="list runs with `tracekit runs`"
+        ) from error
+    if version != SCHEMA_VERSION:
+        hint = (
+            "upgrade tracekit"
+            if version > SCHEMA_VERSION
+            else "import the trace again with `tracekit import`"
+        )
+        raise UnusableInputError(
+            f"{directory} has schema version {version}, this tracekit reads {SCHEMA_VERSION}", hint=hint
+        )
+    return msgspec.json.decode(data, type=RunMeta)
+
+
+class _Version(msgspec.Struct):
+    schema_version: int
+
+
+def write(directory: Path, meta: RunMeta) -> None:
+    """Write a run's metadata, indented for people."""
+    text = msgspec.json.format(msgspec.json.encode(meta), indent=2)
+    (directory / FILE_NAME).write_bytes(text + b"\n")

@@ -1,0 +1,91 @@
+"""Plug-ins by entry point: collectors, workloads, analyses and pages, built-in and from outside alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from tracekit.errors import MissingDependencyError, PluginError
+
+COLLECTORS = "tracekit.collectors"
+WORKLOADS = "tracekit.workloads"
+ANALYSES = "tracekit.analyses"
+PAGES = "tracekit.pages"
+GROUPS = (COLLECTORS, WORKLOADS, ANALYSES, PAGES)
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A plug-in that cannot be loaded: its group, name, entry point value and the reason."""
+
+    group: str
+    name: str
+    value: str
+    reason: str
+
+
+@cache
+def _points(group: str) -> tuple[EntryPoint, ...]:
+    return tuple(sorted(entry_points(group=group), key=lambda point: (point.name, point.value)))
+
+
+def _find(group: str, name: str) -> EntryPoint:
+    matches = {point.value: point for point in _points(group) if point.name == name}
+    kind = group.removeprefix("tracekit.")
+    if not matches:
+        raise PluginError(
+            f"no {kind} plug-in is named {name!r}", hint=f"known: {', '.join(names(group)) or 'none'}"
+        )
+    if len(matches) > 1:
+        raise PluginError(
+            f"{kind} name {name!r} is registered twice: {' and '.join(matches)}",
+            hint="uninstall one of the packages",
+        )
+    return next(iter(matches.values()))
+
+
+def names(group: str) -> list[str]:
+    """Names registered in a group, sorted, each once; nothing is imported.
+
+    Example:
+        >>> "gpu_breakdown" in names(ANALYSES)
+        True
+    """
+    return sorted({point.name for point in _points(group)})
+
+
+def load(group: str, name: str) -> Any:
+    """Import and return one plug-in object.
+
+    Raises:
+        PluginError: The name is unknown, registered by two modules, or its import fails.
+        MissingDependencyError: The plug-in needs a package that is not installed.
+    """
+    point = _find(group, name)
+    try:
+        return point.load()
+    except ModuleNotFoundError as error:
+        raise MissingDependencyError(
+            f"{name!r} needs the package {error.name!r}, which is not installed",
+            hint=f"pip install {'tracekit-torch[torch]' if error.name == 'torch' else error.name}",
+        ) from error
+    except Exception as error:
+        raise PluginError(
+            f"plug-in {name!r} ({point.value}) cannot be imported: {type(error).__name__}: {error}",
+            hint="reinstall or uninstall the package that brings it",
+        ) from error
+
+
+def broken() -> list[Broken]:
+    """Every plug-in that cannot be loaded, with the reason (imports all of them: for `doctor`)."""
+    found = []
+    for group in GROUPS:
+        for name in names(group):
+            try:
+                load(group, name)
+            except (PluginError, MissingDependencyError) as error:
+                value = next(point.value for point in _points(group) if point.name == name)
+                found.append(Broken(group, name, value, error.message))
+    return found

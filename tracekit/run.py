@@ -1,0 +1,125 @@
+"""A run as analyses see it: its metadata and its tables, read from Parquet on demand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from tracekit import meta as run_meta
+from tracekit.errors import UnusableInputError
+from tracekit.schema import TABLES, C
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    import pandas as pd
+    import pyarrow.compute as pc
+
+    from tracekit.meta import RunMeta
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run on disk; tables are read when asked for and never cached here.
+
+    Example:
+        >>> import tracekit
+        >>> run = tracekit.open("latest")  # doctest: +SKIP
+        >>> run.table("device_intervals", columns=["name", "dur_ns"])  # doctest: +SKIP
+    """
+
+    path: Path
+
+    @cached_property
+    def meta(self) -> RunMeta:
+        """The content of `run.json`."""
+        return run_meta.read(self.path)
+
+    @property
+    def id(self) -> str:
+        """The run id."""
+        return self.meta.run_id
+
+    def rows(self, name: str) -> int:
+        """Number of rows of a table; 0 when the run does not have it."""
+        stored = self.meta.tables.get(name)
+        return stored.rows if stored else 0
+
+    def arrow(
+        self,
+        name: str,
+        *,
+        columns: Sequence[str] | None = None,
+        where: pc.Expression | None = None,
+    ) -> pa.Table:
+        """One table as Arrow, rows sorted by start.
+
+        Args:
+            name: A table of `tracekit.schema.TABLES`.
+            columns: Only these columns, in this order; all of them by default.
+            where: Only rows that satisfy this expression; row groups that cannot match are not read.
+
+        Returns:
+            The rows; an empty table with the right columns when the run has none.
+
+        Raises:
+            UnusableInputError: The file is missing or unreadable.
+        """
+        schema = TABLES[name].arrow
+        wanted = list(columns) if columns is not None else schema.names
+        if not self.rows(name):
+            return schema.empty_table().select(wanted)
+        try:
+            dataset = ds.dataset(self._location(name), format="parquet", schema=schema)
+            table = dataset.to_table(columns=wanted, filter=where)
+        except (OSError, pa.ArrowInvalid) as error:
+            raise UnusableInputError(
+                f"table {name} of run {self.id} cannot be read: {error}",
+                hint="import or collect the run again",
+            ) from error
+        return _by_start(table) if self._in_parts(name) else table
+
+    def table(
+        self,
+        name: str,
+        *,
+        columns: Sequence[str] | None = None,
+        where: pc.Expression | None = None,
+    ) -> pd.DataFrame:
+        """One table as a DataFrame: exact integers (`Int64` where null is possible), text as categories.
+
+        Takes and raises what `arrow` does.
+        """
+        frame = self.arrow(name, columns=columns, where=where).to_pandas(types_mapper=_nullable_type)
+        required = {
+            column.name: column.type.to_pandas_dtype()
+            for column in TABLES[name].columns
+            if column.name in frame and not column.nullable and pa.types.is_integer(column.type)
+        }
+        return frame.astype(required)
+
+    def _location(self, name: str) -> Path:
+        directory = self.path / name
+        return directory if directory.is_dir() else self.path / f"{name}.parquet"
+
+    def _in_parts(self, name: str) -> bool:
+        return self._location(name).is_dir()
+
+
+def _by_start(table: pa.Table) -> pa.Table:
+    """Merge the sorted parts; asks only for what was selected, so without a start the order stays."""
+    for key in (C.START_NS, C.T_NS):
+        if key in table.column_names:
+            return table.sort_by(key)
+    return table
+
+
+def _nullable_type(type_: pa.DataType) -> object:
+    import pandas as pd
+
+    return {pa.int64(): pd.Int64Dtype(), pa.int32(): pd.Int32Dtype()}.get(type_)

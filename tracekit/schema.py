@@ -1,0 +1,302 @@
+"""The normalized run: the only place that spells a column.
+
+Times are int64 nanoseconds relative to the run's ``t0_unix_ns``; a name ends in its unit. A column marked
+nullable is null where the source does not say; zero never means "unknown".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+import pyarrow as pa
+
+SCHEMA_VERSION: Final = 1
+VERSION_KEY: Final = b"tracekit.schema_version"
+HOST_DEVICE: Final = -1
+"""The value of `device` for memory of the host."""
+
+TEXT: Final = pa.dictionary(pa.int32(), pa.string())
+
+
+class C:
+    """Column names, each spelled once."""
+
+    ADDRESS: Final = "address"
+    BLOCK_X: Final = "block_x"
+    BLOCK_Y: Final = "block_y"
+    BLOCK_Z: Final = "block_z"
+    BYTES: Final = "bytes"
+    CONTEXT: Final = "context"
+    COPY_KIND: Final = "copy_kind"
+    CORRELATION_ID: Final = "correlation_id"
+    DEPTH: Final = "depth"
+    DEVICE: Final = "device"
+    DST_DEVICE: Final = "dst_device"
+    DST_MEMORY: Final = "dst_memory"
+    DUR_NS: Final = "dur_ns"
+    DYNAMIC_SHARED_BYTES: Final = "dynamic_shared_bytes"
+    EXTERNAL_ID: Final = "external_id"
+    FLOPS: Final = "flops"
+    FWD_TID: Final = "fwd_tid"
+    GRAPH_ID: Final = "graph_id"
+    GRAPH_NODE_ID: Final = "graph_node_id"
+    GRID_X: Final = "grid_x"
+    GRID_Y: Final = "grid_y"
+    GRID_Z: Final = "grid_z"
+    IDLE_CAUSE: Final = "idle_cause"
+    IDLE_OP_ROW: Final = "idle_op_row"
+    INPUT_DTYPES: Final = "input_dtypes"
+    INPUT_SHAPES: Final = "input_shapes"
+    KIND: Final = "kind"
+    LAUNCH_ROW: Final = "launch_row"
+    METRIC: Final = "metric"
+    MODULE: Final = "module"
+    NAME: Final = "name"
+    OCCUPANCY_PCT: Final = "occupancy_pct"
+    OP_ROW: Final = "op_row"
+    PARENT_ROW: Final = "parent_row"
+    PHASE: Final = "phase"
+    PID: Final = "pid"
+    RANK: Final = "rank"
+    REGISTERS: Final = "registers"
+    ROW_ID: Final = "row_id"
+    SEQUENCE: Final = "sequence"
+    SOURCE: Final = "source"
+    SRC_DEVICE: Final = "src_device"
+    SRC_MEMORY: Final = "src_memory"
+    STACK: Final = "stack"
+    START_NS: Final = "start_ns"
+    STATIC_SHARED_BYTES: Final = "static_shared_bytes"
+    STEP: Final = "step"
+    STREAM: Final = "stream"
+    T_NS: Final = "t_ns"
+    TID: Final = "tid"
+    TOTAL_ALLOCATED: Final = "total_allocated"
+    TOTAL_RESERVED: Final = "total_reserved"
+    UNIT: Final = "unit"
+    VALUE: Final = "value"
+
+
+class DeviceKind(StrEnum):
+    """`kind` of a device interval."""
+
+    KERNEL = "kernel"
+    MEMCPY = "memcpy"
+    MEMSET = "memset"
+    GRAPH = "graph"
+    SYNC = "sync"
+    IDLE = "idle"
+
+
+BUSY_KINDS: Final = (DeviceKind.KERNEL, DeviceKind.MEMCPY, DeviceKind.MEMSET, DeviceKind.GRAPH)
+"""Kinds that occupy a device; `sync` rows are waits and `idle` rows their complement."""
+
+
+class HostKind(StrEnum):
+    """`kind` of a host interval; `sync` is a runtime call that waits for the device."""
+
+    OP = "op"
+    RUNTIME = "runtime"
+    ANNOTATION = "annotation"
+    PYTHON = "python"
+    OVERHEAD = "overhead"
+    SYNC = "sync"
+
+
+class Phase(StrEnum):
+    """`phase` of a host interval within a training step."""
+
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    OPTIMIZER = "optimizer"
+    ZERO_GRAD = "zero_grad"
+    DATALOAD = "dataload"
+
+
+class CopyKind(StrEnum):
+    """`copy_kind` of a memcpy: where bytes went from and to."""
+
+    H2D = "H2D"
+    D2H = "D2H"
+    D2D = "D2D"
+    P2P = "P2P"
+    H2H = "H2H"
+    UNKNOWN = "unknown"
+
+
+class Memory(StrEnum):
+    """`src_memory` and `dst_memory` of a memcpy."""
+
+    PAGEABLE = "pageable"
+    PINNED = "pinned"
+    DEVICE = "device"
+    UNIFIED = "unified"
+    ARRAY = "array"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: its name, Arrow type, meaning, and whether it may be null."""
+
+    name: str
+    type: pa.DataType
+    meaning: str
+    nullable: bool = False
+
+    @property
+    def field(self) -> pa.Field:
+        """The Arrow field of this column."""
+        return pa.field(self.name, self.type, nullable=self.nullable)
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table of a run: what a row is, and its columns in order."""
+
+    name: str
+    row: str
+    columns: tuple[Column, ...]
+
+    @property
+    def arrow(self) -> pa.Schema:
+        """The Arrow schema, with the schema version in its metadata.
+
+        Example:
+            >>> STEPS.arrow.names
+            ['rank', 'step', 'name', 'start_ns', 'dur_ns']
+        """
+        return pa.schema(
+            [column.field for column in self.columns],
+            metadata={VERSION_KEY: str(SCHEMA_VERSION).encode()},
+        )
+
+
+def _maybe(name: str, type_: pa.DataType, meaning: str) -> Column:
+    return Column(name, type_, meaning, nullable=True)
+
+
+_RANK = Column(C.RANK, pa.int32(), "rank of the process in its job; 0 for a single process")
+_STEP = _maybe(C.STEP, pa.int64(), "number of the profiled step it belongs to")
+_START = Column(C.START_NS, pa.int64(), "start, ns since the run's t0")
+_DUR = Column(C.DUR_NS, pa.int64(), "duration, ns")
+_ROW_ID = Column(C.ROW_ID, pa.int64(), "identifies the row within its table")
+_CORRELATION = _maybe(C.CORRELATION_ID, pa.int64(), "joins a runtime call to what it launched")
+
+DEVICE_INTERVALS: Final = Table(
+    "device_intervals",
+    "one interval on a device",
+    (
+        _ROW_ID,
+        Column(C.KIND, TEXT, "kernel, memcpy, memset, graph, sync or idle"),
+        Column(C.NAME, TEXT, "full name as recorded"),
+        _RANK,
+        Column(C.DEVICE, pa.int32(), "device index"),
+        _maybe(C.STREAM, pa.int64(), "stream"),
+        _maybe(C.CONTEXT, pa.int64(), "context"),
+        _START,
+        _DUR,
+        _STEP,
+        _CORRELATION,
+        _maybe(C.LAUNCH_ROW, pa.int64(), "host row of the launching runtime call"),
+        _maybe(C.OP_ROW, pa.int64(), "host row of the innermost op that launched it"),
+        _maybe(C.GRID_X, pa.int64(), "blocks in x"),
+        _maybe(C.GRID_Y, pa.int64(), "blocks in y"),
+        _maybe(C.GRID_Z, pa.int64(), "blocks in z"),
+        _maybe(C.BLOCK_X, pa.int64(), "threads of a block in x"),
+        _maybe(C.BLOCK_Y, pa.int64(), "threads of a block in y"),
+        _maybe(C.BLOCK_Z, pa.int64(), "threads of a block in z"),
+        _maybe(C.REGISTERS, pa.int64(), "registers per thread"),
+        _maybe(C.STATIC_SHARED_BYTES, pa.int64(), "static shared memory of a block, bytes"),
+        _maybe(
+            C.DYNAMIC_SHARED_BYTES,
+            pa.int64(),
+            "dynamic shared memory of a block, bytes (static and dynamic together from torch.profiler)",
+        ),
+        _maybe(C.OCCUPANCY_PCT, pa.float64(), "estimated achieved occupancy, percent"),
+        _maybe(C.GRAPH_ID, pa.int64(), "CUDA graph"),
+        _maybe(C.GRAPH_NODE_ID, pa.int64(), "node within the CUDA graph"),
+        _maybe(C.BYTES, pa.int64(), "bytes copied or set"),
+        _maybe(C.COPY_KIND, TEXT, "H2D, D2H, D2D, P2P, H2H or unknown"),
+        _maybe(C.SRC_MEMORY, TEXT, "pageable, pinned, device, unified, array or unknown"),
+        _maybe(C.DST_MEMORY, TEXT, "pageable, pinned, device, unified, array or unknown"),
+        _maybe(C.SRC_DEVICE, pa.int32(), "device copied from"),
+        _maybe(C.DST_DEVICE, pa.int32(), "device copied to"),
+        _maybe(C.IDLE_CAUSE, TEXT, "why the device was idle"),
+        _maybe(C.IDLE_OP_ROW, pa.int64(), "host row that filled the idle interval"),
+    ),
+)
+
+HOST_INTERVALS: Final = Table(
+    "host_intervals",
+    "one interval on a host thread",
+    (
+        _ROW_ID,
+        Column(C.KIND, TEXT, "op, runtime, annotation, python, overhead or sync"),
+        Column(C.NAME, TEXT, "full name as recorded"),
+        _RANK,
+        Column(C.PID, pa.int64(), "process"),
+        Column(C.TID, pa.int64(), "thread"),
+        _START,
+        _DUR,
+        _STEP,
+        _maybe(C.PARENT_ROW, pa.int64(), "host row of the innermost enclosing interval on the thread"),
+        Column(C.DEPTH, pa.int32(), "number of enclosing intervals on the thread"),
+        _CORRELATION,
+        _maybe(C.EXTERNAL_ID, pa.int64(), "the profiler's own id of the op"),
+        _maybe(C.SEQUENCE, pa.int64(), "autograd sequence number: joins forward and backward"),
+        _maybe(C.FWD_TID, pa.int64(), "thread of the forward op of a backward op"),
+        _maybe(C.PHASE, TEXT, "forward, backward, optimizer, zero_grad or dataload"),
+        _maybe(C.INPUT_SHAPES, TEXT, "shapes of the inputs, compact JSON"),
+        _maybe(C.INPUT_DTYPES, TEXT, "dtypes of the inputs, compact JSON"),
+        _maybe(C.STACK, TEXT, "call stack, innermost frame first"),
+        _maybe(C.MODULE, TEXT, "the enclosing torch.nn.Module"),
+        _maybe(C.FLOPS, pa.int64(), "floating point operations"),
+    ),
+)
+
+STEPS: Final = Table(
+    "steps",
+    "one profiled step",
+    (
+        _RANK,
+        Column(C.STEP, pa.int64(), "number of the step"),
+        Column(C.NAME, TEXT, "name of the marker"),
+        _START,
+        Column(C.DUR_NS, pa.int64(), "duration of the marker on the host, ns"),
+    ),
+)
+
+COUNTERS: Final = Table(
+    "counters",
+    "one sample",
+    (
+        Column(C.T_NS, pa.int64(), "time, ns since the run's t0"),
+        Column(C.SOURCE, TEXT, "nvml, process, torch or nsys"),
+        _maybe(C.DEVICE, pa.int32(), "device index"),
+        Column(C.METRIC, TEXT, "what was sampled"),
+        Column(C.UNIT, TEXT, "unit of the value"),
+        Column(C.VALUE, pa.float64(), "the value"),
+    ),
+)
+
+ALLOCATIONS: Final = Table(
+    "allocations",
+    "one allocator event",
+    (
+        Column(C.T_NS, pa.int64(), "time, ns since the run's t0"),
+        _RANK,
+        Column(C.DEVICE, pa.int32(), "device index; -1 is the host"),
+        Column(C.BYTES, pa.int64(), "bytes, negative when freed"),
+        _maybe(C.ADDRESS, pa.int64(), "address; the 64 bits reinterpreted as signed"),
+        _maybe(C.TOTAL_ALLOCATED, pa.int64(), "bytes allocated after the event"),
+        _maybe(C.TOTAL_RESERVED, pa.int64(), "bytes reserved after the event"),
+        _maybe(C.OP_ROW, pa.int64(), "host row of the innermost op that allocated"),
+    ),
+)
+
+TABLES: Final = {
+    table.name: table for table in (DEVICE_INTERVALS, HOST_INTERVALS, STEPS, COUNTERS, ALLOCATIONS)
+}
