@@ -1,0 +1,1 @@
+"""Small recorded traces, and the simulator of traces with planted truths."""

@@ -1,0 +1,1 @@
+"""Readers: from a raw trace to a normalized run in the store."""

@@ -1,0 +1,1 @@
+"""Renderers: they take finished tables and never compute."""
