@@ -27,6 +27,7 @@ _CUT = re.compile(rb"\}\s*,(?=\s*\{)")
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
 _NEXT_EVENT = re.compile(rb'\}\s*,(?=\s*\{\s*"ph")')
 _EVENTS_KEY = re.compile(rb"\s*:\s*\[")
+_CLOSED_BY = {b"{": b"}", b"[": b"]"}
 _SPACE = b" \t\r\n"
 
 
@@ -161,18 +162,21 @@ def take_apart(text: bytes) -> Pieces:
 
 
 def _balanced(text: bytes) -> Pieces:
+    """Events up to the end of the text, the closing bracket, or the first bracket that closes another kind."""
     events: list[bytes] = []
-    depth, start, done = 0, 0, 0
+    opened: list[bytes] = []
+    start, done = 0, 0
     for token in _TOKEN.finditer(text):
         mark = token.group()
-        if mark == b"]" and depth == 0:
+        if mark in _CLOSED_BY:
+            start = start if opened else token.start()
+            opened.append(_CLOSED_BY[mark])
+        elif mark == b"]" and not opened:
             return Pieces(events, text[token.start() :], ended=True)
-        if mark in (b"{", b"["):
-            start = token.start() if depth == 0 else start
-            depth += 1
-        elif mark in (b"}", b"]") and depth:
-            depth -= 1
-            if depth == 0:
+        elif mark in (b"}", b"]") and opened:
+            if opened.pop() != mark:
+                return Pieces(events, text[start:], ended=False)
+            if not opened:
                 done = token.end()
                 events.append(text[start:done])
     return Pieces(events, text[done:].lstrip(_SPACE + b","), ended=False)
