@@ -1,0 +1,1 @@
+"""Benchmarks of tracekit itself; each one says what it measures and how."""
