@@ -60,6 +60,20 @@ def complement(intervals: Union, window_start: int, window_end: int) -> Union:
     return gap_start[keep], gap_end[keep]
 
 
+def gaps(start: Ints, end: Ints) -> Union:
+    """What lies between intervals, from the first start to the last end; an empty interval splits a gap.
+
+    Example:
+        >>> gaps(np.array([0, 5, 8]), np.array([3, 5, 9]))
+        (array([3, 5]), array([5, 8]))
+    """
+    order = np.argsort(start, kind="stable")
+    starts = start[order][1:]
+    reach = np.maximum.accumulate(end[order])[:-1]
+    keep = starts > reach
+    return reach[keep], starts[keep]
+
+
 def clip(intervals: Union, window_start: int, window_end: int) -> Union:
     """The part of the union inside the window.
 

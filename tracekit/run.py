@@ -103,7 +103,8 @@ class Run:
             for column in TABLES[name].columns
             if column.name in frame and not column.nullable and pa.types.is_integer(column.type)
         }
-        return frame.astype(required)
+        exact: pd.DataFrame = frame.astype(required)
+        return exact
 
     def _location(self, name: str) -> Path:
         directory = self.path / name

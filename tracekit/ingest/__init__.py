@@ -1,1 +1,13 @@
 """Readers: from a raw trace to a normalized run in the store."""
+
+from tracekit.ingest.importer import (
+    Progress,
+    Sample,
+    import_job,
+    import_recording,
+    import_traces,
+    resolve,
+)
+from tracekit.ingest.jobs import Job, plan
+
+__all__ = ["Job", "Progress", "Sample", "import_job", "import_recording", "import_traces", "plan", "resolve"]

@@ -45,7 +45,7 @@ def rows(
     Example:
         >>> from tracekit.analysis import Column
         >>> print(rows([{"dur_ns": 1500}], [Column("dur_ns", "ns", "")], "table", command="show"), end="")
-           dur
+            dur
         1.50 µs
     """
     if output_format == "table":

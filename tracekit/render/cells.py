@@ -35,13 +35,13 @@ def shorten(text: str, width: int) -> str:
 
     Example:
         >>> shorten("void at::native::vectorized_elementwise_kernel<4>", 20)
-        'void at::n…ernel<4>'
+        'void at::n…kernel<4>'
     """
     if len(text) <= width:
         return text
     if width < 2:
         return text[:width]
-    tail = (width - 1) * 9 // 19
+    tail = (width - 1) // 2
     head = width - 1 - tail
     return f"{text[:head]}{ELLIPSIS}{text[len(text) - tail :]}"
 

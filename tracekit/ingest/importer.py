@@ -1,0 +1,267 @@
+"""Import: raw traces become runs in the store."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import accumulate
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from tracekit import __version__
+from tracekit.errors import UnusableInputError
+from tracekit.ingest import notes
+from tracekit.ingest.jobs import Job, Source, plan
+from tracekit.ingest.kineto.reader import Trace, not_a_trace, read
+from tracekit.ingest.kineto.source import STDIN
+from tracekit.ingest.pool import Pool, cores, open_pool
+from tracekit.ingest.process import Place, Size, close, write
+from tracekit.ingest.write import write_groups
+from tracekit.meta import Collector, RunMeta
+from tracekit.schema import COUNTERS, C
+from tracekit.store import new_run_id, timestamp
+
+if TYPE_CHECKING:
+    from tracekit.ingest.kineto.reader import TopLevel
+    from tracekit.run import Run
+    from tracekit.store import Draft, Store
+
+POOL_BYTES = 24 << 20
+"""From this many bytes of input on, starting worker processes costs less than it saves."""
+
+Progress = Callable[[str, int, int], None]
+"""Told the trace's name, the bytes of it that are decoded, and its size (0 when unknown)."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One row of `counters`, taken beside the trace.
+
+    Attributes:
+        t_unix_ns: When, ns since the epoch.
+        source: nvml, process or torch.
+        device: Device index; None for the host.
+    """
+
+    t_unix_ns: int
+    source: str
+    device: int | None
+    metric: str
+    unit: str
+    value: float
+
+
+def _silent(_name: str, _done: int, _size: int) -> None:
+    pass
+
+
+def import_traces(
+    store: Store, paths: Sequence[Path], *, label: str | None = None, progress: Progress = _silent
+) -> list[Run]:
+    """Import traces; ranks of one job become one run.
+
+    Args:
+        store: Where the runs go.
+        paths: Files, folders, or `-` for standard input.
+        label: Label of the new runs.
+        progress: Told how far decoding is.
+
+    Raises:
+        UnusableInputError: A path cannot be used; runs imported before it stay.
+    """
+    return [import_job(store, job, label=label, progress=progress) for job in plan(paths)]
+
+
+def import_job(store: Store, job: Job, *, label: str | None = None, progress: Progress = _silent) -> Run:
+    """Import one job's traces as one run."""
+    now = datetime.now(UTC)
+    meta = RunMeta(
+        run_id=new_run_id(job.name, now=now),
+        created_at=timestamp(now),
+        t0_unix_ns=0,
+        label=label,
+        collector=Collector("import", __version__, {"sources": [_identity(s.path) for s in job.sources]}),
+    )
+    return _normalize(store, job.sources, meta, samples=(), progress=progress)
+
+
+def import_recording(
+    store: Store,
+    traces: Sequence[Path],
+    meta: RunMeta,
+    *,
+    samples: Sequence[Sample] = (),
+    progress: Progress = _silent,
+) -> Run:
+    """Normalize what a collector recorded.
+
+    Args:
+        store: Where the run goes.
+        traces: One trace per rank, in rank order.
+        meta: What is known about the run; its zero, tables and diagnostics are completed here.
+        samples: Rows of `counters` taken beside the trace.
+        progress: Told how far decoding is.
+
+    Raises:
+        UnusableInputError: A trace cannot be used.
+    """
+    alone = len(traces) == 1
+    sources = tuple(Source(path, None if alone else rank) for rank, path in enumerate(traces))
+    return _normalize(store, sources, meta, samples=samples, progress=progress)
+
+
+def _normalize(
+    store: Store, sources: tuple[Source, ...], meta: RunMeta, *, samples: Sequence[Sample], progress: Progress
+) -> Run:
+    with store.draft() as draft, tempfile.TemporaryDirectory(prefix="spool-", dir=draft.path) as spool:
+        traces = _decode(sources, Path(spool), progress)
+        sizes = [_size(trace) for trace in traces]
+        zero = min(size.first_ns for size in sizes)
+        found = [*meta.diagnostics]
+        for trace, place in zip(traces, _places(draft, sources, traces, sizes, zero), strict=True):
+            found += notes.of_trace(trace)
+            found += notes.of_links(trace, write(trace, place))
+        found += notes.of_ranks(sources, sizes)
+        _write_samples(draft, samples, zero)
+        complete = replace(meta, t0_unix_ns=zero, diagnostics=found, **_from_traces(meta, traces))
+        return draft.commit(complete)
+
+
+def _decode(sources: tuple[Source, ...], spool: Path, progress: Progress) -> list[Trace]:
+    size = sum(_bytes(source.path) for source in sources)
+    with open_pool(cores() if size >= POOL_BYTES else 1) as pool:
+        return [
+            _decode_one(source.path, spool / f"{number:05d}", pool, progress)
+            for number, source in enumerate(sources)
+        ]
+
+
+def _decode_one(path: Path, directory: Path, pool: Pool, progress: Progress) -> Trace:
+    directory.mkdir()
+    size = 0 if path == STDIN else _bytes(path)
+    return read(path, directory, pool, lambda done: progress(path.name, done, size))
+
+
+def _bytes(path: Path) -> int:
+    """Size of the input; standard input may be of any size, so it counts as large."""
+    return POOL_BYTES if path == STDIN else path.stat().st_size
+
+
+def _size(trace: Trace) -> Size:
+    size = close(trace)
+    if size is None:
+        raise not_a_trace(trace.path)
+    return size
+
+
+def _places(
+    draft: Draft, sources: tuple[Source, ...], traces: list[Trace], sizes: list[Size], zero: int
+) -> list[Place]:
+    host = accumulate((size.host for size in sizes), initial=0)
+    device = accumulate((size.device for size in sizes), initial=0)
+    return [
+        Place(
+            directory=draft.path,
+            part=number if len(sources) > 1 else None,
+            rank=_rank(source, trace.top),
+            host_row=host_row,
+            device_row=device_row,
+            zero_ns=zero,
+        )
+        for number, (source, trace, host_row, device_row) in enumerate(
+            zip(sources, traces, host, device, strict=False)
+        )
+    ]
+
+
+def _rank(source: Source, top: TopLevel) -> int:
+    if source.rank is not None:
+        return source.rank
+    return (top.distributed.rank if top.distributed else None) or 0
+
+
+def _write_samples(draft: Draft, samples: Sequence[Sample], zero: int) -> None:
+    """Add samples to what the trace itself recorded as counters."""
+    if not samples:
+        return
+    path = draft.path / f"{COUNTERS.name}.parquet"
+    ordered = sorted(samples, key=lambda sample: sample.t_unix_ns)
+    rows = pa.table(
+        {
+            C.T_NS: [sample.t_unix_ns - zero for sample in ordered],
+            C.SOURCE: pa.array([sample.source for sample in ordered]).dictionary_encode(),
+            C.DEVICE: pa.array([sample.device for sample in ordered], pa.int32()),
+            C.METRIC: pa.array([sample.metric for sample in ordered]).dictionary_encode(),
+            C.UNIT: pa.array([sample.unit for sample in ordered]).dictionary_encode(),
+            C.VALUE: pa.array([sample.value for sample in ordered], pa.float64()),
+        },
+        schema=COUNTERS.arrow,
+    )
+    if path.exists():
+        recorded = ds.dataset(path, schema=COUNTERS.arrow).to_table()
+        rows = pa.concat_tables([recorded, rows]).unify_dictionaries().sort_by(C.T_NS)
+    write_groups(COUNTERS, iter([rows]), path)
+
+
+def _from_traces(meta: RunMeta, traces: list[Trace]) -> dict[str, Any]:
+    """What the traces say that the collector did not."""
+    top = traces[0].top
+    environment = dict(meta.environment)
+    if not environment.get("gpus"):
+        environment["gpus"] = [
+            {
+                "index": device.index,
+                "name": device.name,
+                "memory_bytes": device.memory_bytes,
+                "sm_count": device.sm_count,
+                "compute_capability": f"{device.major}.{device.minor}",
+            }
+            for device in top.devices
+        ]
+    environment.setdefault("cuda", _version(top.cuda_runtime or top.hip_runtime))
+    options = {**meta.collector.options, **({"simulated": True} if top.simulated else {})}
+    return {"environment": environment, "collector": replace(meta.collector, options=options)}
+
+
+def _version(number: int | None) -> str | None:
+    """CUDA's version as people write it: 12040 is 12.4."""
+    return f"{number // 1000}.{number % 1000 // 10}" if number else None
+
+
+def _identity(path: Path) -> dict[str, Any]:
+    """What tells an imported file apart without reading it: its name, size and time of change."""
+    if path == STDIN:
+        return {"name": "stdin"}
+    stat = path.stat()
+    return {"name": path.name, "bytes": stat.st_size, "mtime_ns": stat.st_mtime_ns}
+
+
+def resolve(store: Store, reference: str) -> Run:
+    """The run a person means; a path to a raw trace is imported, once.
+
+    Raises:
+        RunNotFoundError: Nothing, or more than one run, matches.
+        UnusableInputError: The path is not a trace.
+    """
+    path = Path(reference)
+    if not path.exists() or (path / "run.json").exists() or _is_run_id(store, reference):
+        return store.resolve(reference)
+    jobs = plan([path])
+    if len(jobs) > 1:
+        raise UnusableInputError(
+            f"{path} holds {len(jobs)} jobs, not one", hint=f"import them with `tracekit import {path}`"
+        )
+    wanted = [_identity(source.path) for source in jobs[0].sources]
+    for run in reversed(store.runs()):
+        if run.meta.collector.options.get("sources") == wanted:
+            return run
+    return import_job(store, jobs[0])
+
+
+def _is_run_id(store: Store, reference: str) -> bool:
+    return any(run.path.name == reference for run in store.runs())

@@ -1,0 +1,106 @@
+"""Columns of one chunk: lists of decoded values become Arrow arrays, whatever was in the file."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_DIGITS = re.compile(r"-?\d+")
+_INT64 = 1 << 63
+
+
+def integers(values: Sequence[Any]) -> pa.Array:
+    """int64 with nulls; text is read as a number, an unsigned 64-bit value keeps its bits.
+
+    Example:
+        >>> integers([1, None, "7", 2**64 - 1, "x"]).to_pylist()
+        [1, None, 7, -1, None]
+    """
+    try:
+        return pa.array(values, pa.int64())
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        return pa.array([_integer(value) for value in values], pa.int64())
+
+
+def _integer(value: Any) -> int | None:
+    try:
+        number = int(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    if -_INT64 <= number < _INT64:
+        return number
+    return number - 2 * _INT64 if _INT64 <= number < 2 * _INT64 else None
+
+
+def lanes(values: Sequence[Any]) -> pa.Array:
+    """Process and thread ids as int64, never null: words become their digits, or a number of their own.
+
+    Example:
+        >>> lanes([12, "stream 7", None]).to_pylist()
+        [12, 7, 0]
+    """
+    try:
+        return pa.array(np.array(values, np.int64))
+    except (TypeError, ValueError, OverflowError):
+        return pa.array([_lane(value) for value in values], pa.int64())
+
+
+def _lane(value: Any) -> int:
+    number = _integer(value)
+    if number is not None:
+        return number
+    text = str(value or "")
+    digits = _DIGITS.search(text)
+    return int(digits.group()[-18:]) if digits else zlib.crc32(text.encode())
+
+
+def floats(values: Sequence[Any]) -> pa.Array:
+    """float64 with nulls."""
+    try:
+        return pa.array(values, pa.float64())
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return pa.array([value if isinstance(value, int | float) else None for value in values], pa.float64())
+
+
+def triples(values: Sequence[Any]) -> list[pa.Array]:
+    """x, y and z of grids or blocks, null where there is none."""
+    if all(type(value) is list and len(value) == 3 for value in values):
+        columns: Iterable[Sequence[Any]] = zip(*values, strict=True) if values else ((), (), ())
+        return [integers(list(column)) for column in columns]
+    whole = [value if isinstance(value, list) and len(value) == 3 else (None,) * 3 for value in values]
+    return triples([list(value) for value in whole])
+
+
+def texts(values: Sequence[Any]) -> pa.DictionaryArray:
+    """Dictionary of strings; None stays null, anything else becomes its text.
+
+    Example:
+        >>> texts(["a", "b", "a", None]).indices.to_pylist()
+        [0, 1, 0, None]
+    """
+    codes: dict[Any, int] = {None: -1}
+    try:
+        found = [codes.setdefault(value, len(codes) - 1) for value in values]
+    except TypeError:  # a list or an object where a name should be
+        return texts([None if value is None else str(value) for value in values])
+    return _dictionary(found, [str(value) for value in codes if value is not None])
+
+
+def json_texts(values: Sequence[msgspec.Raw]) -> pa.DictionaryArray:
+    """Dictionary of JSON fragments, written compactly so that a file's white space does not matter."""
+    codes: dict[bytes, int] = {b"": -1}
+    found = [codes.setdefault(bytes(value), len(codes) - 1) for value in values]
+    return _dictionary(found, [msgspec.json.format(text, indent=-1).decode() for text in codes if text])
+
+
+def _dictionary(codes: list[int], values: list[str]) -> pa.DictionaryArray:
+    indices = np.array(codes, np.int32)
+    return pa.DictionaryArray.from_arrays(pa.array(indices, mask=indices < 0), pa.array(values, pa.string()))

@@ -1,0 +1,193 @@
+"""Decode a chunk's events: the reference decoder, which handles anything valid and survives the rest."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from tracekit.ingest.kineto.repair import repair
+from tracekit.ingest.kineto.split import take_apart
+
+_NONE = msgspec.Raw(b"")
+_TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
+
+
+class Args(msgspec.Struct, gc=False):
+    """The arguments this reader keeps, under every name they have had."""
+
+    external_id: Any = msgspec.field(default=None, name="External id")
+    external_id_old: Any = msgspec.field(default=None, name="external id")
+    correlation: Any = None
+    device: Any = None
+    stream: Any = None
+    context: Any = None
+    grid: Any = None
+    block: Any = None
+    registers: Any = msgspec.field(default=None, name="registers per thread")
+    shared: Any = msgspec.field(default=None, name="shared memory")
+    occupancy: Any = msgspec.field(default=None, name="est. achieved occupancy %")
+    graph_id: Any = msgspec.field(default=None, name="graph id")
+    graph_node_id: Any = msgspec.field(default=None, name="graph node id")
+    bytes: Any = None
+    dims: msgspec.Raw = msgspec.field(default=_NONE, name="Input Dims")
+    dims_old: msgspec.Raw = msgspec.field(default=_NONE, name="Input dims")
+    dtypes: msgspec.Raw = msgspec.field(default=_NONE, name="Input type")
+    sequence: Any = msgspec.field(default=None, name="Sequence number")
+    fwd_tid: Any = msgspec.field(default=None, name="Fwd thread id")
+    stack: Any = msgspec.field(default=None, name="Call stack")
+    alloc_bytes: Any = msgspec.field(default=None, name="Bytes")
+    address: Any = msgspec.field(default=None, name="Addr")
+    device_type: Any = msgspec.field(default=None, name="Device Type")
+    device_id: Any = msgspec.field(default=None, name="Device Id")
+    total_allocated: Any = msgspec.field(default=None, name="Total Allocated")
+    total_reserved: Any = msgspec.field(default=None, name="Total Reserved")
+
+
+NO_ARGS = Args()
+
+
+class Event(msgspec.Struct, gc=False):
+    """One trace event; times stay text until `times` parses them exactly."""
+
+    ph: Any = None
+    cat: Any = None
+    name: Any = None
+    pid: Any = None
+    tid: Any = None
+    ts: msgspec.Raw = _NONE
+    dur: msgspec.Raw = _NONE
+    args: Args | None = None
+
+
+class CounterEvent(msgspec.Struct, gc=False):
+    """A counter sample, whose arguments are its values by name."""
+
+    ph: Any = None
+    name: Any = None
+    ts: msgspec.Raw = _NONE
+    args: Any = None
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """The events of one chunk.
+
+    Attributes:
+        events: What could be decoded.
+        counters: The events of phase C among them, with their values.
+        clean: The whole chunk was valid JSON.
+        ended: The bracket that closes the events was in this chunk; `tail` is what follows it.
+        tail: Text after the last complete event.
+        repaired: Events that were decoded after a repair.
+        dropped: Events that could not be.
+    """
+
+    events: list[Event]
+    counters: list[CounterEvent]
+    clean: bool
+    ended: bool = False
+    tail: bytes = b""
+    repaired: int = 0
+    dropped: int = 0
+
+
+_decode_events = msgspec.json.Decoder(list[Event]).decode
+_decode_event = msgspec.json.Decoder(Event).decode
+_decode_counters = msgspec.json.Decoder(list[CounterEvent]).decode
+_decode_any = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+def decode(text: bytes) -> Decoded:
+    """Decode a chunk: comma-separated events, possibly with the end of the trace behind them.
+
+    Example:
+        >>> decode(b'{"ph": "X", "name": "a"}], "traceName": 1}').tail
+        b'], "traceName": 1}'
+    """
+    try:
+        return _whole(text)
+    except msgspec.DecodeError as error:
+        if match := _TRAILING.search(str(error)):
+            trailing = int(match[1]) - 2  # counted from one, behind the bracket put in front
+            return _last(text, text.rfind(b"]", 0, trailing))
+        return _damaged(text)
+    except UnicodeDecodeError:
+        return _damaged(text)
+
+
+def _whole(text: bytes) -> Decoded:
+    events = _decode_events(b"[" + text + b"]")
+    return Decoded(events, _counters_of(events, text), clean=True)
+
+
+def _last(text: bytes, end: int) -> Decoded:
+    try:
+        whole = _whole(text[:end])
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _damaged(text)
+    return Decoded(whole.events, whole.counters, clean=False, ended=True, tail=text[end:])
+
+
+def _counters_of(events: list[Event], text: bytes) -> list[CounterEvent]:
+    if not any(event.ph == "C" for event in events):
+        return []
+    return [event for event in _decode_counters(b"[" + text + b"]") if event.ph == "C"]
+
+
+@dataclass
+class _Mending:
+    """Events of a damaged chunk as they are decoded one by one."""
+
+    events: list[Event] = field(default_factory=list)
+    counters: list[CounterEvent] = field(default_factory=list)
+    repaired: int = 0
+    dropped: int = 0
+
+    def add(self, text: bytes) -> None:
+        """Decode one event, repair it first where needed, or count it as dropped."""
+        try:
+            self._take(text)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            self._mend(text)
+
+    def _take(self, text: bytes) -> None:
+        event = _decode_event(text)
+        self.counters += _counters_of([event], text)
+        self.events.append(event)
+
+    def _mend(self, text: bytes) -> None:
+        fixed = repair(text)
+        try:
+            try:
+                self._take(fixed)
+            except msgspec.ValidationError:
+                self._take(_without_odd_arguments(fixed))
+            self.repaired += 1
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            self.dropped += 1
+
+
+def _without_odd_arguments(text: bytes) -> bytes:
+    """Drop arguments that are not an object, the one thing a decoded event is strict about."""
+    fields = _decode_any(text)
+    fields.pop("args", None)
+    return msgspec.json.encode(fields)
+
+
+def _damaged(text: bytes) -> Decoded:
+    pieces = take_apart(text)
+    mending = _Mending()
+    for event in pieces.events:
+        mending.add(event)
+    return Decoded(
+        mending.events,
+        mending.counters,
+        clean=False,
+        ended=pieces.ended,
+        tail=pieces.tail,
+        repaired=mending.repaired,
+        dropped=mending.dropped + pieces.skipped,
+    )

@@ -1,0 +1,213 @@
+"""Read one Kineto trace: text in, parked batches and what the file says about itself out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tracekit.errors import UnusableInputError
+from tracekit.ingest import spool
+from tracekit.ingest.kineto.batches import Tally, to_batches
+from tracekit.ingest.kineto.events import decode
+from tracekit.ingest.kineto.repair import repair
+from tracekit.ingest.kineto.source import open_trace
+from tracekit.ingest.kineto.split import EVENT_LIMIT, Opening, chunks, read_opening
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tracekit.ingest.kineto.source import Stream
+    from tracekit.ingest.pool import Pool
+
+
+class DeviceProperties(msgspec.Struct):
+    """One entry of `deviceProperties`."""
+
+    index: int = msgspec.field(default=0, name="id")
+    name: str = ""
+    memory_bytes: int | None = msgspec.field(default=None, name="totalGlobalMem")
+    major: int | None = msgspec.field(default=None, name="computeMajor")
+    minor: int | None = msgspec.field(default=None, name="computeMinor")
+    sm_count: int | None = msgspec.field(default=None, name="numSms")
+
+
+class Distributed(msgspec.Struct):
+    """`distributedInfo`: the trace's place in its job."""
+
+    rank: int | None = None
+    world_size: int | None = None
+    backend: str | None = None
+
+
+class TopLevel(msgspec.Struct):
+    """What stands beside the events and is kept; host and user names are not."""
+
+    devices: list[DeviceProperties] = msgspec.field(default_factory=list, name="deviceProperties")
+    distributed: Distributed | None = msgspec.field(default=None, name="distributedInfo")
+    base_ns: int = msgspec.field(default=0, name="baseTimeNanoseconds")
+    cuda_runtime: int | None = msgspec.field(default=None, name="cuda_runtime_version")
+    cuda_driver: int | None = msgspec.field(default=None, name="cuda_driver_version")
+    hip_runtime: int | None = msgspec.field(default=None, name="hip_runtime_version")
+    with_stack: int | None = None
+    record_shapes: int | None = None
+    profile_memory: int | None = None
+    simulated: bool = msgspec.field(default=False, name="tracekit_simulated")
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One trace, decoded and parked.
+
+    Attributes:
+        directory: Where its batches are parked.
+        top: What the file says about itself.
+        tally: What was repaired, dropped or left out.
+        truncated: Why the events end early; empty when they do not.
+    """
+
+    path: Path
+    directory: Path
+    top: TopLevel
+    tally: Tally
+    truncated: str
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    text: bytes
+    directory: str
+    number: int
+
+
+@dataclass(frozen=True)
+class _Report:
+    """What a worker says of a chunk whose batches it has parked."""
+
+    tally: Tally
+    clean: bool
+    ended: bool
+    tail: bytes
+
+
+def _process(chunk: _Chunk) -> _Report:
+    decoded = decode(chunk.text)
+    batches, tally = to_batches(decoded)
+    spool.park(Path(chunk.directory), chunk.number, batches)
+    return _Report(tally, decoded.clean, decoded.ended, decoded.tail)
+
+
+def peek(path: Path) -> TopLevel:
+    """What stands before a trace's events.
+
+    Raises:
+        UnusableInputError: It is not a Kineto trace.
+    """
+    with open_trace(path) as stream:
+        return _top_level(read_opening(stream, str(path)).header, b"")
+
+
+def read(path: Path, directory: Path, pool: Pool, progress: Callable[[int], None]) -> Trace:
+    """Decode a trace and park its batches.
+
+    Args:
+        path: The file, or `-` for standard input.
+        directory: An existing folder for the batches.
+        pool: Where chunks are decoded.
+        progress: Told the bytes of the file consumed so far.
+
+    Raises:
+        UnusableInputError: It is not a Kineto trace.
+    """
+    with open_trace(path) as stream:
+        opening = read_opening(stream, str(path))
+        assembly = _Assembly(directory)
+        pieces = _numbered(opening, stream, directory)
+        for chunk, report in pool.ordered(_process, pieces):
+            assembly.add(chunk, report)
+            progress(stream.position())
+        assembly.finish()
+        truncated = stream.damage or ("" if assembly.ended else "the file ends in the middle of its events")
+        return Trace(path, directory, _top_level(opening.header, assembly.after), assembly.tally, truncated)
+
+
+def _numbered(opening: Opening, stream: Stream, directory: Path) -> Iterator[_Chunk]:
+    for number, text in enumerate(chunks(stream, opening.rest)):
+        yield _Chunk(text, str(directory), number)
+
+
+@dataclass
+class _Assembly:
+    """Puts chunks together in order: joins what a wrong cut took apart, and stops where the events end."""
+
+    directory: Path
+    tally: Tally = field(default_factory=Tally)
+    ended: bool = False
+    after: bytes = b""
+    _open: bytes = b""
+
+    def add(self, chunk: _Chunk, report: _Report) -> None:
+        """Take the next chunk's report."""
+        if self.ended:
+            spool.discard(self.directory, chunk.number)
+            if len(self.after) < EVENT_LIMIT:
+                self.after += b"," + chunk.text
+            return
+        if self._open:
+            report = self._joined(chunk, report)
+        self.tally.add(report.tally)
+        self.ended = report.ended
+        self.after = report.tail if report.ended else b""
+        self._open = b"" if report.ended or len(report.tail) > EVENT_LIMIT else report.tail
+
+    def _joined(self, chunk: _Chunk, alone: _Report) -> _Report:
+        """The chunk with the open piece before it, unless that piece turns out to be damaged."""
+        if not alone.clean:
+            spool.discard(self.directory, chunk.number)
+            report = _process(replace(chunk, text=self._open + b"," + chunk.text))
+            if report.tally.events or not alone.tally.events:
+                return report
+            alone = _process(chunk)
+        self.tally.dropped += 1
+        return alone
+
+    def finish(self) -> None:
+        """Count an event that the file does not finish."""
+        self.tally.dropped += bool(self._open.strip())
+
+
+def _top_level(header: bytes, after: bytes) -> TopLevel:
+    """Decode what stands around the events; fields of an unexpected type are left out."""
+    if not header.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
+        return TopLevel()
+    for text in (header + (after or b"]}"), header + b"]}"):
+        for candidate in (text, repair(text)):
+            try:
+                fields = msgspec.json.decode(candidate, type=dict[str, msgspec.Raw])
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                continue
+            return _known_fields(fields)
+    return TopLevel()
+
+
+def _known_fields(fields: dict[str, msgspec.Raw]) -> TopLevel:
+    known = {}
+    for spec in msgspec.structs.fields(TopLevel):
+        raw = fields.get(spec.encode_name)
+        if raw is None:
+            continue
+        try:
+            known[spec.name] = msgspec.json.decode(raw, type=spec.type, strict=False)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            continue
+    return TopLevel(**known)
+
+
+def not_a_trace(path: Path) -> UnusableInputError:
+    """The error for a file whose events say nothing."""
+    return UnusableInputError(
+        f"{path} holds no event with a duration: nothing was recorded",
+        hint="profile at least one step, with activities enabled",
+    )

@@ -1,0 +1,39 @@
+"""Make one damaged event valid JSON again, where that can be done without guessing."""
+
+from __future__ import annotations
+
+import re
+
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_CONTROL = re.compile(rb"[\x00-\x1f]")
+_ESCAPE = re.compile(rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|(\\)')
+_NOT_A_NUMBER = re.compile(rb"[-+]?(?:NaN|Infinity|nan|inf)\b")
+
+
+def repair(text: bytes) -> bytes:
+    r"""Repair bad UTF-8, control characters and invalid escapes in strings, and NaN and infinities outside.
+
+    Args:
+        text: One event's text.
+
+    Returns:
+        The text with bad bytes replaced by U+FFFD, control characters and lone backslashes escaped, and NaN
+        and infinities as null.
+
+    Example:
+        >>> repair(b'{"name": "C:\\\\Users\\x01", "dur": NaN}')
+        b'{"name": "C:\\\\\\\\Users\\\\u0001", "dur": null}'
+    """
+    text = text.decode("utf-8", "replace").encode()
+    parts: list[bytes] = []
+    done = 0
+    for string in _STRING.finditer(text):
+        parts += (_NOT_A_NUMBER.sub(b"null", text[done : string.start()]), _repair_string(string.group()))
+        done = string.end()
+    parts.append(_NOT_A_NUMBER.sub(b"null", text[done:]))
+    return b"".join(parts)
+
+
+def _repair_string(text: bytes) -> bytes:
+    text = _ESCAPE.sub(lambda match: b"\\\\" if match.group(1) else match.group(), text)
+    return _CONTROL.sub(lambda match: b"\\u%04x" % match.group()[0], text)

@@ -1,0 +1,178 @@
+"""Cut a trace's text into its top level and chunks of whole events, without decoding it.
+
+A cut is made where an object ends, a comma follows and another object starts. That may lie inside an event (a
+list of objects among its arguments, or text that looks like one); then the piece before the cut is not valid
+JSON, which the decoder notices, and `Pieces` (below) is asked where its events really end.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tracekit.errors import UnusableInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tracekit.ingest.kineto.source import Stream
+
+CHUNK_BYTES = 4 << 20
+HEADER_LIMIT = 256 << 20
+EVENT_LIMIT = 64 << 20
+"""No event is as long as this; a piece without a boundary in so many bytes is damaged."""
+
+_CUT = re.compile(rb"\}\s*,(?=\s*\{)")
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
+_NEXT_EVENT = re.compile(rb'\}\s*,(?=\s*\{\s*"ph")')
+_EVENTS_KEY = re.compile(rb"\s*:\s*\[")
+_SPACE = b" \t\r\n"
+
+
+@dataclass(frozen=True)
+class Opening:
+    """The text up to and including the bracket that opens the events, and what was read beyond it."""
+
+    header: bytes
+    rest: bytes
+
+
+def read_opening(stream: Stream, name: str) -> Opening:
+    """Read up to the first event.
+
+    Raises:
+        UnusableInputError: The text is not JSON, or has no `traceEvents`.
+    """
+    buffer, size = b"", CHUNK_BYTES
+    while True:
+        block = stream.read(size)
+        buffer += block
+        end = _events_start(buffer)
+        if end is not None:
+            return Opening(buffer[:end], buffer[end:])
+        text = buffer.removeprefix(b"\xef\xbb\xbf").lstrip()
+        if text[:1] not in (b"{", b"") or not block or len(buffer) > HEADER_LIMIT:
+            raise _not_a_trace(text, name)
+        size = max(CHUNK_BYTES, len(buffer))  # doubling keeps the repeated search linear
+
+
+def _not_a_trace(text: bytes, name: str) -> UnusableInputError:
+    if not text:
+        return UnusableInputError(f"{name} is empty", hint="record the trace again")
+    what = "has no traceEvents" if text[:1] in b"{[" else "is not JSON"
+    return UnusableInputError(
+        f"{name} {what}: not a Kineto trace", hint="give the file that torch.profiler exported"
+    )
+
+
+def _events_start(buffer: bytes) -> int | None:
+    start = len(buffer) - len(buffer.removeprefix(b"\xef\xbb\xbf").lstrip())
+    if buffer[start : start + 1] == b"[":
+        return start + 1 if _opens_events(buffer[start + 1 :]) else None
+    if buffer[start : start + 1] != b"{":
+        return None
+    depth = 0
+    for token in _TOKEN.finditer(buffer, start):
+        text = token.group()
+        if text in (b"{", b"["):
+            depth += 1
+        elif text in (b"}", b"]"):
+            depth -= 1
+        elif depth == 1 and text == b'"traceEvents"':
+            match = _EVENTS_KEY.match(buffer, token.end())
+            if match:
+                return match.end()
+    return None
+
+
+def _opens_events(text: bytes) -> bool:
+    """Whether a bare array starts like a list of events (or of nothing)."""
+    return text.lstrip()[:1] in (b"{", b"]", b"")
+
+
+def chunks(stream: Stream, rest: bytes, *, size: int = CHUNK_BYTES) -> Iterator[bytes]:
+    """Pieces of about `size` bytes that hold whole events, the last one with what follows the events."""
+    buffer = rest
+    while True:
+        if len(buffer) < size:
+            block = stream.read(size)
+            if not block:
+                break
+            buffer = buffer + block if buffer else block
+            if len(buffer) < size:
+                continue
+        cut = _last_cut(buffer)
+        if cut is None:
+            block = stream.read(size)
+            if not block:
+                break
+            buffer += block
+            continue
+        before, after = cut
+        yield buffer[:before]
+        buffer = buffer[after:]
+    if buffer.strip(_SPACE):
+        yield buffer
+
+
+def _last_cut(buffer: bytes) -> tuple[int, int] | None:
+    """End of the last event that another follows, and the start of that one."""
+    end = len(buffer)
+    while (brace := buffer.rfind(b"}", 0, end)) >= 0:
+        match = _CUT.match(buffer, brace)
+        if match:
+            return brace + 1, match.end()
+        end = brace
+    return None
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """A damaged or last chunk taken apart.
+
+    Attributes:
+        events: Text of each complete event.
+        tail: What follows the last complete event: an unfinished one, or the rest of the top level.
+        ended: Whether the bracket that closes the events was found; then `tail` starts with it.
+        skipped: Places where the braces do not match up and reading went on at the next event.
+    """
+
+    events: list[bytes]
+    tail: bytes
+    ended: bool
+    skipped: int = 0
+
+
+def take_apart(text: bytes) -> Pieces:
+    """Find the events of a chunk by their braces alone; tolerates anything between braces.
+
+    Example:
+        >>> take_apart(b'{"a": "}"}, {"b": 1} ], "traceName": 1}')
+        Pieces(events=[b'{"a": "}"}', b'{"b": 1}'], tail=b'], "traceName": 1}', ended=True, skipped=0)
+    """
+    pieces = _balanced(text)
+    events, skipped = pieces.events, 0
+    while not pieces.ended and (following := _NEXT_EVENT.search(pieces.tail)):
+        pieces = _balanced(pieces.tail[following.end() :])
+        events += pieces.events
+        skipped += 1
+    return Pieces(events, pieces.tail, pieces.ended, skipped)
+
+
+def _balanced(text: bytes) -> Pieces:
+    events: list[bytes] = []
+    depth, start, done = 0, 0, 0
+    for token in _TOKEN.finditer(text):
+        mark = token.group()
+        if mark == b"]" and depth == 0:
+            return Pieces(events, text[token.start() :], ended=True)
+        if mark in (b"{", b"["):
+            start = token.start() if depth == 0 else start
+            depth += 1
+        elif mark in (b"}", b"]") and depth:
+            depth -= 1
+            if depth == 0:
+                done = token.end()
+                events.append(text[start:done])
+    return Pieces(events, text[done:].lstrip(_SPACE + b","), ended=False)

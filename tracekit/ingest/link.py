@@ -1,0 +1,223 @@
+"""Join what a profiler recorded apart: enclosing intervals, calls and what they launched, steps, phases.
+
+Works on one process's parked tables; everything it returns is in the order the rows are written in.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracekit.ingest import nesting
+from tracekit.ingest.order import sorted_positions
+from tracekit.schema import C, HostKind, Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    import numpy.typing as npt
+
+    from tracekit.ingest.spool import Parked, Strings
+
+    Ints = npt.NDArray[np.int64]
+    Bools = npt.NDArray[np.bool_]
+
+STEP_MARKER = re.compile(r"ProfilerStep#(\d+)")
+MODULE_MARKER = "nn.Module: "
+NONE = -1
+
+_OUTER_FIRST = (
+    HostKind.PYTHON,
+    HostKind.ANNOTATION,
+    HostKind.OP,
+    HostKind.RUNTIME,
+    HostKind.SYNC,
+    HostKind.OVERHEAD,
+)
+_PHASE_MARKERS: tuple[tuple[Phase, re.Pattern[str]], ...] = (
+    (Phase.ZERO_GRAD, re.compile(r".*zero_grad")),
+    (Phase.OPTIMIZER, re.compile(r"Optimizer\.step#")),
+    (Phase.DATALOAD, re.compile(r"enumerate\(DataLoader\)")),
+    (Phase.BACKWARD, re.compile(r"autograd::engine::evaluate_function")),
+)
+PHASES = tuple(Phase)
+
+
+class Host:
+    """Host rows of one process in their final order, with what encloses them.
+
+    Positions count rows in that order; -1 stands for none.
+    """
+
+    def __init__(self, parked: Parked) -> None:
+        self.names = parked.strings(C.NAME)
+        self.kinds = parked.strings(C.KIND)
+        start, duration = parked.integers(C.START_NS), parked.integers(C.DUR_NS)
+        kind, name = parked.codes(C.KIND, self.kinds), parked.codes(C.NAME, self.names)
+        external, correlation = parked.integers(C.EXTERNAL_ID), parked.integers(C.CORRELATION_ID)
+        outer = np.array([_OUTER_FIRST.index(HostKind(value)) for value in self.kinds.values], np.int64)
+        self.order = sorted_positions(start, -duration, outer[kind], external, name, correlation)
+        self.start, self.end = start[self.order], (start + duration)[self.order]
+        self.kind, self.name = kind[self.order], name[self.order]
+        self.external, self.correlation = external[self.order], correlation[self.order]
+        self._thread = _threads(parked)[self.order]
+        self._grouped = np.argsort(self._thread, kind="stable")
+        self.parent = self._parents()
+
+    def _parents(self) -> Ints:
+        grouped = self._grouped
+        local = nesting.parents(self._thread[grouped], self.end[grouped])
+        parent = np.full(len(grouped), NONE, np.int64)
+        parent[grouped] = np.where(local >= 0, grouped[local], NONE)
+        return parent
+
+    def of_kind(self, *kinds: HostKind) -> Bools:
+        """Which rows are of these kinds."""
+        codes = [number for number, value in enumerate(self.kinds.values) if value in kinds]
+        return np.isin(self.kind, codes)
+
+    def named(self, matches: Callable[[str], object]) -> Bools:
+        """Which rows have a name that matches; each distinct name is asked about once."""
+        chosen = np.array([bool(matches(value)) for value in self.names.values], np.bool_)
+        return chosen[self.name] if len(chosen) else np.zeros(0, np.bool_)
+
+    @cached_property
+    def op(self) -> Ints:
+        """Innermost op at each row: itself if it is one."""
+        return nesting.nearest(self.parent, self.of_kind(HostKind.OP))
+
+    def innermost(self, thread: Ints, times: Ints) -> Ints:
+        """The innermost row that covers each instant on its thread."""
+        found = np.full(len(times), NONE, np.int64)
+        local = np.empty(len(self._thread), np.int64)
+        for lane in np.unique(thread):
+            rows = self._grouped[self._thread[self._grouped] == lane]
+            if not len(rows):
+                continue
+            local[rows] = np.arange(len(rows))
+            parent = np.where(self.parent[rows] >= 0, local[self.parent[rows]], NONE)
+            asked = thread == lane
+            inner = nesting.innermost(self.start[rows], self.end[rows], parent, times[asked])
+            found[asked] = np.where(inner >= 0, rows[inner], NONE)
+        return found
+
+
+def depths(host: Host) -> Ints:
+    """Number of rows that enclose each row on its thread."""
+    return nesting.depths(host.parent)
+
+
+def is_call(host: Host) -> Bools:
+    """Which rows are calls of the device's runtime or driver."""
+    return host.of_kind(HostKind.RUNTIME, HostKind.SYNC)
+
+
+def _threads(parked: Parked) -> Ints:
+    """One number per thread, which sorts by process and thread."""
+    return thread_numbers(parked.integers(C.PID), parked.integers(C.TID))
+
+
+def thread_numbers(pid: Ints, tid: Ints) -> Ints:
+    """A number that tells (process, thread) pairs apart."""
+    return (pid << 32) ^ tid
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Profiled steps of one process, by start: number, name and interval."""
+
+    number: Ints
+    name: list[str]
+    start: Ints
+    end: Ints
+
+    def at(self, times: Ints) -> Ints:
+        """Number of the step that covers each instant, -1 if none does."""
+        if not len(self.start):
+            return np.full(len(times), NONE, np.int64)
+        index = np.searchsorted(self.start, times, side="right") - 1
+        inside = (index >= 0) & (times < self.end[index])
+        return np.where(inside, self.number[index], NONE)
+
+
+def find_steps(host: Host) -> Steps:
+    """Steps that the host marked; of several markers with one number the first counts."""
+    rows = np.flatnonzero(host.named(STEP_MARKER.match) & host.of_kind(HostKind.ANNOTATION))
+    names = [host.names.values[code] for code in host.name[rows]]
+    numbers = np.array([int(match[1]) for match in map(STEP_MARKER.match, names) if match], np.int64)
+    _, first = np.unique(numbers, return_index=True)
+    first = np.sort(first)
+    return Steps(numbers[first], [names[i] for i in first], host.start[rows[first]], host.end[rows[first]])
+
+
+def phases(host: Host, parked: Parked) -> Ints:
+    """Index into `PHASES` of each row, -1 where the trace does not say.
+
+    The innermost marker decides; forward is what carries or lies under an autograd sequence number of the
+    forward pass, or under a module's call, outside of the other phases.
+    """
+    marker = np.full(len(host.start), NONE, np.int64)
+    for phase, pattern in _PHASE_MARKERS:
+        marker[host.named(pattern.match)] = PHASES.index(phase)
+    found = _inherited(host, marker)
+    forward = host.named(lambda name: name.startswith(MODULE_MARKER))
+    sequence, fwd_tid = parked.integers(C.SEQUENCE)[host.order], parked.integers(C.FWD_TID)[host.order]
+    forward |= (sequence >= 0) & (fwd_tid <= 0)
+    below = nesting.nearest(host.parent, forward) >= 0
+    return np.where((found == NONE) & below, PHASES.index(Phase.FORWARD), found)
+
+
+def _inherited(host: Host, marker: Ints) -> Ints:
+    at = nesting.nearest(host.parent, marker != NONE)
+    return np.where(at >= 0, marker[at], NONE)
+
+
+def modules(host: Host) -> Ints:
+    """Code of the name of the innermost module call around each row, -1 if none is."""
+    calls = host.named(lambda name: name.startswith(MODULE_MARKER))
+    if not calls.any():
+        return np.full(len(host.start), NONE, np.int64)
+    at = nesting.nearest(host.parent, calls)
+    return np.where(at >= 0, host.name[at], NONE)
+
+
+@dataclass(frozen=True)
+class Launches:
+    """For each device row, the host rows of the launching call and of the op around it, -1 if unknown."""
+
+    call: Ints
+    op: Ints
+
+
+def find_launches(host: Host, correlation: Ints, external: Ints) -> Launches:
+    """Join device rows to the host: one call may have launched many (graphs), or be missing."""
+    call = _first_with(host.correlation, is_call(host) & (host.correlation > 0), correlation)
+    by_call = np.where(call >= 0, host.op[call], NONE) if len(host.op) else call
+    by_id = _first_with(host.external, host.of_kind(HostKind.OP) & (host.external > 0), external)
+    return Launches(call, np.where(by_call >= 0, by_call, by_id))
+
+
+def _first_with(keys: Ints, eligible: Bools, wanted: Ints) -> Ints:
+    """Position of the first eligible row with each wanted key, -1 if there is none."""
+    rows = np.flatnonzero(eligible)
+    values, first = np.unique(keys[rows], return_index=True)
+    if not len(values):
+        return np.full(len(wanted), NONE, np.int64)
+    index = np.minimum(np.searchsorted(values, wanted), len(values) - 1)
+    return np.where(values[index] == wanted, rows[first[index]], NONE)
+
+
+def device_steps(steps: Steps, host_step: Ints, call: Ints, start: Ints) -> Ints:
+    """Step of each device row: that of the launching call, else the one it starts in."""
+    own = steps.at(start)
+    return np.where(call >= 0, host_step[call], own) if len(host_step) else own
+
+
+def flagged(strings: Strings, values: Iterable[str]) -> list[int]:
+    """Codes of some values of a text column."""
+    wanted = set(values)
+    return [number for number, value in enumerate(strings.values) if value in wanted]

@@ -1,0 +1,93 @@
+"""Which host interval encloses which, on millions of rows without a Python loop over them.
+
+Rows are sorted by thread, start and falling end, so a parent stands before its children. All functions work
+by pointer jumping: each round doubles how far a pointer has looked, so rounds grow with the log of rows.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Ints: TypeAlias = npt.NDArray[np.int64]
+Bools: TypeAlias = npt.NDArray[np.bool_]
+
+
+def parents(thread: Ints, end: Ints) -> Ints:
+    """Position of the innermost enclosing row, -1 at the top.
+
+    Args:
+        thread: Thread of each row; rows of one thread lie together, by start and then falling end.
+        end: End of each row.
+
+    Example:
+        >>> parents(np.array([1, 1, 1, 2]), np.array([10, 4, 9, 5]))
+        array([-1,  0,  0, -1])
+    """
+    count = len(end)
+    parent = np.arange(-1, count - 1)
+    parent[np.concatenate(([True], thread[1:] != thread[:-1]))[:count]] = -1
+    active = np.flatnonzero(parent >= 0)
+    while len(active):
+        active = active[end[parent[active]] < end[active]]
+        # all rows between a row and its pointer end before the row does, so that pointer's pointer is next
+        parent[active] = parent[parent[active]]
+        active = active[parent[active] >= 0]
+    return parent
+
+
+def depths(parent: Ints) -> Ints:
+    """Number of enclosing rows.
+
+    Example:
+        >>> depths(np.array([-1, 0, 1, -1]))
+        array([0, 1, 2, 0])
+    """
+    depth = (parent >= 0).astype(np.int64)
+    ancestor = parent.copy()
+    active = np.flatnonzero(ancestor >= 0)
+    while len(active):
+        above = ancestor[active]
+        depth[active], ancestor[active] = depth[active] + depth[above], ancestor[above]
+        active = active[ancestor[active] >= 0]
+    return depth
+
+
+def nearest(parent: Ints, marked: Bools) -> Ints:
+    """Position of the innermost marked row among a row and those that enclose it, -1 if there is none.
+
+    Example:
+        >>> nearest(np.array([-1, 0, 1, -1]), np.array([True, False, False, False]))
+        array([ 0,  0,  0, -1])
+    """
+    found = np.where(marked, np.arange(len(parent)), parent)
+    active = np.flatnonzero((found >= 0) & ~marked[found])
+    while len(active):
+        found[active] = found[found[active]]
+        active = active[found[active] >= 0]
+        active = active[~marked[found[active]]]
+    return found
+
+
+def innermost(start: Ints, end: Ints, parent: Ints, times: Ints) -> Ints:
+    """Position of the innermost row of one thread that covers each instant, -1 if none does.
+
+    Args:
+        start: Sorted starts of the thread's rows.
+        end: Their ends.
+        parent: Their parents, as positions among themselves.
+        times: Instants.
+
+    Example:
+        >>> innermost(np.array([0, 2]), np.array([9, 4]), np.array([-1, 0]), np.array([3, 5, 20]))
+        array([ 1,  0, -1])
+    """
+    found = np.searchsorted(start, times, side="right") - 1
+    active = np.flatnonzero(found >= 0)
+    while len(active):
+        active = active[end[found[active]] <= times[active]]
+        found[active] = parent[found[active]]
+        active = active[found[active] >= 0]
+    return found

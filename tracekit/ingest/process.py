@@ -1,0 +1,230 @@
+"""From one decoded trace to the tables of one rank."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from tracekit.ingest import link, spool
+from tracekit.ingest.idle import idle_batch
+from tracekit.ingest.link import NONE
+from tracekit.ingest.order import sorted_positions
+from tracekit.ingest.spool import Parked
+from tracekit.ingest.write import Coded, Extra, Rows, compact, write_groups, write_rows
+from tracekit.schema import (
+    ALLOCATIONS,
+    COUNTERS,
+    DEVICE_INTERVALS,
+    HOST_INTERVALS,
+    STEPS,
+    C,
+    DeviceKind,
+    Table,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+    from tracekit.ingest.kineto.reader import Trace
+
+    Ints = npt.NDArray[np.int64]
+
+_IDLE_PART = 999_999
+"""Number of the part that idle rows are parked as: behind every decoded one."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """What a decoded trace holds.
+
+    Attributes:
+        host: Rows it will have in `host_intervals`.
+        device: Rows it will have in `device_intervals`, idle ones included.
+        first_ns: Its first instant, ns since the epoch.
+        last_ns: Its last instant.
+    """
+
+    host: int
+    device: int
+    first_ns: int
+    last_ns: int
+
+
+def close(trace: Trace) -> Size | None:
+    """Complete a decoded trace with its idle intervals, and measure it; None when it holds no interval."""
+    device = Parked(trace.directory, DEVICE_INTERVALS.name)
+    idle = idle_batch(device) if device.rows else None
+    if idle is not None:
+        spool.park(trace.directory, _IDLE_PART, {DEVICE_INTERVALS.name: idle})
+    host = Parked(trace.directory, HOST_INTERVALS.name)
+    starts = [table.integers(C.START_NS) for table in (host, device) if table.rows]
+    if not starts:
+        return None
+    ends = [table.integers(C.DUR_NS) for table in (host, device) if table.rows]
+    first = min(int(start.min()) for start in starts)
+    last = max(int((start + length).max()) for start, length in zip(starts, ends, strict=True))
+    rows = device.rows + (idle.num_rows if idle is not None else 0)
+    return Size(host.rows, rows, first + trace.top.base_ns, last + trace.top.base_ns)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a trace's rows go.
+
+    Attributes:
+        directory: The run being written.
+        part: Number of the part files; None when the trace is the whole run.
+        rank: Its rank.
+        host_row: Row id of its first host row.
+        device_row: Row id of its first device row.
+        zero_ns: The run's zero, ns since the epoch.
+    """
+
+    directory: Path
+    part: int | None
+    rank: int
+    host_row: int
+    device_row: int
+    zero_ns: int
+
+    def path(self, table: Table) -> Path:
+        """The file that takes the trace's rows of a table."""
+        if self.part is None:
+            return self.directory / f"{table.name}.parquet"
+        (self.directory / table.name).mkdir(exist_ok=True)
+        return self.directory / table.name / f"part-{self.part:05d}.parquet"
+
+
+@dataclass(frozen=True)
+class Linked:
+    """How much of a trace could be joined.
+
+    Attributes:
+        device: Device rows that a host should have launched (idle ones left out).
+        unlinked: Those of them without a launching call.
+        launches: Runtime calls of the host.
+    """
+
+    device: int
+    unlinked: int
+    launches: int
+
+
+def write(trace: Trace, place: Place) -> Linked:
+    """Link a closed trace and write its tables."""
+    return _Writer(trace, place).write()
+
+
+class _Writer:
+    """Writes one trace; keeps what its tables share."""
+
+    def __init__(self, trace: Trace, place: Place) -> None:
+        self._trace = trace
+        self._place = place
+        self._zero = place.zero_ns - trace.top.base_ns
+        self._parked_host = Parked(trace.directory, HOST_INTERVALS.name)
+        self._host = link.Host(self._parked_host)
+        self._steps = link.find_steps(self._host)
+        self._host_step = self._steps.at(self._host.start)
+
+    def write(self) -> Linked:
+        self._write_host()
+        self._write_steps()
+        self._write_allocations()
+        self._write_counters()
+        return self._write_device()
+
+    def _rows(self, table: Table, parked: Parked, order: Ints, extra: Extra) -> None:
+        ranked: Extra = {C.RANK: np.full(len(order), self._place.rank), **extra}
+        write_rows(Rows(table, parked, order, ranked, self._zero), self._place.path(table))
+
+    def _host_row(self, position: Ints) -> Ints:
+        """Row ids of host positions, -1 kept."""
+        return np.where(position >= 0, position + self._place.host_row, NONE)
+
+    def _write_host(self) -> None:
+        host = self._host
+        phase = link.phases(host, self._parked_host)
+        extra: Extra = {
+            C.ROW_ID: np.arange(len(host.order)) + self._place.host_row,
+            C.STEP: self._host_step,
+            C.PARENT_ROW: self._host_row(host.parent),
+            C.DEPTH: link.depths(host),
+            C.PHASE: Coded(phase, [str(value) for value in link.PHASES]),
+            C.MODULE: Coded(link.modules(host), host.names.values),
+        }
+        self._rows(HOST_INTERVALS, self._parked_host, host.order, extra)
+
+    def _write_device(self) -> Linked:
+        parked = Parked(self._trace.directory, DEVICE_INTERVALS.name)
+        kinds = parked.strings(C.KIND)
+        order = _device_order(parked)
+        start = parked.integers(C.START_NS)[order]
+        launches = link.find_launches(
+            self._host,
+            parked.integers(C.CORRELATION_ID)[order],
+            parked.integers(C.EXTERNAL_ID)[order],
+        )
+        extra: Extra = {
+            C.ROW_ID: np.arange(len(order)) + self._place.device_row,
+            C.STEP: link.device_steps(self._steps, self._host_step, launches.call, start),
+            C.LAUNCH_ROW: self._host_row(launches.call),
+            C.OP_ROW: self._host_row(launches.op),
+        }
+        self._rows(DEVICE_INTERVALS, parked, order, extra)
+        idle = link.flagged(kinds, [DeviceKind.IDLE])
+        launched = ~np.isin(parked.codes(C.KIND, kinds)[order], idle)
+        return Linked(
+            int(launched.sum()),
+            int((launched & (launches.call < 0)).sum()),
+            int(link.is_call(self._host).sum()),
+        )
+
+    def _write_steps(self) -> None:
+        steps = self._steps
+        if not len(steps.number):
+            return
+        columns = {
+            C.RANK: pa.array(np.full(len(steps.number), self._place.rank, np.int32)),
+            C.STEP: pa.array(steps.number),
+            C.NAME: compact(np.arange(len(steps.name)), steps.name),
+            C.START_NS: pa.array(steps.start - self._zero),
+            C.DUR_NS: pa.array(steps.end - steps.start),
+        }
+        write_groups(STEPS, iter([pa.table(columns, schema=STEPS.arrow)]), self._place.path(STEPS))
+
+    def _write_allocations(self) -> None:
+        parked = Parked(self._trace.directory, ALLOCATIONS.name)
+        time = parked.integers(C.T_NS)
+        order = sorted_positions(
+            time, parked.integers(C.TOTAL_ALLOCATED), parked.integers(C.ADDRESS), parked.integers(C.BYTES)
+        )
+        thread = link.thread_numbers(parked.integers(C.PID), parked.integers(C.TID))
+        inside = self._host.innermost(thread[order], time[order])
+        op = np.where(inside >= 0, self._host.op[inside], NONE) if len(self._host.op) else inside
+        self._rows(ALLOCATIONS, parked, order, {C.OP_ROW: self._host_row(op)})
+
+    def _write_counters(self) -> None:
+        parked = Parked(self._trace.directory, COUNTERS.name)
+        order = sorted_positions(parked.integers(C.T_NS))
+        torch = Coded(np.zeros(len(order), np.int64), ["torch"])
+        unit = Coded(np.zeros(len(order), np.int64), [""])
+        self._rows(COUNTERS, parked, order, {C.SOURCE: torch, C.UNIT: unit})
+
+
+def _device_order(parked: Parked) -> Ints:
+    name = parked.codes(C.NAME, parked.strings(C.NAME))
+    return sorted_positions(
+        parked.integers(C.START_NS),
+        parked.integers(C.DUR_NS),
+        parked.integers(C.DEVICE),
+        parked.integers(C.STREAM),
+        parked.integers(C.CORRELATION_ID),
+        name,
+        parked.integers(C.BYTES),
+    )
