@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from isal import isal_zlib
+from isal.igzip_lib import IsalError
 
 from tracekit.errors import UnusableInputError
 
@@ -104,7 +105,7 @@ class GzipStream(Stream):
     def _inflate(self, limit: int) -> bytes:
         try:
             piece: bytes = self._member.decompress(self._waiting, limit)
-        except isal_zlib.error as error:
+        except IsalError as error:
             self.damage = f"the compressed data is damaged: {error}"
             return b""
         self._inside = not self._member.eof

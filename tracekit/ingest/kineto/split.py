@@ -54,11 +54,13 @@ def read_opening(stream: Stream, name: str) -> Opening:
             return Opening(buffer[:end], buffer[end:])
         text = buffer.removeprefix(b"\xef\xbb\xbf").lstrip()
         if text[:1] not in (b"{", b"") or not block or len(buffer) > HEADER_LIMIT:
-            raise _not_a_trace(text, name)
+            raise _not_a_trace(text, name, stream.damage)
         size = max(CHUNK_BYTES, len(buffer))  # doubling keeps the repeated search linear
 
 
-def _not_a_trace(text: bytes, name: str) -> UnusableInputError:
+def _not_a_trace(text: bytes, name: str, damage: str) -> UnusableInputError:
+    if damage:
+        return UnusableInputError(f"{name}: {damage}", hint="copy or record the trace again")
     if not text:
         return UnusableInputError(f"{name} is empty", hint="record the trace again")
     what = "has no traceEvents" if text[:1] in b"{[" else "is not JSON"
@@ -162,7 +164,7 @@ def take_apart(text: bytes) -> Pieces:
 
 
 def _balanced(text: bytes) -> Pieces:
-    """Events up to the end of the text, the closing bracket, or the first bracket that closes another kind."""
+    """Events up to the end of the text, the closing bracket, or a bracket that closes another kind."""
     events: list[bytes] = []
     opened: list[bytes] = []
     start, done = 0, 0
