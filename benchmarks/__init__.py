@@ -1,1 +1,1 @@
-"""Benchmarks of tracekit itself; each one says what it measures and how."""
+"""Benchmarks: each prints ratios measured within one run, since absolute times differ between machines."""
