@@ -15,7 +15,7 @@ from tracekit.ingest import spool
 from tracekit.ingest.kineto.batches import Tally, to_batches
 from tracekit.ingest.kineto.events import decode
 from tracekit.ingest.kineto.repair import repair
-from tracekit.ingest.kineto.source import open_trace
+from tracekit.ingest.kineto.source import open_trace, title
 from tracekit.ingest.kineto.split import EVENT_LIMIT, Opening, chunks, read_opening
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def peek(path: Path) -> TopLevel:
         UnusableInputError: It is not a Kineto trace.
     """
     with open_trace(path) as stream:
-        return _top_level(read_opening(stream, str(path)).header, b"")
+        return _top_level(read_opening(stream, title(path)).header, b"")
 
 
 def read(path: Path, directory: Path, pool: Pool, progress: Callable[[int], None]) -> Trace:
@@ -137,7 +137,7 @@ def read(path: Path, directory: Path, pool: Pool, progress: Callable[[int], None
         UnusableInputError: It is not a Kineto trace.
     """
     with open_trace(path) as stream:
-        opening = read_opening(stream, str(path))
+        opening = read_opening(stream, title(path))
         assembly = _Assembly(directory)
         pieces = _numbered(opening, stream, directory)
         for chunk, report in pool.ordered(_process, pieces):
@@ -223,6 +223,6 @@ def _known_fields(fields: dict[str, msgspec.Raw]) -> TopLevel:
 def not_a_trace(path: Path) -> UnusableInputError:
     """The error for a file whose events say nothing."""
     return UnusableInputError(
-        f"{path} holds no event with a duration: nothing was recorded",
+        f"{title(path)} holds no event with a duration: nothing was recorded",
         hint="profile at least one step, with activities enabled",
     )
