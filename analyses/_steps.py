@@ -23,8 +23,8 @@ _KEYS = [C.RANK, C.STEP]
 def step_windows(run: Run) -> pd.DataFrame:
     """Profiled steps in order: rank, step, start, host duration, and end of the window.
 
-    The window ends at the later of the step's end on the host and the end of the last device interval launched
-    in it, on any device of the rank.
+    The window ends at the later of the step's end on the host and the end of the last device interval
+    launched in it, on any device of the rank.
     """
     steps = run.table("steps", columns=[C.RANK, C.STEP, C.START_NS, C.DUR_NS])
     launched = busy(run, [C.RANK, C.STEP, C.START_NS, C.DUR_NS])

@@ -1,17 +1,18 @@
 """How much of the time a device computed, moved data, or sat idle.
 
-K, C, S and G are the kernel, memcpy, memset and opaque-graph intervals of one device inside a window; |X| is the
-length of the union of X. All times are exact integer nanoseconds.
+K, C, S and G are the kernel, memcpy, memset and opaque-graph intervals of one device inside a window; |X| is
+the length of the union of X. All times are exact integer nanoseconds.
 
 * active = |K|, movement = |(C∪S)∖K| (copies nothing hid), graph = |G∖(K∪C∪S)| (zero unless a profiler shows a
   graph replay as one block), idle = window − |K∪C∪S∪G|. The four sum to the window exactly.
 * `whole`: the window runs from the first start to the last end on that device.
-* `per_step`: the window runs from the step's start to the later of its end on the host and the end of the last
-  interval launched in it on any device of its rank. Every interval counts by the part of it inside the window,
-  whichever step launched it, so the windows of steps that overlap on the device may share time.
+* `per_step`: the window runs from the step's start to the later of its end on the host and the end of the
+  last interval launched in it on any device of its rank. Every interval counts by the part of it inside the
+  window, whichever step launched it, so the windows of steps that overlap on the device may share time.
 * `profiled_steps`: the window is the union of the step windows, so that shared time counts once.
 
-Sources: TorchBench (Hao et al., 2023), figures 1 and 2, table 2; HTA's temporal breakdown, without its rounding.
+Sources: TorchBench (Hao et al., 2023), figures 1 and 2, table 2; HTA's temporal breakdown without its
+rounding.
 
 Example:
     >>> import tracekit
@@ -42,8 +43,8 @@ COMMUNICATION = r"(?i)nccl|rccl|all_?reduce|reduce_?scatter|all_?gather"
 """Names of kernels that talk to other devices: NCCL, RCCL and custom collectives."""
 
 OPAQUE_GRAPHS = (
-    "some CUDA graphs were recorded as opaque blocks: their time is graph_ns, neither active nor idle; record "
-    "graph nodes to see the kernels inside (nsys: --cuda-graph-trace=node)"
+    "some CUDA graphs were recorded as opaque blocks: their time is graph_ns, neither active nor idle; "
+    "record graph nodes to see the kernels inside (nsys: --cuda-graph-trace=node)"
 )
 
 MEASURES = (
@@ -85,7 +86,7 @@ def compute(run: Run) -> Result:
         whole.append(_measured(lanes, start.min(keepdims=True), end.max(keepdims=True), key, last=1))
         own = windows[windows[C.RANK] == rank]
         if len(own):
-            start, end = own["start_ns"].to_numpy(np.int64), own["end_ns"].to_numpy(np.int64)
+            start, end = own[C.START_NS].to_numpy(np.int64), own["end_ns"].to_numpy(np.int64)
             steps.append(_measured(lanes, start, end, {**key, C.STEP: own[C.STEP].to_numpy()}))
             together.append(_merged(lanes, intervals.union(start, end), key))
     tables = {"whole": pd.concat(whole, ignore_index=True)}
@@ -209,9 +210,9 @@ ANALYSIS = Analysis(
     question="How much of the time was each device computing, moving data, or idle?",
     definition=(
         "active = |K|; movement = |(C∪S)∖K|; graph = |G∖(K∪C∪S)|; idle = window − |K∪C∪S∪G|, with K kernels, "
-        "C memcpys, S memsets, G opaque graphs of one device and |X| the length of the union; the four sum to "
-        "the window exactly. Windows: first start to last end on the device (whole); step start to the later of "
-        "its end on the host and the end of the last interval launched in it on any device of the rank "
+        "C memcpys, S memsets, G opaque graphs of one device and |X| the length of the union; the four sum "
+        "to the window exactly. Windows: first start to last end on the device (whole); step start to the later "
+        "of its end on the host and the end of the last interval launched in it on any device of the rank "
         "(per_step); the union of those (profiled_steps). Intervals count by their part inside the window."
     ),
     tables=(

@@ -54,7 +54,7 @@ def table_text(
     columns_wide = width or shutil.get_terminal_size((120, 40)).columns
     lines = _lay_out(shown, columns, columns_wide) if rows else "(no rows)\n"
     if len(shown) < len(rows):
-        lines += f"{len(rows) - len(shown):,} more rows; {show_all}\n"
+        lines += f"{len(rows) - len(shown):,} more row{'s' * (len(rows) - len(shown) != 1)}; {show_all}\n"
     return (f"{clean(title)}\n" if title else "") + lines
 
 
