@@ -1,8 +1,8 @@
 """Which kernels take the time: by full name, by family, by launching op, by op and shapes.
 
 All times are integer nanoseconds. sum is Σ of durations; union is the time at least one of them ran (summed
-over devices), so sum − union is what overlapped. The share's denominator is Σ of the durations of all kernels of the
-run, all ranks and devices. The median is the lower of the two middle values, so it is a duration that occurred.
+over devices), so sum − union is what overlapped. The share's denominator is Σ of the durations of all kernels
+of the run, all ranks and devices. The median is the lower of the two middle values: a duration that occurred.
 
 A first launch is an outlier when it takes more than 3 times the median of the later ones and 10 µs more than it:
 the first is then likely to have paid for module loading, autotuning or cold caches.

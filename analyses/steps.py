@@ -57,10 +57,9 @@ _MEASURES = {
 
 def compute(run: Run) -> Result:
     """Time the profiled steps and compare them with un-profiled ones."""
-    windows = step_windows(run)
-    if windows.empty:
+    steps = profiled_steps(run)
+    if steps.empty:
         return Result(notes=(NO_STEPS,))
-    steps = _steps(run, windows)
     tables = {"summary": _summary(steps), "steps": steps}
     notes = [absent_device_note(run)] if steps["device_busy_ns"].isna().all() else []
     timings = run.meta.timings
@@ -71,12 +70,12 @@ def compute(run: Run) -> Result:
     return Result(tables, notes=tuple(notes))
 
 
-def _steps(run: Run, windows: pd.DataFrame) -> pd.DataFrame:
-    table = windows.merge(_on_device(run), how="left", on=[C.RANK, C.STEP])
+def profiled_steps(run: Run) -> pd.DataFrame:
+    """The table of every profiled step."""
+    table = step_windows(run).merge(_on_device(run), how="left", on=[C.RANK, C.STEP])
     table["window_ns"] = table[END_NS] - table[C.START_NS]
-    table["warmup_outlier"] = np.concatenate(
-        [_warmup(ints(rows, "window_ns")) for _, rows in table.groupby(C.RANK, sort=True)]
-    )
+    slow = [_warmup(ints(rows, "window_ns")) for _, rows in table.groupby(C.RANK, sort=True)]
+    table["warmup_outlier"] = np.concatenate([np.empty(0, bool), *slow])
     return table[[C.RANK, C.STEP, C.START_NS, *_MEASURES, "warmup_outlier"]]
 
 
