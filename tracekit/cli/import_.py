@@ -16,20 +16,20 @@ from tracekit.cli.options import open_store, store_option
 def command(paths: tuple[Path, ...], *, label: str | None, store: str | None) -> None:
     """Import Kineto traces (torch.profiler's JSON, plain or gzipped) into the store.
 
-    A PATH is a trace, a folder of traces, or - for standard input; what a file is, is told by its content. The
-    traces of one job's ranks become one run. Prints one run id a line on stdout, and nothing else.
+    A PATH is a trace, a folder of traces, or - for standard input; what a file is, is told by its content.
+    The traces of one job's ranks become one run. Prints one run id a line on stdout, and nothing else.
 
-    Examples:
+    \b
+    tracekit import trace.json.gz
+    tracekit import rank0.json rank1.json --label baseline
+    zcat trace.json.gz | tracekit import -
+    """  # noqa: D301 (click reads the \b)
+    import pyarrow as pa
 
-        tracekit import trace.json.gz
-
-        tracekit import rank0.json rank1.json --label baseline
-
-        curl -s https://example.com/trace.json.gz | tracekit import -
-    """
     from tracekit.cli.progress import byte_progress
     from tracekit.ingest import import_job, plan
 
+    pa.set_memory_pool(pa.system_memory_pool())  # it gives memory back between reading and writing
     target = open_store(store)
     jobs = plan(paths)
     with byte_progress("reading") as progress:

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
 
-PRELOAD = ["tracekit.ingest.kineto.reader"]
-
 
 def cores() -> int:
     """Cores this process may use."""
@@ -55,8 +53,7 @@ def open_pool(workers: int) -> Iterator[Pool]:
     if workers < 2:
         yield Pool(None, 0)
         return
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(PRELOAD)
+    context = multiprocessing.get_context("spawn")
     executor = ProcessPoolExecutor(workers, mp_context=context, initializer=_end_with_parent)
     try:
         yield Pool(executor, workers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -52,16 +53,19 @@ class Parked:
 
     def __init__(self, directory: Path, table: str) -> None:
         self._paths = sorted(directory.glob(f"{table}.*.arrow"))
-        self._starts = np.cumsum([0, *(self._read(number, []).num_rows for number in self._numbers)])
+        self._starts = np.cumsum(
+            [0, *(self._read(number, self.schema.names[:1]).num_rows for number in self._numbers)]
+        )
 
     @property
     def _numbers(self) -> range:
         return range(len(self._paths))
 
-    @property
+    @cached_property
     def schema(self) -> pa.Schema:
-        """The columns of its parts; there must be one."""
-        return self._read(0).schema
+        """The columns of its parts, which all have the same; there must be a part."""
+        with pa.OSFile(str(self._paths[0]), "rb") as source, pa.ipc.open_file(source) as reader:
+            return reader.schema
 
     @property
     def rows(self) -> int:
@@ -69,14 +73,10 @@ class Parked:
         return int(self._starts[-1])
 
     def _read(self, number: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        source = pa.OSFile(str(self._paths[number]), "rb")
-        with source, pa.ipc.open_file(source) as reader:
-            if columns is None:
-                return reader.get_batch(0)
-        options = pa.ipc.IpcReadOptions(included_fields=[reader.schema.get_field_index(c) for c in columns])
-        source = pa.OSFile(str(self._paths[number]), "rb")
-        with source, pa.ipc.open_file(source, options=options) as reader:
-            return reader.get_batch(0)
+        fields = [self.schema.get_field_index(column) for column in columns or self.schema.names]
+        options = pa.ipc.IpcReadOptions(included_fields=fields)
+        with pa.OSFile(str(self._paths[number]), "rb") as source:
+            return pa.ipc.open_file(source, options=options).get_batch(0)
 
     def integers(self, column: str, *, missing: int = -1) -> Ints:
         """A whole column as int64, nulls as `missing`."""

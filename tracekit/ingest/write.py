@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Ints = npt.NDArray[Any]
 
-ROW_GROUP = 1 << 17
+ROW_GROUP = 1 << 16
 _ABSOLUTE = (C.START_NS, C.T_NS)
 
 

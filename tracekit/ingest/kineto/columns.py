@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
+from itertools import chain
 
 _DIGITS = re.compile(r"-?\d+")
 _INT64 = 1 << 63
@@ -70,13 +71,30 @@ def floats(values: Sequence[Any]) -> pa.Array:
         return pa.array([value if isinstance(value, int | float) else None for value in values], pa.float64())
 
 
+_ABSENT = (None, None, None)
+
+
 def triples(values: Sequence[Any]) -> list[pa.Array]:
-    """x, y and z of grids or blocks, null where there is none."""
-    if all(type(value) is list and len(value) == 3 for value in values):
-        columns: Iterable[Sequence[Any]] = zip(*values, strict=True) if values else ((), (), ())
-        return [integers(list(column)) for column in columns]
-    whole = [value if isinstance(value, list) and len(value) == 3 else (None,) * 3 for value in values]
-    return triples([list(value) for value in whole])
+    """x, y and z of grids or blocks, null where there is none.
+
+    Example:
+        >>> [axis.to_pylist() for axis in triples([[1, 2, 3], None])]
+        [[1, None], [2, None], [3, None]]
+    """
+    whole = [value if type(value) is list and len(value) == 3 else _ABSENT for value in values]
+    flat = integers(list(chain.from_iterable(whole)))
+    return [flat.take(pa.array(np.arange(axis, len(flat), 3))) for axis in range(3)]
+
+
+class _Codes(dict[Any, int]):
+    """Numbers distinct keys as they come; -1 is the code of what is absent."""
+
+    def __init__(self, absent: Any) -> None:
+        super().__init__({absent: -1})
+
+    def __missing__(self, key: Any) -> int:
+        code = self[key] = len(self) - 1
+        return code
 
 
 def texts(values: Sequence[Any]) -> pa.DictionaryArray:
@@ -86,9 +104,9 @@ def texts(values: Sequence[Any]) -> pa.DictionaryArray:
         >>> texts(["a", "b", "a", None]).indices.to_pylist()
         [0, 1, 0, None]
     """
-    codes: dict[Any, int] = {None: -1}
+    codes = _Codes(absent=None)
     try:
-        found = [codes.setdefault(value, len(codes) - 1) for value in values]
+        found = [codes[value] for value in values]
     except TypeError:  # a list or an object where a name should be
         return texts([None if value is None else str(value) for value in values])
     return _dictionary(found, [str(value) for value in codes if value is not None])
@@ -96,8 +114,8 @@ def texts(values: Sequence[Any]) -> pa.DictionaryArray:
 
 def json_texts(values: Sequence[msgspec.Raw]) -> pa.DictionaryArray:
     """Dictionary of JSON fragments, written compactly so that a file's white space does not matter."""
-    codes: dict[bytes, int] = {b"": -1}
-    found = [codes.setdefault(bytes(value), len(codes) - 1) for value in values]
+    codes = _Codes(absent=b"")
+    found = [codes[bytes(value)] for value in values]
     return _dictionary(found, [msgspec.json.format(text, indent=-1).decode() for text in codes if text])
 
 
