@@ -4,8 +4,8 @@ Each check has a level: ok, info, warn or error. The verdict is *misleading* whe
 *usable* when one is at warn, else *good*. The thresholds, with the reason for each:
 
 * Device work without its launch: warn above 5 %. The time is right, but ops do not get their part of it.
-* Kernel launches without device work: warn above 1 %, error above 20 %: that much GPU time is missing. Copy and
-  memset calls without it are only information: libraries make calls of no bytes, which do nothing.
+* Kernel launches without device work: warn above 1 %, error above 20 %: that much GPU time is missing. Copy
+  and memset calls without it are only information: libraries make calls of no bytes, which do nothing.
 * Graph replays without device work: warn at the first, error above 10 % of them: one holds many kernels.
 * A GPU, but no device events: error. The device may have been busy all the time.
 * Device work that starts before its launch call: warn above 1 %: the clocks of host and device disagree.
@@ -83,10 +83,11 @@ ANALYSIS = Analysis(
     title="Integrity",
     question="Can the numbers of this run be trusted?",
     definition=(
-        "misleading: a check at error; usable: a check at warn; else good. Shares are over the rows the detail "
-        "names; thresholds: unlinked device work 5 %, kernel launches without device work 1 % / 20 %, unrecorded "
-        "graph replays any / 10 %, device work before its launch 1 %, gaps without events 10 s, zero durations 10 %, "
-        "overhead 20 % / 100 % of the un-profiled step, profiler intervals 5 % / 50 % of the capture."
+        "misleading: a check at error; usable: a check at warn; else good. Shares are over the rows the "
+        "detail names. Thresholds (warn / error): unlinked device work 5 %; kernel launches without device work 1 % "
+        "/ 20 %; unrecorded graph replays any / 10 %; device work before its launch 1 %; gaps without events "
+        "10 s; zero durations 10 %; overhead 20 % / 100 % of the un-profiled step; profiler intervals 5 % / 50 % of "
+        "the capture."
     ),
     tables=(
         TableSpec(
