@@ -74,33 +74,21 @@ def _unanswered(calls: pd.DataFrame, device: pd.DataFrame) -> list[Check]:
     missing = ~calls[C.ROW_ID].isin(launched)
     if device[C.LAUNCH_ROW].isna().all():
         missing &= False  # no launch is linked at all, which `device_without_launch` says
-    return [
-        counted(
-            name, int(missing[calls["call"] == call].sum()), int((calls["call"] == call).sum()), what, **limit
-        )
-        for name, call, what, limit in _UNANSWERED
-    ]
+    found = []
+    for name, call, what, warn, error in _UNANSWERED:
+        mine = calls["call"] == call
+        count = int((missing & mine).sum())
+        found.append(counted(name, count, int(mine.sum()), what, warn=warn, error=error))
+    return found
 
 
-_UNANSWERED: tuple[tuple[str, str, str, dict[str, float]], ...] = (
-    (
-        "launch_without_device",
-        _KERNEL,
-        "kernel launches have no device interval; that GPU time is missing",
-        {"warn": 0.01, "error": 0.2},
-    ),
-    (
-        "graph_without_device",
-        _GRAPH,
-        "graph replays have no device interval; the kernels inside are missing",
-        {"warn": 0.0, "error": 0.1},
-    ),
-    (
-        "copy_without_device",
-        _COPY,
-        "copy and memset calls have no device interval; those of no bytes put no work on the device",
-        {"warn": 1.0},
-    ),
+_KERNELS_LOST = "kernel launches have no device interval; that GPU time is missing"
+_GRAPHS_LOST = "graph replays have no device interval; the kernels inside are missing"
+_COPIES_LOST = "copy and memset calls have no device interval; those of no bytes put no work on the device"
+_UNANSWERED = (
+    ("launch_without_device", _KERNEL, _KERNELS_LOST, 0.01, 0.2),
+    ("graph_without_device", _GRAPH, _GRAPHS_LOST, 0.0, 0.1),
+    ("copy_without_device", _COPY, _COPIES_LOST, 1.0, None),
 )
 
 

@@ -4,8 +4,8 @@ All times are integer nanoseconds. sum is Σ of durations; union is the time at 
 over devices), so sum − union is what overlapped. The share's denominator is Σ of the durations of all kernels
 of the run, all ranks and devices. The median is the lower of the two middle values: a duration that occurred.
 
-A first launch is an outlier when it takes more than 3 times the median of the later ones and 10 µs more than it:
-the first is then likely to have paid for module loading, autotuning or cold caches.
+A first launch is an outlier when it takes more than 3 times the median of the later ones and 10 µs more than
+it: the first is then likely to have paid for module loading, autotuning or cold caches.
 
 Sources: what torch.profiler, HTA and nsys list; the family follows none of them and is defined in `_names`.
 
@@ -132,8 +132,8 @@ ANALYSIS = Analysis(
     question="Which kernels take the device's time, and which ops and shapes launch them?",
     definition=(
         "sum = Σ of durations; union = time at least one ran, per device and summed; median = lower median; "
-        "share = sum over Σ of the durations of all kernels of the run. A first launch is listed when it takes "
-        "more than 3 times the median of at least 2 later ones and 10 µs more than it."
+        "share = sum over Σ of the durations of all kernels of the run. A first launch is listed when it "
+        "takes more than 3 times the median of at least 2 later ones and 10 µs more than it."
     ),
     tables=(
         TableSpec("families", "By family", (_FAMILY_COLUMN, _TENSOR_COLUMN, *_groups.COLUMNS)),

@@ -43,10 +43,18 @@ def command(
     if list_them:
         click.echo(_listing(output_format), nl=False)
         return
+    run, names = _named(run, names)
     _check_known(names)
     from tracekit.ingest import resolve
 
     click.echo(_rendered(resolve(open_store(store), run), names, table, limit, output_format), nl=False)
+
+
+def _named(run: str, names: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """Without a run, `tracekit analyze steps` means the latest."""
+    from tracekit import registry
+
+    return ("latest", (run, *names)) if run in registry.names(registry.ANALYSES) else (run, names)
 
 
 def _check_known(names: tuple[str, ...]) -> None:
