@@ -2,13 +2,14 @@
 
 All times are integer nanoseconds, over all threads and ranks of the run.
 
-* host self = duration minus direct child *ops*. Runtime calls, annotations and Python frames are not subtracted:
-  the cost of a launch belongs to the op that makes it.
+* host self = duration minus direct child *ops*. Runtime calls, annotations and Python frames are not
+  subtracted: the cost of a launch belongs to the op that makes it.
 * host total = Σ of durations; a call inside a call of the same op is left out, so recursion counts once.
 * device self = Σ of the durations of the intervals (kernels, copies, memsets, graphs) the op launched itself:
-  it is the innermost op of the launch. device total adds what its child ops launched, at any depth, each once.
-* allocated and freed bytes = Σ over the allocator events whose innermost op it is, device memory and host memory
-  apart.
+  it is the innermost op of the launch. device total adds what its child ops launched, at any depth, each
+  interval once.
+* allocated and freed bytes = Σ over the allocator events whose innermost op it is, device memory and host
+  memory apart.
 
 Sources: torch.profiler's key_averages; PyTorch report, Fig. 3.
 
