@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tracekit.intervals import Ints
     from tracekit.run import Run
 
-NO_OPS = "no ops in this capture: the CPU activity was off; record it with `--collector torch`, which does by default"
+NO_OPS = "no ops in this capture: the CPU activity was off; record with `--collector torch`, which has it on"
 NO_MEMORY = "no allocator events: record with `profile_memory=True` to get allocated bytes"
 NO_SHAPES = "no input shapes were recorded: record with `record_shapes=True` to tell calls by shape"
 
@@ -187,9 +187,9 @@ ANALYSIS = Analysis(
     title="Operators",
     question="Which operators cost time on the host, on the device, and memory?",
     definition=(
-        "host self = duration − direct child ops (runtime calls stay with the op); host total counts recursion "
-        "once; device self = Σ of intervals whose innermost launching op it is; device total = at any depth, each "
-        "interval once; bytes by the innermost op of the allocator event; over all threads and ranks."
+        "host self = duration − direct child ops (runtime calls stay with the op); host total counts "
+        "recursion once; device self = Σ of intervals whose innermost launching op it is; device total = at any "
+        "depth, each interval once; bytes by the innermost op of the allocator event; over all threads and ranks."
     ),
     tables=(
         TableSpec("ops", "By op", (_NAME, *MEASURES)),

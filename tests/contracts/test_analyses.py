@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,8 +11,12 @@ from tests.builders import make_run
 from tracekit import registry
 from tracekit.analysis import analyze, available, get
 from tracekit.ingest import import_traces
-from tracekit.run import Run
 from tracekit.store import Store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tracekit.run import Run
 
 NAMES = registry.names(registry.ANALYSES)
 UNITS = {"", "ns", "bytes", "count", "share"}

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.builders import Row, host, kernel, make_run, step
 from tracekit.analysis import analyze
 from tracekit.meta import Diagnostic, Level, Timings
-from tracekit.run import Run
 from tracekit.schema import C, HostKind
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tracekit.run import Run
 
 
 def call(name: str, start: int) -> Row:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from tracekit.analyses._names import family, uses_tensor_cores
@@ -9,6 +9,9 @@ from tracekit.analyses.kernels import NO_OPS_NOTE
 from tests.builders import host, kernel, make_run
 from tracekit.analysis import analyze
 from tracekit.schema import C
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_sums_unions_and_medians_by_family_and_op(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
 from tracekit.analyses.ops import NO_MEMORY, NO_OPS, NO_SHAPES
@@ -8,6 +8,9 @@ from tracekit.analyses.ops import NO_MEMORY, NO_OPS, NO_SHAPES
 from tests.builders import host, kernel, make_run, memcpy
 from tracekit.analysis import analyze
 from tracekit.schema import C, HostKind
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_device_time_climbs_and_recursion_counts_once(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
 from tracekit.analyses._common import NO_DEVICE, NO_STEPS
@@ -10,6 +10,9 @@ from tests.builders import kernel, make_run, step
 from tracekit.analysis import analyze
 from tracekit.meta import Timings
 from tracekit.schema import C
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_warm_up_is_left_out_and_overhead_is_against_plain_steps(tmp_path: Path) -> None:
