@@ -84,10 +84,10 @@ ANALYSIS = Analysis(
     question="Can the numbers of this run be trusted?",
     definition=(
         "misleading: a check at error; usable: a check at warn; else good. Shares are over the rows the "
-        "detail names. Thresholds (warn / error): unlinked device work 5 %; kernel launches without device "
-        "work 1 % / 20 %; unrecorded graph replays any / 10 %; device work before its launch 1 %; gaps "
-        "without events 10 s; zero durations 10 %; overhead 20 % / 100 % of the un-profiled step; profiler intervals "
-        "5 % / 50 % of the capture."
+        "detail names. Thresholds (warn / error): unlinked device work 5 %; kernel launches without "
+        "device work 1 % / 20 %; unrecorded graph replays any / 10 %; device work before its launch 1 %; "
+        "gaps without events 10 s; zero durations 10 %; overhead 20 % / 100 % of the un-profiled step; "
+        "profiler intervals 5 % / 50 % of the capture."
     ),
     tables=(
         TableSpec(

@@ -131,9 +131,9 @@ ANALYSIS = Analysis(
     title="Kernels",
     question="Which kernels take the device's time, and which ops and shapes launch them?",
     definition=(
-        "sum = Σ of durations; union = time at least one ran, per device and summed; median = lower median; "
-        "share = sum over Σ of the durations of all kernels of the run. A first launch is listed when it "
-        "takes more than 3 times the median of at least 2 later ones and 10 µs more than it."
+        "sum = Σ of durations; union = time at least one ran, per device and summed; median = lower "
+        "median; share = sum over Σ of the durations of all kernels of the run. A first launch is listed "
+        "when it takes more than 3 times the median of at least 2 later ones and 10 µs more than it."
     ),
     tables=(
         TableSpec("families", "By family", (_FAMILY_COLUMN, _TENSOR_COLUMN, *_groups.COLUMNS)),

@@ -188,8 +188,9 @@ ANALYSIS = Analysis(
     question="Which operators cost time on the host, on the device, and memory?",
     definition=(
         "host self = duration − direct child ops (runtime calls stay with the op); host total counts "
-        "recursion once; device self = Σ of intervals whose innermost launching op it is; device total = at any "
-        "depth, each interval once; bytes by the innermost op of the allocator event; over all threads and ranks."
+        "recursion once; device self = Σ of intervals whose innermost launching op it is; device total = "
+        "at any depth, each interval once; bytes by the innermost op of the allocator event; over all "
+        "threads and ranks."
     ),
     tables=(
         TableSpec("ops", "By op", (_NAME, *MEASURES)),

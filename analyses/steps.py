@@ -10,8 +10,8 @@ All times are integer nanoseconds. Per step of one rank:
 
 Percentiles are values that occurred (inverted empirical distribution); the spread is (p95 − p05) over the
 median. A warm-up outlier is one of the first steps, without a gap, whose window exceeds the median by more
-than 10 % and by more than 3 scaled median absolute deviations; it needs at least 4 steps to be told. The overhead
-compares the median window of the other steps with the median step time measured without a profiler.
+than 10 % and by more than 3 scaled median absolute deviations; it needs at least 4 steps to be told. The
+overhead compares the median window of the other steps with the median step time measured without a profiler.
 
 Source: TorchBench (Hao et al., 2023), 2.2.
 
@@ -171,11 +171,12 @@ ANALYSIS = Analysis(
     title="Steps",
     question="How long do the steps take, how steady are they, and what does the profiler add?",
     definition=(
-        "host = marker duration; window = step start to the later of host end and the end of the last device "
-        "interval launched in it; device busy = union of what it launched. Percentiles are values that occurred "
-        "and spread = (p95 − p05) / median; the summary and the overhead leave warm-up outliers out (steps "
-        "at the start longer than the median by over 10 % and over 3 scaled median absolute deviations, from 4 steps on). "
-        "Overhead = median profiled window − median un-profiled step."
+        "host = marker duration; window = step start to the later of host end and the end of the last "
+        "device interval launched in it; device busy = union of what it launched. Percentiles are values "
+        "that occurred and spread = (p95 − p05) / median; the summary and the overhead leave warm-up "
+        "outliers out (leading steps longer than the median by over 10 % and over 3 scaled median "
+        "absolute deviations, from 4 steps on). Overhead = median profiled window − median un-profiled "
+        "step."
     ),
     tables=(
         TableSpec(
