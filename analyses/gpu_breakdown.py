@@ -86,7 +86,7 @@ def compute(run: Run) -> Result:
         whole.append(_measured(lanes, start.min(keepdims=True), end.max(keepdims=True), key, last=1))
         own = windows[windows[C.RANK] == rank]
         if len(own):
-            start, end = own["start_ns"].to_numpy(np.int64), own["end_ns"].to_numpy(np.int64)
+            start, end = own[C.START_NS].to_numpy(np.int64), own["end_ns"].to_numpy(np.int64)
             steps.append(_measured(lanes, start, end, {**key, C.STEP: own[C.STEP].to_numpy()}))
             together.append(_merged(lanes, intervals.union(start, end), key))
     tables = {"whole": pd.concat(whole, ignore_index=True)}

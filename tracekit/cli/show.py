@@ -24,8 +24,9 @@ def command(*, run: str, output_format: str, store: str | None) -> None:
 
     from tracekit import render
     from tracekit.cli.facts import FACT, flatten, sections
+    from tracekit.ingest import resolve
 
-    meta = open_store(store).resolve(run).meta
+    meta = resolve(open_store(store), run).meta
     if output_format == "json":
         click.echo(render.envelope("show", run=msgspec.to_builtins(meta)))
     elif output_format == "csv":

@@ -105,7 +105,7 @@ class GzipStream(Stream):
     def _inflate(self, limit: int) -> bytes:
         try:
             piece: bytes = self._member.decompress(self._waiting, limit)
-        except IsalError as error:
+        except IsalError as error:  # type: ignore[misc]  # its stub forgets that it is one
             self.damage = f"the compressed data is damaged: {error}"
             return b""
         self._inside = not self._member.eof
