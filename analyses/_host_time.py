@@ -1,9 +1,9 @@
 """Self and total time of ops on the host.
 
 The self time of an op is its duration minus the durations of its direct child *ops*; runtime calls,
-annotations and Python frames inside it are not subtracted, so the cost of a launch stays with the op that makes
-it, and the self times of all ops sum to the time ops cover. The total time of a name counts only calls that are
-not inside another call of the same name, so recursion is not counted twice.
+annotations and Python frames inside it are not subtracted, so the cost of a launch stays with the op that
+makes it, and the self times of all ops sum to the time ops cover. The total time of a name counts only calls
+that are not inside another call of the same name, so recursion is not counted twice.
 """
 
 from __future__ import annotations

@@ -209,11 +209,12 @@ ANALYSIS = Analysis(
     title="GPU time breakdown",
     question="How much of the time was each device computing, moving data, or idle?",
     definition=(
-        "active = |K|; movement = |(C∪S)∖K|; graph = |G∖(K∪C∪S)|; idle = window − |K∪C∪S∪G|, with K kernels, "
-        "C memcpys, S memsets, G opaque graphs of one device and |X| the length of the union; the four sum "
-        "to the window exactly. Windows: first start to last end on the device (whole); step start to the later "
-        "of its end on the host and the end of the last interval launched in it on any device of the rank "
-        "(per_step); the union of those (profiled_steps). Intervals count by their part inside the window."
+        "active = |K|; movement = |(C∪S)∖K|; graph = |G∖(K∪C∪S)|; idle = window − |K∪C∪S∪G|, with K "
+        "kernels, C memcpys, S memsets, G opaque graphs of one device and |X| the length of the union; "
+        "the four sum to the window exactly. Windows: first start to last end on the device (whole); step "
+        "start to the later of its end on the host and the end of the last interval launched in it on any "
+        "device (per_step); the union of those (profiled_steps). Intervals count by their part inside the "
+        "window."
     ),
     tables=(
         TableSpec("whole", "Whole capture, per device", (RANK, DEVICE, *MEASURES)),

@@ -1,11 +1,11 @@
 """Which kernels take the time: by full name, by family, by launching op, by op and shapes.
 
 All times are integer nanoseconds. sum is Σ of durations; union is the time at least one of them ran (summed
-over devices), so sum − union is what overlapped. The share's denominator is Σ of the durations of all kernels of the
-run, all ranks and devices. The median is the lower of the two middle values, so it is a duration that occurred.
+over devices), so sum − union is what overlapped. The share's denominator is Σ of the durations of all kernels
+of the run, all ranks and devices. The median is the lower of the two middle values: a duration that occurred.
 
-A first launch is an outlier when it takes more than 3 times the median of the later ones and 10 µs more than it:
-the first is then likely to have paid for module loading, autotuning or cold caches.
+A first launch is an outlier when it takes more than 3 times the median of the later ones and 10 µs more than
+it: the first is then likely to have paid for module loading, autotuning or cold caches.
 
 Sources: what torch.profiler, HTA and nsys list; the family follows none of them and is defined in `_names`.
 
@@ -131,9 +131,9 @@ ANALYSIS = Analysis(
     title="Kernels",
     question="Which kernels take the device's time, and which ops and shapes launch them?",
     definition=(
-        "sum = Σ of durations; union = time at least one ran, per device and summed; median = lower median; "
-        "share = sum over Σ of the durations of all kernels of the run. A first launch is listed when it takes "
-        "more than 3 times the median of at least 2 later ones and 10 µs more than it."
+        "sum = Σ of durations; union = time at least one ran, per device and summed; median = lower "
+        "median; share = sum over Σ of the durations of all kernels of the run. A first launch is listed "
+        "when it takes more than 3 times the median of at least 2 later ones and 10 µs more than it."
     ),
     tables=(
         TableSpec("families", "By family", (_FAMILY_COLUMN, _TENSOR_COLUMN, *_groups.COLUMNS)),

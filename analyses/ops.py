@@ -2,13 +2,14 @@
 
 All times are integer nanoseconds, over all threads and ranks of the run.
 
-* host self = duration minus direct child *ops*. Runtime calls, annotations and Python frames are not subtracted:
-  the cost of a launch belongs to the op that makes it.
+* host self = duration minus direct child *ops*. Runtime calls, annotations and Python frames are not
+  subtracted: the cost of a launch belongs to the op that makes it.
 * host total = Σ of durations; a call inside a call of the same op is left out, so recursion counts once.
 * device self = Σ of the durations of the intervals (kernels, copies, memsets, graphs) the op launched itself:
-  it is the innermost op of the launch. device total adds what its child ops launched, at any depth, each once.
-* allocated and freed bytes = Σ over the allocator events whose innermost op it is, device memory and host memory
-  apart.
+  it is the innermost op of the launch. device total adds what its child ops launched, at any depth, each
+  interval once.
+* allocated and freed bytes = Σ over the allocator events whose innermost op it is, device memory and host
+  memory apart.
 
 Sources: torch.profiler's key_averages; PyTorch report, Fig. 3.
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from tracekit.intervals import Ints
     from tracekit.run import Run
 
-NO_OPS = "no ops in this capture: the CPU activity was off; record it with `--collector torch`, which does by default"
+NO_OPS = "no ops in this capture: the CPU activity was off; record with `--collector torch`, which has it on"
 NO_MEMORY = "no allocator events: record with `profile_memory=True` to get allocated bytes"
 NO_SHAPES = "no input shapes were recorded: record with `record_shapes=True` to tell calls by shape"
 
@@ -186,9 +187,10 @@ ANALYSIS = Analysis(
     title="Operators",
     question="Which operators cost time on the host, on the device, and memory?",
     definition=(
-        "host self = duration − direct child ops (runtime calls stay with the op); host total counts recursion "
-        "once; device self = Σ of intervals whose innermost launching op it is; device total = at any depth, each "
-        "interval once; bytes by the innermost op of the allocator event; over all threads and ranks."
+        "host self = duration − direct child ops (runtime calls stay with the op); host total counts "
+        "recursion once; device self = Σ of intervals whose innermost launching op it is; device total = "
+        "at any depth, each interval once; bytes by the innermost op of the allocator event; over all "
+        "threads and ranks."
     ),
     tables=(
         TableSpec("ops", "By op", (_NAME, *MEASURES)),

@@ -9,9 +9,9 @@ All times are integer nanoseconds. Per step of one rank:
   union, over the devices of the rank together. Missing, not zero, where nothing was launched.
 
 Percentiles are values that occurred (inverted empirical distribution); the spread is (p95 − p05) over the
-median. A warm-up outlier is one of the first steps, without a gap, whose window exceeds the median by more than
-10 % and by more than 3 scaled median absolute deviations; it needs at least 4 steps to be told. The overhead
-compares the median window of the other steps with the median step time measured without a profiler.
+median. A warm-up outlier is one of the first steps, without a gap, whose window exceeds the median by more
+than 10 % and by more than 3 scaled median absolute deviations; it needs at least 4 steps to be told. The
+overhead compares the median window of the other steps with the median step time measured without a profiler.
 
 Source: TorchBench (Hao et al., 2023), 2.2.
 
@@ -44,8 +44,8 @@ OUTLIER_DEVIATIONS = 3
 _MAD_TO_SIGMA = 1.4826
 
 NO_TIMINGS = (
-    "no step times without a profiler, so its overhead is unknown: `tracekit collect` measures them, an imported "
-    "trace has none"
+    "no step times without a profiler, so its overhead is unknown: `tracekit collect` measures them, an "
+    "imported trace has none"
 )
 _MEASURES = {
     HOST_NS: "on the host",
@@ -57,10 +57,9 @@ _MEASURES = {
 
 def compute(run: Run) -> Result:
     """Time the profiled steps and compare them with un-profiled ones."""
-    windows = step_windows(run)
-    if windows.empty:
+    steps = profiled_steps(run)
+    if steps.empty:
         return Result(notes=(NO_STEPS,))
-    steps = _steps(run, windows)
     tables = {"summary": _summary(steps), "steps": steps}
     notes = [absent_device_note(run)] if steps["device_busy_ns"].isna().all() else []
     timings = run.meta.timings
@@ -71,12 +70,12 @@ def compute(run: Run) -> Result:
     return Result(tables, notes=tuple(notes))
 
 
-def _steps(run: Run, windows: pd.DataFrame) -> pd.DataFrame:
-    table = windows.merge(_on_device(run), how="left", on=[C.RANK, C.STEP])
+def profiled_steps(run: Run) -> pd.DataFrame:
+    """The table of every profiled step."""
+    table = step_windows(run).merge(_on_device(run), how="left", on=[C.RANK, C.STEP])
     table["window_ns"] = table[END_NS] - table[C.START_NS]
-    table["warmup_outlier"] = np.concatenate(
-        [_warmup(ints(rows, "window_ns")) for _, rows in table.groupby(C.RANK, sort=True)]
-    )
+    slow = [_warmup(ints(rows, "window_ns")) for _, rows in table.groupby(C.RANK, sort=True)]
+    table["warmup_outlier"] = np.concatenate([np.empty(0, bool), *slow])
     return table[[C.RANK, C.STEP, C.START_NS, *_MEASURES, "warmup_outlier"]]
 
 
@@ -172,11 +171,12 @@ ANALYSIS = Analysis(
     title="Steps",
     question="How long do the steps take, how steady are they, and what does the profiler add?",
     definition=(
-        "host = marker duration; window = step start to the later of host end and the end of the last device "
-        "interval launched in it; device busy = union of what it launched. Percentiles are values that occurred; "
-        "spread = (p95 − p05) / median; the summary and the overhead leave warm-up outliers out (leading steps "
-        "longer than the median by over 10 % and over 3 scaled median absolute deviations, from 4 steps on). "
-        "Overhead = median profiled window − median un-profiled step."
+        "host = marker duration; window = step start to the later of host end and the end of the last "
+        "device interval launched in it; device busy = union of what it launched. Percentiles are values "
+        "that occurred and spread = (p95 − p05) / median; the summary and the overhead leave warm-up "
+        "outliers out (leading steps longer than the median by over 10 % and over 3 scaled median "
+        "absolute deviations, from 4 steps on). Overhead = median profiled window − median un-profiled "
+        "step."
     ),
     tables=(
         TableSpec(

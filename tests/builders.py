@@ -80,5 +80,5 @@ def make_run(path: Path, *, meta: Row | None = None, **tables: list[Row]) -> Run
 def _arrow(name: str, rows: list[Row]) -> pa.Table:
     schema = TABLES[name].arrow
     full = [{C.ROW_ID: number, **_DEFAULTS, **row} for number, row in enumerate(rows)]
-    full.sort(key=lambda row: row.get(C.START_NS, row.get(C.T_NS)))
+    full.sort(key=lambda row: int(row.get(C.START_NS, row.get(C.T_NS, 0))))
     return pa.Table.from_pylist(full, schema=schema)
