@@ -37,8 +37,8 @@ def command(
 ) -> None:
     """Analyze RUN: all analyses, or those named.
 
-    RUN is a run id or its prefix, `latest` (the default), `latest~1`, a label, `git:REV`, or the path of a run
-    or of a raw trace, which is imported first.
+    RUN is a run id or its prefix, `latest` (the default), `latest~1`, a label, `git:REV`, or the path of a
+    run or of a raw trace, which is imported first.
     """
     if list_them:
         click.echo(_listing(output_format), nl=False)
