@@ -63,8 +63,18 @@ def absent_device_note(run: Run) -> str:
     """Why a run without device intervals has none."""
     kinds = pc.field(C.KIND).isin([str(HostKind.RUNTIME), str(HostKind.SYNC)])
     calls = run.table("host_intervals", columns=[C.NAME], where=kinds)
-    launched = calls[C.NAME].astype(str).str.contains(LAUNCH_PATTERN, regex=True).any()
-    return NOT_RECORDED if launched else NO_DEVICE
+    return NOT_RECORDED if matches(calls[C.NAME], LAUNCH_PATTERN).any() else NO_DEVICE
+
+
+def matches(names: pd.Series, pattern: str) -> pd.Series:
+    """Whether each name contains the pattern; each distinct name is looked at once.
+
+    Example:
+        >>> matches(pd.Series(["cudaLaunchKernel", "cudaFree"], dtype="category"), LAUNCH_PATTERN).tolist()
+        [True, False]
+    """
+    distinct = names.cat.categories.astype(str)
+    return names.isin(distinct[distinct.str.contains(pattern, regex=True)])
 
 
 def union_by(codes: Ints, groups: int, start: Ints, end: Ints) -> Ints:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from tracekit.schema import C, HostKind
 
 from ._checks import ERROR, OK, Check, counted
-from ._common import LAUNCH_PATTERN, NO_PARENT, NOT_RECORDED, busy, ints, positions
+from ._common import LAUNCH_PATTERN, NO_PARENT, NOT_RECORDED, busy, ints, matches, positions
 
 if TYPE_CHECKING:
     from tracekit.run import Run
@@ -40,10 +40,10 @@ def device_checks(run: Run) -> list[Check]:
 def _launch_calls(run: Run) -> pd.DataFrame:
     where = pc.field(C.KIND).isin([str(HostKind.RUNTIME), str(HostKind.SYNC)])
     calls = run.table("host_intervals", columns=[C.ROW_ID, C.NAME, C.START_NS], where=where)
-    names = calls[C.NAME].astype(str)
-    kept = names.str.contains(LAUNCH_PATTERN, regex=True)
+    names = calls[C.NAME]
+    kept = matches(names, LAUNCH_PATTERN)
     kinds = np.select(
-        [names.str.contains(GRAPH_PATTERN, regex=True), names.str.contains(KERNEL_PATTERN, regex=True)],
+        [matches(names, GRAPH_PATTERN), matches(names, KERNEL_PATTERN)],
         [_GRAPH, _KERNEL],
         _COPY,
     )
@@ -54,7 +54,8 @@ def _without_device(run: Run, launches: int) -> Check:
     gpus = len(run.meta.environment.get("gpus") or [])
     if launches:
         return Check("device_events", ERROR, 0, None, f"{launches:,} launches: {NOT_RECORDED}")
-    if gpus:
+    on_cpu = (run.meta.workload or {}).get("device") == "cpu"
+    if gpus and not on_cpu:
         detail = (
             f"the machine has {gpus} GPU{'s' * (gpus != 1)} and nothing was recorded on "
             f"{'them' if gpus > 1 else 'it'}: the program did not use a GPU, or its activity was not recorded"

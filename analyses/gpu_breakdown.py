@@ -32,7 +32,7 @@ from tracekit.analysis import Analysis, Column, Result, TableSpec
 from tracekit.schema import C, DeviceKind
 
 from . import _host_time
-from ._common import DEVICE, NO_STEPS, RANK, STEP, absent_device_note, busy, covered, share, spans
+from ._common import DEVICE, NO_STEPS, RANK, STEP, absent_device_note, busy, covered, matches, share, spans
 from ._steps import step_windows
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class _Lanes:
         kinds = (DeviceKind.KERNEL, DeviceKind.MEMCPY, DeviceKind.MEMSET, DeviceKind.GRAPH)
         self.spans = {kind: spans(rows[rows[C.KIND] == kind]) for kind in kinds}
         kernels = rows[rows[C.KIND] == DeviceKind.KERNEL]
-        talks = _talks(kernels[C.NAME])
+        talks = matches(kernels[C.NAME], COMMUNICATION)
         self.kernels = intervals.union(*self.spans[DeviceKind.KERNEL])
         self.copies = intervals.union(*self.spans[DeviceKind.MEMCPY])
         self.movement = _join(self.copies, intervals.union(*self.spans[DeviceKind.MEMSET]))
@@ -116,12 +116,6 @@ class _Lanes:
         self.busy = _join(self.seen, intervals.union(*self.spans[DeviceKind.GRAPH]))
         self.communication = intervals.union(*spans(kernels[talks]))
         self.computation = intervals.union(*spans(kernels[~talks]))
-
-
-def _talks(names: pd.Series) -> pd.Series:
-    categories = names.cat.categories
-    matching = categories[categories.str.contains(COMMUNICATION, regex=True)]
-    return names.isin(matching)
 
 
 def _join(a: Union, b: Union) -> Union:

@@ -37,8 +37,8 @@ def command(
 ) -> None:
     """Analyze RUN: all analyses, or those named.
 
-    RUN is a run id or its prefix, `latest` (the default), `latest~1`, a label, `git:REV`, or the path of a run
-    or of a raw trace, which is imported first.
+    RUN is a run id or its prefix, `latest` (the default), `latest~1`, a label, `git:REV`, or the path of a
+    run or of a raw trace, which is imported first.
     """
     if list_them:
         click.echo(_listing(output_format), nl=False)
@@ -79,9 +79,9 @@ def _rendered(
     results = _results(run, names)
     shown = render.only_table(results, table) if table else results
     if output_format == "json":
-        return render.as_json(run.id, shown)
+        return render.as_json(run.id, shown, limit=limit or 0)
     if output_format == "csv":
-        return render.as_csv(shown)
+        return render.as_csv(shown, limit=limit or 0)
     verdict = _verdict(run, results)
     if output_format == "markdown":
         return render.as_markdown(run.id, shown, limit=limit or 0, verdict=verdict)

@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 INTEGRITY = "integrity"
 
 
-def as_json(run_id: str, results: Results) -> str:
+def as_json(run_id: str, results: Results, *, limit: int = 0) -> str:
     """One object: `{"schema": "tracekit.analyze/1", "run": ..., "results": {analysis: ...}}`."""
-    content = {name: _content(analysis, result) for name, (analysis, result) in results.items()}
+    content = {name: _content(analysis, result, limit) for name, (analysis, result) in results.items()}
     return envelope("analyze", run=run_id, results=content) + "\n"
 
 
-def _content(analysis: Analysis, result: Result) -> dict[str, Any]:
+def _content(analysis: Analysis, result: Result, limit: int) -> dict[str, Any]:
     return {
         "tables": {
-            spec.name: records(result.tables[spec.name], spec.columns)
+            spec.name: records(result.tables[spec.name], spec.columns)[: limit or None]
             for spec in analysis.tables
             if spec.name in result.tables
         },
@@ -39,10 +39,13 @@ def _content(analysis: Analysis, result: Result) -> dict[str, Any]:
     }
 
 
-def as_csv(results: Results) -> str:
+def as_csv(results: Results, *, limit: int = 0) -> str:
     """Every table after a line `# analysis.table`; a single table stands alone."""
     tables = [
-        (f"{name}.{spec.name}", csv_text(result.tables[spec.name], spec.columns))
+        (
+            f"{name}.{spec.name}",
+            csv_text(records(result.tables[spec.name], spec.columns)[: limit or None], spec.columns),
+        )
         for name, (analysis, result) in results.items()
         for spec in analysis.tables
         if spec.name in result.tables

@@ -107,6 +107,11 @@ def test_a_gpu_that_recorded_nothing_is_not_a_cpu_run(tmp_path: Path) -> None:
     assert (verdict, found["device_events"]) == ("misleading", "error")
 
 
+def test_a_cpu_workload_on_a_gpu_machine_is_good(tmp_path: Path) -> None:
+    meta = {"environment": {"gpus": [{"index": 0}]}, "workload": {"device": "cpu"}}
+    assert levels(make_run(tmp_path, meta=meta)) == ("good", {"profiler_overhead": "info"})
+
+
 def test_a_cpu_run_is_good(tmp_path: Path) -> None:
     assert levels(make_run(tmp_path, host_intervals=[host("aten::add", 0, 5)])) == (
         "good",

@@ -61,6 +61,17 @@ def test_csv_names_each_table_and_one_alone_has_only_its_rows(directory: str, ca
     assert capsys.readouterr().out.startswith("rank,device,window_ns,active_ns,movement_ns,idle_ns,")
 
 
+def test_a_limit_holds_in_every_format(tmp_path: Path, capsys: Capture) -> None:
+    make_run(tmp_path, device_intervals=[kernel(at, at + 1, name=f"k{at}x") for at in range(5)])
+    one = ("latest", "kernels", "--table", "names", "--limit", "2")
+    counts = {}
+    for output_format in ("table", "json", "csv", "markdown"):
+        assert analyze(*one, "--format", output_format, store=str(tmp_path)) == 0
+        shown = capsys.readouterr().out
+        counts[output_format] = sum(shown.count(f"k{at}x") for at in range(5))
+    assert counts == {"table": 4, "json": 4, "csv": 4, "markdown": 4}  # in the name and in the family
+
+
 def test_markdown_has_headings_and_notes(directory: str, capsys: Capture) -> None:
     assert analyze("latest", "gpu_breakdown", "--format", "markdown", store=directory) == 0
     shown = capsys.readouterr().out
