@@ -39,7 +39,7 @@ def counted(
         name: The check.
         count: How many are affected.
         of: How many there are.
-        what: What is counted over what, for the detail.
+        what: What is counted over what, and after a semicolon what follows from it.
         warn: Above this share it is a warning.
         error: Above this share it is an error.
         none: Detail where there is nothing to count among.
@@ -51,7 +51,8 @@ def counted(
     if not of:
         return Check(name, OK, 0, None, none or f"0 of 0 {what}")
     share = count / of
-    return Check(name, level(share, warn=warn, error=error), count, share, f"{count:,} of {of:,} {what}")
+    said = what if count else what.split(";")[0]  # a consequence follows only from something
+    return Check(name, level(share, warn=warn, error=error), count, share, f"{count:,} of {of:,} {said}")
 
 
 def level(share: float, *, warn: float, error: float | None = None) -> str:

@@ -75,7 +75,7 @@ _CHECK_COLUMNS = (
     Column("level", "", "ok, info, warn or error"),
     Column("count", "count", "how many rows it concerns"),
     Column("share", "share", "count (or time) over what the detail names"),
-    Column("detail", "", "what was found and what it means"),
+    Column("detail", "prose", "what was found and what it means"),
 )
 
 ANALYSIS = Analysis(
@@ -98,7 +98,7 @@ ANALYSIS = Analysis(
                 Column("checks", "count", "checks made"),
                 Column("warnings", "count", "checks at warn"),
                 Column("errors", "count", "checks at error"),
-                Column("reason", "", "what decided the verdict"),
+                Column("reason", "prose", "what decided the verdict"),
             ),
         ),
         TableSpec("checks", "Checks", _CHECK_COLUMNS),

@@ -3,8 +3,8 @@
     python -m samples.record            # every recipe, on the GPU where there is one
     python -m samples.record mnist_cnn-train --device cpu
 
-Anyone with a GPU can run this to add theirs. A sample is `samples/recorded/NAME-DEVICE/trace.json.gz`, at most
-2 MB, and `provenance.json` beside it: the command, the commit, the machine and the versions.
+Anyone with a GPU can run this to add theirs. A sample is `samples/recorded/NAME-DEVICE/trace.json.gz`, at
+most 2 MB, and `provenance.json` beside it: the command, the commit, the machine and the versions.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-
 from tracekit.collecting import KEPT_TRACE, Request, collect
+
 from tracekit.store import Store
 
 if TYPE_CHECKING:

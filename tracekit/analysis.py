@@ -38,7 +38,13 @@ class Basis(StrEnum):
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a result table: its name, unit (empty for text) and meaning."""
+    """One column of a result table.
+
+    Attributes:
+        name: Its name.
+        unit: `ns`, `bytes`, `share` (0 to 1) or `count`; `prose` for sentences, empty for names.
+        meaning: What a value says.
+    """
 
     name: str
     unit: str

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tracekit.run import Run
 
 NAMES = registry.names(registry.ANALYSES)
-UNITS = {"", "ns", "bytes", "count", "share"}
+UNITS = {"", "ns", "bytes", "count", "share", "prose"}
 each = pytest.mark.parametrize("name", NAMES)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from samples.simulator import Clock, DeviceEvent, Kind, Program, write
+from samples.simulator.examples import training
 from tracekit.analysis import analyze
 from tracekit.ingest import import_traces
 from tracekit.schema import C
@@ -19,31 +20,6 @@ if TYPE_CHECKING:
     from tracekit.store import Store
 
 Spans = list[tuple[int, int]]
-
-
-def training(*, rank: int = 0, world_size: int = 1) -> Program:
-    """Three steps with copies, overlap on two streams, a graph, a backward thread and idle time."""
-    program = Program(rank=rank, world_size=world_size)
-    for number in range(3):
-        with program.step():
-            with program.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"):
-                program.wait(3_333)
-            with program.op("aten::copy_", shapes=[[8, 3], [8, 3]]):
-                program.copy("H2D", 40_960 + number, gb_per_s=8)
-            with program.op("aten::conv2d"), program.op("aten::convolution", shapes=[[8, 3]]):
-                program.kernel("conv_h884", 21_007, grid=(8, 1, 1))
-                program.copy("H2D", 90_000, host_memory="pinned", stream=21)
-            program.graph([("graphed", 1_111), ("graphed", 2_222)])
-            with program.thread(2_000), program.op("ReluBackward0"):
-                program.kernel("relu_backward", 5_003 + rank)
-            with (
-                program.annotation("Optimizer.zero_grad#SGD.zero_grad"),
-                program.op("aten::zero_", shapes=[[8]]),
-            ):
-                program.allocate(1024)
-                program.memset(1024, 901)
-            program.synchronize()
-    return program
 
 
 def length(spans: Spans) -> int:
@@ -67,7 +43,8 @@ def planted(events: list[DeviceEvent]) -> dict[str, int]:
         "active_ns": length(kernels),
         "movement_ns": length(kernels + moves) - length(kernels),
         "idle_ns": window - length(kernels + moves),
-        "copies_union_ns": length(spans(events, Kind.MEMCPY)),
+        "copies_union_ns": length(moves),
+        "memcpy_union_ns": length(spans(events, Kind.MEMCPY)),
         "kernels": len(kernels),
         "memcpys": len(spans(events, Kind.MEMCPY)),
         "memsets": len(spans(events, Kind.MEMSET)),

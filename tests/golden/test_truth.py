@@ -9,10 +9,12 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.compute as pc
 import pytest
 
 from tracekit.analysis import analyze
 from tracekit.ingest import import_traces
+from tracekit.schema import C
 
 if TYPE_CHECKING:
     from tracekit.store import Store
@@ -20,7 +22,16 @@ if TYPE_CHECKING:
 TRACES = Path(__file__).parents[2] / ".." / "shared" / "traces"
 REFERENCE = TRACES / "TRUTH.json"
 TRUTH: dict[str, Any] = json.loads(REFERENCE.read_text()) if REFERENCE.is_file() else {}
-SAME = ("window_ns", "active_ns", "movement_ns", "idle_ns", "kernels", "memcpys", "memsets")
+SAME = (
+    "window_ns",
+    "active_ns",
+    "movement_ns",
+    "idle_ns",
+    "copies_union_ns",
+    "kernels",
+    "memcpys",
+    "memsets",
+)
 
 
 @pytest.mark.skipif(bool(TRUTH), reason="the recorded traces are there")
@@ -41,9 +52,14 @@ def test_whole_breakdown_equals_the_reference(name: str, store: Store) -> None:
     for device, expected in truth["devices"].items():
         row = got[device]
         assert {key: row[key] for key in SAME} == {key: expected[key] for key in SAME}
-        # the reference's union of copies holds the memsets too
-        assert row["movement_union_ns"] == expected["copies_union_ns"]
-        if not row["memsets"]:
-            assert row["copies_union_ns"] == expected["copies_union_ns"]
+        idle = run.table(
+            "device_intervals",
+            columns=[C.DUR_NS],
+            where=(pc.field(C.KIND) == "idle") & (pc.field(C.DEVICE) == int(device)),
+        )[C.DUR_NS]
+        assert len(idle) == expected["idle_gaps"]
+        assert max(idle, default=0) == expected["max_gap_ns"]
+        assert (idle >= 1_000_000).sum() == expected["idle_gaps_ge_1ms"]
+        assert idle.sum() == expected["idle_ns"]
     assert whole["kernel_sum_ns"].sum() == truth["kernel_sum_ns"]
     assert whole["kernels"].sum() == truth["kernels"]

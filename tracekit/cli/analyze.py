@@ -123,6 +123,8 @@ def _listing(output_format: str) -> str:
         "definition": "how its numbers are defined",
         "sources": "published work that defines it",
     }
-    columns = [analysis.Column(name, "", meaning) for name, meaning in titles.items()]
+    columns = [
+        analysis.Column(name, "" if name == "name" else "prose", meaning) for name, meaning in titles.items()
+    ]
     shown = columns[:3] if output_format == "table" else columns
     return render.rows(rows, shown, output_format, command="analyze", key="analyses", limit=0)

@@ -11,6 +11,7 @@ _UNSAFE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff\U000e0000-\U000e007f]"
 )
 _TIMES = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
+_NAMESPACES = re.compile(r"\b(?:[A-Za-z_]\w*::|\(anonymous namespace\)::)+(?=[A-Za-z_({])")
 _SIZES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
@@ -31,12 +32,17 @@ def _spelled(code: int) -> str:
 
 
 def shorten(text: str, width: int) -> str:
-    """The text cut in the middle to a width: both ends of a kernel's name tell it apart.
+    """The text cut to a width: C++ namespaces go first, then the middle, as both ends tell a kernel apart.
 
     Example:
+        >>> shorten("void at::native::vectorized_elementwise_kernel<4>", 40)
+        'void vectorized_elementwise_kernel<4>'
         >>> shorten("void at::native::vectorized_elementwise_kernel<4>", 20)
-        'void at::n…kernel<4>'
+        'void vecto…kernel<4>'
     """
+    if len(text) <= width:
+        return text
+    text = _NAMESPACES.sub("", text)
     if len(text) <= width:
         return text
     if width < 2:

@@ -8,6 +8,9 @@ if TYPE_CHECKING:
     from tracekit.analysis import Column
     from tracekit.render.data import Record
 
+PROSE = "prose"
+"""Unit of a column of sentences, which wrap instead of being cut."""
+
 
 def header(column: Column) -> str:
     """The column's name in words; the unit stands in the cells, so the suffix goes.
@@ -19,6 +22,21 @@ def header(column: Column) -> str:
     """
     name = column.name.removesuffix("_ns") if column.unit == "ns" else column.name
     return name.replace("_", " ")
+
+
+def folded(head: str, width: int) -> str:
+    """The heading on two lines where one is wider than its column's cells.
+
+    Example:
+        >>> print(folded("kernel sum", 4))
+        kernel
+        sum
+    """
+    words = head.split(" ")
+    if len(head) <= width or len(words) < 2:
+        return head
+    cuts = [(" ".join(words[:n]), " ".join(words[n:])) for n in range(1, len(words))]
+    return "\n".join(min(cuts, key=lambda cut: max(map(len, cut))))
 
 
 def is_text(rows: list[Record], column: Column) -> bool:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 import shutil
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tracekit.render.cells import clean, human, shorten
 from tracekit.render.data import records
-from tracekit.render.headers import header, is_text
+from tracekit.render.headers import PROSE, folded, header, is_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,23 +60,55 @@ def table_text(
 
 
 def _lay_out(rows: list[Record], columns: Sequence[Column], width: int) -> str:
-    cells = [[human(row[column.name], column.unit) for row in rows] for column in columns]
-    text = [is_text(rows, column) for column in columns]
-    heads = [clean(header(column)) for column in columns]
-    needed = [max(map(len, [head, *column])) for head, column in zip(heads, cells, strict=True)]
-    least = [min(need, _NARROWEST) if words else need for need, words in zip(needed, text, strict=True)]
-    if sum(least) + _PADDING * len(least) > width and len(rows) <= _TRANSPOSED:
-        return _transposed(heads, cells, width)
-    kept = _fitting(least, width)
-    widths = _share_out(needed[:kept], least[:kept], width)
+    laid = [_Laid.of(rows, column) for column in columns]
+    if sum(column.least + _PADDING for column in laid) > width and len(rows) <= _TRANSPOSED:
+        return _transposed(laid, width)
+    kept = laid[: _fitting([column.least for column in laid], width)]
+    widths = _share_out([c.needed for c in kept], [c.least for c in kept], width)
     table = _table()
-    for head, words in zip(heads[:kept], text[:kept], strict=True):
-        table.add_column(_text(head), justify="left" if words else "right", no_wrap=True)
-    for row in zip(*cells[:kept], strict=True):
-        table.add_row(*(_text(shorten(cell, size)) for cell, size in zip(row, widths, strict=True)))
-    left_out = ", ".join(heads[kept:])
-    note = f"{len(heads) - kept} more columns: {left_out}; --format csv has all\n" if left_out else ""
+    for column, size in zip(kept, widths, strict=True):
+        table.add_column(
+            _text(column.head),
+            justify="left" if column.words else "right",
+            vertical="top",
+            no_wrap=not column.prose,
+            width=size if column.prose else None,
+        )
+    for row in zip(*(column.fitted(size) for column, size in zip(kept, widths, strict=True)), strict=True):
+        table.add_row(*map(_text, row))
+    left_out = ", ".join(column.head.replace("\n", " ") for column in laid[len(kept) :])
+    note = f"{len(laid) - len(kept)} more columns: {left_out}; --format csv has all\n" if left_out else ""
     return _printed(table, width) + note
+
+
+@dataclass(frozen=True)
+class _Laid:
+    """One column's cells as text, and the room they take."""
+
+    head: str
+    cells: list[str]
+    words: bool
+    prose: bool
+
+    @classmethod
+    def of(cls, rows: list[Record], column: Column) -> _Laid:
+        cells = [human(row[column.name], column.unit) for row in rows]
+        head = folded(clean(header(column)), max(map(len, cells)))
+        return cls(head, cells, is_text(rows, column), column.unit == PROSE)
+
+    @property
+    def needed(self) -> int:
+        """Characters of the widest line."""
+        return max(map(len, [*self.head.split("\n"), *self.cells]))
+
+    @property
+    def least(self) -> int:
+        """Characters it can do with."""
+        return min(self.needed, _NARROWEST) if self.words else self.needed
+
+    def fitted(self, width: int) -> list[str]:
+        """The cells cut to a width; prose is wrapped instead."""
+        return self.cells if self.prose else [shorten(cell, width) for cell in self.cells]
 
 
 def _fitting(least: list[int], width: int) -> int:
@@ -99,15 +132,18 @@ def _share_out(needed: list[int], least: list[int], width: int) -> list[int]:
     return widths
 
 
-def _transposed(heads: list[str], cells: list[list[str]], width: int) -> str:
+def _transposed(columns: list[_Laid], width: int) -> str:
+    """One field a line, one row a column."""
+    heads = [column.head.replace("\n", " ") for column in columns]
+    rows = len(columns[0].cells)
+    share = max(_NARROWEST, (width - max(map(len, heads))) // rows - _PADDING)
     table = _table(show_header=False)
     table.add_column(no_wrap=True)
-    share = max(_NARROWEST, (width - max(map(len, heads))) // max(len(cells[0]), 1) - _PADDING)
-    for _ in cells[0]:
-        table.add_column(justify="right", no_wrap=True)
-    for head, values in zip(heads, cells, strict=True):
-        table.add_row(_text(head), *(_text(shorten(value, share)) for value in values))
-    return _printed(table, max(map(len, heads)) + (share + _PADDING) * (len(cells[0]) + 1))
+    for _ in range(rows):
+        table.add_column(justify="right" if rows > 1 else "left", no_wrap=True)
+    for head, column in zip(heads, columns, strict=True):
+        table.add_row(_text(head), *map(_text, column.fitted(share)))
+    return _printed(table, max(map(len, heads)) + (share + _PADDING) * (rows + 1))
 
 
 def _table(*, show_header: bool = True) -> Table:
@@ -129,5 +165,5 @@ def _printed(table: Table, width: int) -> str:
     console = Console(
         file=stream, width=max(width, _NARROWEST), force_terminal=sys.stdout.isatty(), highlight=False
     )
-    console.print(table, crop=False, overflow="ignore", no_wrap=True)
+    console.print(table, crop=False, overflow="ignore")
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
