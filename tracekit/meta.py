@@ -130,7 +130,12 @@ def read(directory: Path) -> RunMeta:
         raise UnusableInputError(
             f"{directory} has schema version {version}, this tracekit reads {SCHEMA_VERSION}", hint=hint
         )
-    return msgspec.json.decode(data, type=RunMeta)
+    try:
+        return msgspec.json.decode(data, type=RunMeta)
+    except msgspec.ValidationError as error:
+        raise UnusableInputError(
+            f"{path} is damaged: {error}", hint="import or collect the run again"
+        ) from error
 
 
 class _Version(msgspec.Struct):

@@ -69,13 +69,19 @@ def load(group: str, name: str) -> Any:
     except ModuleNotFoundError as error:
         raise MissingDependencyError(
             f"{name!r} needs the package {error.name!r}, which is not installed",
-            hint=f"pip install {'tracekit-torch[torch]' if error.name == 'torch' else error.name}",
+            hint=_how_to_install(error.name or ""),
         ) from error
     except Exception as error:
         raise PluginError(
             f"plug-in {name!r} ({point.value}) cannot be imported: {type(error).__name__}: {error}",
             hint="reinstall or uninstall the package that brings it",
         ) from error
+
+
+def _how_to_install(module: str) -> str:
+    if module.startswith("tracekit"):
+        return "reinstall tracekit-torch"
+    return f"pip install {'tracekit-torch[torch]' if module == 'torch' else module}"
 
 
 def broken() -> list[Broken]:

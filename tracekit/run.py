@@ -95,7 +95,9 @@ class Run:
 
         Takes and raises what `arrow` does.
         """
-        frame = self.arrow(name, columns=columns, where=where).to_pandas(types_mapper=_nullable_type)
+        frame: pd.DataFrame = self.arrow(name, columns=columns, where=where).to_pandas(
+            types_mapper=_nullable_type
+        )
         required = {
             column.name: column.type.to_pandas_dtype()
             for column in TABLES[name].columns

@@ -86,34 +86,30 @@ class Store:
         """All whole runs, oldest first."""
         if not self.path.is_dir():
             return []
-        return [
-            Run(entry)
-            for entry in sorted(self.path.iterdir())
+        entries = [
+            entry
+            for entry in self.path.iterdir()
             if RUN_ID.fullmatch(entry.name) and (entry / run_meta.FILE_NAME).is_file()
         ]
+        return [Run(entry) for entry in sorted(entries, key=_age)]
 
     @contextmanager
     def draft(self) -> Iterator[Draft]:
         """A directory to write a run into; it vanishes unless committed."""
-        self._prepare()
-        directory = self.path / f".tmp-{os.getpid()}-{secrets.token_hex(4)}"
-        directory.mkdir()
+        directory = self._temporary()
+        with self._writing():
+            self._prepare()
+            directory.mkdir()
         try:
             yield Draft(directory, self)
         finally:
             shutil.rmtree(directory, ignore_errors=True)
 
     def _prepare(self) -> None:
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            ignore = self.path / ".gitignore"
-            if not ignore.exists():
-                ignore.write_text("*\n")
-        except OSError as error:
-            raise UnusableInputError(
-                f"the store {self.path} cannot be written: {error.strerror}",
-                hint="choose another place with --store or $TRACEKIT_STORE",
-            ) from error
+        self.path.mkdir(parents=True, exist_ok=True)
+        ignore = self.path / ".gitignore"
+        if not ignore.exists():
+            ignore.write_text("*\n")
         for entry in self.path.iterdir():
             match = _TEMPORARY.fullmatch(entry.name)
             if match and not psutil.pid_exists(int(match[1])):
@@ -121,9 +117,23 @@ class Store:
 
     def remove(self, run: Run) -> None:
         """Delete a run: it is renamed first, so that a half-deleted run is never listed."""
-        grave = self.path / f".tmp-{os.getpid()}-{secrets.token_hex(4)}"
-        run.path.rename(grave)
-        shutil.rmtree(grave)
+        grave = self._temporary()
+        with self._writing():
+            run.path.rename(grave)
+            shutil.rmtree(grave)
+
+    def _temporary(self) -> Path:
+        return self.path / f".tmp-{os.getpid()}-{secrets.token_hex(4)}"
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise UnusableInputError(
+                f"the store {self.path} cannot be written: {error.strerror}",
+                hint="choose another place with --store or $TRACEKIT_STORE",
+            ) from error
 
     def resolve(self, reference: str) -> Run:
         """The run a person means: id or unique prefix, `latest~N`, label, `git:REV`, or a path to a run.
@@ -180,6 +190,11 @@ class Store:
 def timestamp(now: datetime) -> str:
     """A time as `run.json` writes it: UTC, ISO 8601, whole seconds."""
     return now.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _age(run: Path) -> tuple[str, int, str]:
+    """Sorts runs by time; within the second of the run id, by when they were sealed."""
+    return run.name.partition("-")[0], (run / run_meta.FILE_NAME).stat().st_mtime_ns, run.name
 
 
 def _table_files(directory: Path) -> Iterator[tuple[str, list[Path]]]:

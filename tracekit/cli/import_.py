@@ -14,7 +14,7 @@ from tracekit.cli.options import open_store, store_option
 @click.option("--label", help="Name the new runs; a label can be used wherever a run is asked for.")
 @store_option
 def command(paths: tuple[Path, ...], *, label: str | None, store: str | None) -> None:
-    r"""Import Kineto traces (torch.profiler's JSON, plain or gzipped) into the store.
+    """Import Kineto traces (torch.profiler's JSON, plain or gzipped) into the store.
 
     A PATH is a trace, a folder of traces, or - for standard input; what a file is, is told by its content.
     The traces of one job's ranks become one run. Prints one run id a line on stdout, and nothing else.
@@ -23,7 +23,7 @@ def command(paths: tuple[Path, ...], *, label: str | None, store: str | None) ->
     tracekit import trace.json.gz
     tracekit import rank0.json rank1.json --label baseline
     zcat trace.json.gz | tracekit import -
-    """
+    """  # noqa: D301 (click reads the \b)
     import pyarrow as pa
 
     from tracekit.cli.progress import byte_progress

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tracekit.ingest.kineto.reader import TopLevel
 
 _RANK_IN_NAME = re.compile(r"(?:rank|worker)[_-]?(\d+)", re.IGNORECASE)
-_SUFFIX = re.compile(r"(\.pt)?(\.trace)?\.json(\.gz)?$")
+_SUFFIX = re.compile(r"(\.pt)?(\.trace)?(\.json)?(\.gz)?$")
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tracekit.ingest.spool import Parked, Strings
 
-    Ints = npt.NDArray[np.int64]
+    Ints = npt.NDArray[np.integer[Any]]
     Bools = npt.NDArray[np.bool_]
 
 STEP_MARKER = re.compile(r"ProfilerStep#(\d+)")
@@ -56,22 +56,21 @@ class Host:
     def __init__(self, parked: Parked) -> None:
         self.names = parked.strings(C.NAME)
         self.kinds = parked.strings(C.KIND)
-        start, duration = parked.integers(C.START_NS), parked.integers(C.DUR_NS)
-        kind, name = parked.codes(C.KIND, self.kinds), parked.codes(C.NAME, self.names)
-        external, correlation = parked.integers(C.EXTERNAL_ID), parked.integers(C.CORRELATION_ID)
-        outer = np.array([_OUTER_FIRST.index(HostKind(value)) for value in self.kinds.values], np.int64)
-        self.order = sorted_positions(start, -duration, outer[kind], external, name, correlation)
-        self.start, self.end = start[self.order], (start + duration)[self.order]
-        self.kind, self.name = kind[self.order], name[self.order]
-        self.external, self.correlation = external[self.order], correlation[self.order]
+        self.order = order = _order(parked, self.names, self.kinds)
+        self.start = parked.integers(C.START_NS)[order]
+        self.end = self.start + parked.integers(C.DUR_NS)[order]
+        self.kind = parked.codes(C.KIND, self.kinds)[order]
+        self.name = parked.codes(C.NAME, self.names)[order]
+        self.external = parked.integers(C.EXTERNAL_ID)[order]
+        self.correlation = parked.integers(C.CORRELATION_ID)[order]
         self._thread = _threads(parked)[self.order]
-        self._grouped = np.argsort(self._thread, kind="stable")
+        self._grouped = np.argsort(self._thread, kind="stable").astype(np.int32)
         self.parent = self._parents()
 
     def _parents(self) -> Ints:
         grouped = self._grouped
         local = nesting.parents(self._thread[grouped], self.end[grouped])
-        parent = np.full(len(grouped), NONE, np.int64)
+        parent = np.full(len(grouped), NONE, np.int32)
         parent[grouped] = np.where(local >= 0, grouped[local], NONE)
         return parent
 
@@ -93,7 +92,7 @@ class Host:
     def innermost(self, thread: Ints, times: Ints) -> Ints:
         """The innermost row that covers each instant on its thread."""
         found = np.full(len(times), NONE, np.int64)
-        local = np.empty(len(self._thread), np.int64)
+        local = np.empty(len(self._thread), np.int32)
         for lane in np.unique(thread):
             rows = self._grouped[self._thread[self._grouped] == lane]
             if not len(rows):
@@ -114,6 +113,20 @@ def depths(host: Host) -> Ints:
 def is_call(host: Host) -> Bools:
     """Which rows are calls of the device's runtime or driver."""
     return host.of_kind(HostKind.RUNTIME, HostKind.SYNC)
+
+
+def _order(parked: Parked, names: Strings, kinds: Strings) -> Ints:
+    """By start, the outer row first; loads what it sorts by for itself, so that it is not held longer."""
+    kind = parked.codes(C.KIND, kinds)
+    outer = np.array([_OUTER_FIRST.index(HostKind(value)) for value in kinds.values], np.int8)
+    return sorted_positions(
+        parked.integers(C.START_NS),
+        -parked.integers(C.DUR_NS),
+        outer[kind],
+        parked.integers(C.EXTERNAL_ID),
+        parked.codes(C.NAME, names),
+        parked.integers(C.CORRELATION_ID),
+    ).astype(np.int32)
 
 
 def _threads(parked: Parked) -> Ints:
@@ -160,13 +173,12 @@ def phases(host: Host, parked: Parked) -> Ints:
     The innermost marker decides; forward is what carries or lies under an autograd sequence number of the
     forward pass, or under a module's call, outside of the other phases.
     """
-    marker = np.full(len(host.start), NONE, np.int64)
+    marker = np.full(len(host.start), NONE, np.int8)
     for phase, pattern in _PHASE_MARKERS:
         marker[host.named(pattern.match)] = PHASES.index(phase)
     found = _inherited(host, marker)
     forward = host.named(lambda name: name.startswith(MODULE_MARKER))
-    sequence, fwd_tid = parked.integers(C.SEQUENCE)[host.order], parked.integers(C.FWD_TID)[host.order]
-    forward |= (sequence >= 0) & (fwd_tid <= 0)
+    forward |= ((parked.integers(C.SEQUENCE) >= 0) & (parked.integers(C.FWD_TID) <= 0))[host.order]
     below = nesting.nearest(host.parent, forward) >= 0
     return np.where((found == NONE) & below, PHASES.index(Phase.FORWARD), found)
 

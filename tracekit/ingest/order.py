@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +10,7 @@ import numpy.typing as npt
 Ints: TypeAlias = npt.NDArray[np.int64]
 
 
-def sorted_positions(start: Ints, *ties: npt.NDArray[np.integer]) -> Ints:
+def sorted_positions(start: Ints, *ties: npt.NDArray[np.integer[Any]]) -> Ints:
     """Positions that sort by `start`, equal ones by the further keys in turn.
 
     Example:

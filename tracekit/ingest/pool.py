@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import threading
 from collections import deque
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -54,15 +55,16 @@ def open_pool(workers: int) -> Iterator[Pool]:
         yield Pool(None, 0)
         return
     context = multiprocessing.get_context("spawn")
-    executor = ProcessPoolExecutor(workers, mp_context=context, initializer=_end_with_parent)
+    executor = ProcessPoolExecutor(workers, mp_context=context, initializer=_prepare_worker)
     try:
         yield Pool(executor, workers)
     finally:
         executor.shutdown(wait=True, cancel_futures=True)
 
 
-def _end_with_parent() -> None:
-    """A worker must not outlive a killed parent: nobody would ever read its answers."""
+def _prepare_worker() -> None:
+    """Leave Ctrl-C to the parent, and end with it: nobody else would ever read the answers."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_exit_after, args=(parent,), daemon=True).start()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from tracekit.ingest.kineto.reader import Trace
 
-    Ints = npt.NDArray[np.int64]
+    Ints = npt.NDArray[np.integer[Any]]
 
 _IDLE_PART = 999_999
 """Number of the part that idle rows are parked as: behind every decoded one."""

@@ -1,1 +1,58 @@
 """Renderers: they take finished tables and never compute."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracekit.render.cells import clean, human
+from tracekit.render.data import records
+from tracekit.render.plain import csv_text, envelope, markdown_text
+from tracekit.render.terminal import DEFAULT_LIMIT, table_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracekit.analysis import Column
+    from tracekit.render.data import Rows
+
+__all__ = ["clean", "csv_text", "envelope", "human", "markdown_text", "records", "rows", "table_text"]
+
+
+def rows(
+    data: Rows,
+    columns: Sequence[Column],
+    output_format: str,
+    *,
+    command: str,
+    key: str = "rows",
+    title: str = "",
+    limit: int | None = None,
+) -> str:
+    """One table in any of the formats a command offers, as text to write to stdout.
+
+    Args:
+        data: A DataFrame, or mappings by column name.
+        columns: `tracekit.analysis.Column`s: which columns, in which order, and in which unit.
+        output_format: One of `tracekit.cli.options.FORMATS`.
+        command: Names the JSON schema, `tracekit.<command>/1`.
+        key: Where the JSON object holds the rows.
+        title: Line above the table, for people.
+        limit: Rows at most, 0 for all; by default 30 in a table and all elsewhere.
+
+    Returns:
+        The text, ending in a newline.
+
+    Example:
+        >>> from tracekit.analysis import Column
+        >>> print(rows([{"dur_ns": 1500}], [Column("dur_ns", "ns", "")], "table", command="show"), end="")
+            dur
+        1.50 µs
+    """
+    if output_format == "table":
+        return table_text(data, columns, title=title, limit=DEFAULT_LIMIT if limit is None else limit)
+    if output_format == "markdown":
+        return markdown_text(data, columns, title=title, limit=limit or 0)
+    kept = records(data, columns)[: limit or None]
+    if output_format == "csv":
+        return csv_text(kept, columns)
+    return envelope(command, **{key: kept}) + "\n"

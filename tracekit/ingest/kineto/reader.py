@@ -15,13 +15,12 @@ from tracekit.ingest import spool
 from tracekit.ingest.kineto.batches import Tally, to_batches
 from tracekit.ingest.kineto.events import decode
 from tracekit.ingest.kineto.repair import repair
-from tracekit.ingest.kineto.source import open_trace
-from tracekit.ingest.kineto.split import EVENT_LIMIT, Opening, chunks, read_opening
+from tracekit.ingest.kineto.source import open_trace, title
+from tracekit.ingest.kineto.split import CHUNK_BYTES, EVENT_LIMIT, chunks, read_opening
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tracekit.ingest.kineto.source import Stream
     from tracekit.ingest.pool import Pool
 
 
@@ -121,10 +120,17 @@ def peek(path: Path) -> TopLevel:
         UnusableInputError: It is not a Kineto trace.
     """
     with open_trace(path) as stream:
-        return _top_level(read_opening(stream, str(path)).header, b"")
+        return _top_level(read_opening(stream, title(path)).header, b"")
 
 
-def read(path: Path, directory: Path, pool: Pool, progress: Callable[[int], None]) -> Trace:
+def read(
+    path: Path,
+    directory: Path,
+    pool: Pool,
+    progress: Callable[[int], None],
+    *,
+    chunk_bytes: int = CHUNK_BYTES,
+) -> Trace:
     """Decode a trace and park its batches.
 
     Args:
@@ -132,14 +138,15 @@ def read(path: Path, directory: Path, pool: Pool, progress: Callable[[int], None
         directory: An existing folder for the batches.
         pool: Where chunks are decoded.
         progress: Told the bytes of the file consumed so far.
+        chunk_bytes: About how much text is decoded at a time.
 
     Raises:
         UnusableInputError: It is not a Kineto trace.
     """
     with open_trace(path) as stream:
-        opening = read_opening(stream, str(path))
+        opening = read_opening(stream, title(path))
         assembly = _Assembly(directory)
-        pieces = _numbered(opening, stream, directory)
+        pieces = _numbered(chunks(stream, opening.rest, size=chunk_bytes), directory)
         for chunk, report in pool.ordered(_process, pieces):
             assembly.add(chunk, report)
             progress(stream.position())
@@ -148,8 +155,8 @@ def read(path: Path, directory: Path, pool: Pool, progress: Callable[[int], None
         return Trace(path, directory, _top_level(opening.header, assembly.after), assembly.tally, truncated)
 
 
-def _numbered(opening: Opening, stream: Stream, directory: Path) -> Iterator[_Chunk]:
-    for number, text in enumerate(chunks(stream, opening.rest)):
+def _numbered(texts: Iterator[bytes], directory: Path) -> Iterator[_Chunk]:
+    for number, text in enumerate(texts):
         yield _Chunk(text, str(directory), number)
 
 
@@ -223,6 +230,6 @@ def _known_fields(fields: dict[str, msgspec.Raw]) -> TopLevel:
 def not_a_trace(path: Path) -> UnusableInputError:
     """The error for a file whose events say nothing."""
     return UnusableInputError(
-        f"{path} holds no event with a duration: nothing was recorded",
+        f"{title(path)} holds no event with a duration: nothing was recorded",
         hint="profile at least one step, with activities enabled",
     )

@@ -21,8 +21,8 @@ def repair(text: bytes) -> bytes:
         and infinities as null.
 
     Example:
-        >>> repair(b'{"name": "C:\\\\Users\\x01", "dur": NaN}')
-        b'{"name": "C:\\\\\\\\Users\\\\u0001", "dur": null}'
+        >>> repair(b'{"name": "C:\\Users\x01", "dur": NaN}')
+        b'{"name": "C:\\\\Users\\u0001", "dur": null}'
     """
     text = text.decode("utf-8", "replace").encode()
     parts: list[bytes] = []

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, cast
 
-from isal import igzip
+from isal import isal_zlib
+from isal.igzip_lib import IsalError
 
 from tracekit.errors import UnusableInputError
 
 if TYPE_CHECKING:
+    import io
     from collections.abc import Iterator
 
 STDIN = Path("-")
 _GZIP = b"\x1f\x8b"
+_GZIP_FORMAT = 31  # zlib's window size for a gzip header and trailer
+_BLOCK = 1 << 20
 _FOREIGN = {
     b"SQLite format 3\0": "an SQLite database (an Nsight Systems export?)",
     b"\x28\xb5\x2f\xfd": "zstd-compressed",
@@ -35,37 +38,30 @@ def open_trace(path: Path) -> Iterator[Stream]:
         UnusableInputError: Not there, not readable, or a format this reader does not know.
     """
     try:
-        raw = sys.stdin.buffer if path == STDIN else path.open("rb", buffering=0)
+        raw = sys.stdin.buffer if path == STDIN else path.open("rb")
     except OSError as error:
         raise UnusableInputError(f"{path}: {error.strerror}", hint="check the path") from error
     try:
-        yield _recognise(path, cast("IO[bytes]", raw))
+        yield _recognise(path, cast("io.BufferedReader", raw))
     finally:
         if path != STDIN:
             raw.close()
 
 
 class Stream:
-    """The trace's JSON text as a stream that survives a damaged gzip member.
+    """The trace's JSON text, as far as it can be read.
 
     Attributes:
         damage: Why reading ended early; empty when it did not.
     """
 
-    def __init__(self, stream: IO[bytes], raw: IO[bytes]) -> None:
-        self._stream = stream
+    def __init__(self, raw: io.BufferedReader) -> None:
         self._raw = raw
         self.damage = ""
 
     def read(self, size: int) -> bytes:
-        """Up to `size` bytes; empty at the end or where the compressed data is damaged."""
-        if self.damage:
-            return b""
-        try:
-            return self._stream.read(size)
-        except (EOFError, OSError, igzip.BadGzipFile) as error:
-            self.damage = f"compressed data ends early or is damaged: {error}"
-            return b""
+        """Up to `size` bytes; empty only at the end."""
+        return self._raw.read(size)
 
     def position(self) -> int:
         """Bytes of the file consumed so far, for progress; 0 where the source cannot tell."""
@@ -75,20 +71,62 @@ class Stream:
             return 0
 
 
-def _recognise(path: Path, raw: IO[bytes]) -> Stream:
-    buffered = io.BufferedReader(cast("io.RawIOBase", raw), buffer_size=1 << 20) if path != STDIN else raw
-    head = _peek(cast("io.BufferedReader", buffered))
+class GzipStream(Stream):
+    """Inflates as it reads; what stands before a damaged place is still given out."""
+
+    def __init__(self, raw: io.BufferedReader) -> None:
+        super().__init__(raw)
+        self._member = isal_zlib.decompressobj(wbits=_GZIP_FORMAT)
+        self._inside = False  # a member has begun and not ended
+        self._waiting = b""
+
+    def read(self, size: int) -> bytes:
+        """Up to `size` bytes of the inflated text; empty only at the end or where the data is damaged."""
+        pieces: list[bytes] = []
+        while size and (piece := self._some(size)):
+            pieces.append(piece)
+            size -= len(piece)
+        return b"".join(pieces)
+
+    def _some(self, limit: int) -> bytes:
+        """Some more text; empty at the end."""
+        while not self.damage:
+            self._waiting = self._waiting or self._raw.read(_BLOCK)
+            if not self._waiting and not self._inside:
+                break
+            at_end = not self._waiting
+            piece = self._inflate(limit)
+            if piece:
+                return piece
+            if at_end and self._inside:
+                self.damage = "the compressed data ends early"
+        return b""
+
+    def _inflate(self, limit: int) -> bytes:
+        try:
+            piece: bytes = self._member.decompress(self._waiting, limit)
+        except IsalError as error:  # type: ignore[misc]  # its stub forgets that it is one
+            self.damage = f"the compressed data is damaged: {error}"
+            return b""
+        self._inside = not self._member.eof
+        self._waiting = self._member.unconsumed_tail
+        if self._member.eof:  # another member may follow
+            self._waiting = self._member.unused_data.lstrip(b"\0")
+            self._member = isal_zlib.decompressobj(wbits=_GZIP_FORMAT)
+        return piece
+
+
+def _recognise(path: Path, raw: io.BufferedReader) -> Stream:
+    head = _peek(raw)
     for magic, name in _FOREIGN.items():
         if head.startswith(magic):
             raise UnusableInputError(
-                f"{path} is {name}, not a Kineto trace", hint="give JSON or gzipped JSON from torch.profiler"
+                f"{title(path)} is {name}, not a Kineto trace",
+                hint="give JSON or gzipped JSON from torch.profiler",
             )
     if not head:
-        raise UnusableInputError(f"{path} is empty", hint="record the trace again")
-    if head.startswith(_GZIP):
-        inflated = igzip.GzipFile(fileobj=buffered, mode="rb")  # type: ignore[no-untyped-call]
-        return Stream(cast("IO[bytes]", inflated), raw)
-    return Stream(buffered, raw)
+        raise UnusableInputError(f"{title(path)} is empty", hint="record the trace again")
+    return GzipStream(raw) if head.startswith(_GZIP) else Stream(raw)
 
 
 def _peek(stream: io.BufferedReader) -> bytes:
@@ -96,3 +134,8 @@ def _peek(stream: io.BufferedReader) -> bytes:
         return stream.peek(16)[:16]
     except IsADirectoryError as error:
         raise UnusableInputError(f"{error.filename} is a folder", hint="name the trace in it") from error
+
+
+def title(path: Path) -> str:
+    """How messages call an input."""
+    return "standard input" if path == STDIN else str(path)

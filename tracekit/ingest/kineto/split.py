@@ -27,6 +27,7 @@ _CUT = re.compile(rb"\}\s*,(?=\s*\{)")
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
 _NEXT_EVENT = re.compile(rb'\}\s*,(?=\s*\{\s*"ph")')
 _EVENTS_KEY = re.compile(rb"\s*:\s*\[")
+_CLOSED_BY = {b"{": b"}", b"[": b"]"}
 _SPACE = b" \t\r\n"
 
 
@@ -53,11 +54,13 @@ def read_opening(stream: Stream, name: str) -> Opening:
             return Opening(buffer[:end], buffer[end:])
         text = buffer.removeprefix(b"\xef\xbb\xbf").lstrip()
         if text[:1] not in (b"{", b"") or not block or len(buffer) > HEADER_LIMIT:
-            raise _not_a_trace(text, name)
+            raise _not_a_trace(text, name, stream.damage)
         size = max(CHUNK_BYTES, len(buffer))  # doubling keeps the repeated search linear
 
 
-def _not_a_trace(text: bytes, name: str) -> UnusableInputError:
+def _not_a_trace(text: bytes, name: str, damage: str) -> UnusableInputError:
+    if damage:
+        return UnusableInputError(f"{name}: {damage}", hint="copy or record the trace again")
     if not text:
         return UnusableInputError(f"{name} is empty", hint="record the trace again")
     what = "has no traceEvents" if text[:1] in b"{[" else "is not JSON"
@@ -161,18 +164,21 @@ def take_apart(text: bytes) -> Pieces:
 
 
 def _balanced(text: bytes) -> Pieces:
+    """Events up to the end of the text, the closing bracket, or a bracket that closes another kind."""
     events: list[bytes] = []
-    depth, start, done = 0, 0, 0
+    opened: list[bytes] = []
+    start, done = 0, 0
     for token in _TOKEN.finditer(text):
         mark = token.group()
-        if mark == b"]" and depth == 0:
+        if mark in _CLOSED_BY:
+            start = start if opened else token.start()
+            opened.append(_CLOSED_BY[mark])
+        elif mark == b"]" and not opened:
             return Pieces(events, text[token.start() :], ended=True)
-        if mark in (b"{", b"["):
-            start = token.start() if depth == 0 else start
-            depth += 1
-        elif mark in (b"}", b"]") and depth:
-            depth -= 1
-            if depth == 0:
+        elif mark in (b"}", b"]") and opened:
+            if opened.pop() != mark:
+                return Pieces(events, text[start:], ended=False)
+            if not opened:
                 done = token.end()
                 events.append(text[start:done])
     return Pieces(events, text[done:].lstrip(_SPACE + b","), ended=False)

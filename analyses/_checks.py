@@ -1,0 +1,63 @@
+"""One integrity check's outcome."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+OK, INFO, WARN, ERROR = "ok", "info", "warn", "error"
+
+
+@dataclass(frozen=True)
+class Check:
+    """What one check found; `share` is over what `detail` names."""
+
+    check: str
+    level: str
+    count: int | None = None
+    share: float | None = None
+    detail: str = ""
+
+    def row(self) -> dict[str, Any]:
+        """The check as a row of the table."""
+        share = float("nan") if self.share is None else self.share
+        return {
+            "check": self.check,
+            "level": self.level,
+            "count": self.count,
+            "share": share,
+            "detail": self.detail,
+        }
+
+
+def counted(
+    name: str, count: int, of: int, what: str, *, warn: float, error: float | None = None, none: str = ""
+) -> Check:
+    """A check whose level follows from a share.
+
+    Args:
+        name: The check.
+        count: How many are affected.
+        of: How many there are.
+        what: What is counted over what, for the detail.
+        warn: Above this share it is a warning.
+        error: Above this share it is an error.
+        none: Detail where there is nothing to count among.
+
+    Example:
+        >>> counted("unlinked", 3, 10, "device intervals have no launch", warn=0.05).level
+        'warn'
+    """
+    if not of:
+        return Check(name, OK, 0, None, none or f"0 of 0 {what}")
+    share = count / of
+    return Check(name, level(share, warn=warn, error=error), count, share, f"{count:,} of {of:,} {what}")
+
+
+def level(share: float, *, warn: float, error: float | None = None) -> str:
+    """Where a share stands between the thresholds; what is not nothing is at least information."""
+    if error is not None and share > error:
+        return ERROR
+    if share > warn:
+        return WARN
+    return INFO if share > 0 else OK

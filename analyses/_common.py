@@ -1,0 +1,159 @@
+"""What several analyses share: exact interval measures per group, and parents among ops."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow.compute as pc
+
+from tracekit import intervals
+from tracekit.analysis import Column
+from tracekit.schema import BUSY_KINDS, C, HostKind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracekit.intervals import Ints, Union
+    from tracekit.run import Run
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+NO_PARENT = -1
+LAUNCH_PATTERN = r"(?i)(?:launch|memcpy|memset)"
+"""Runtime and driver calls that put work on a device."""
+NO_DEVICE = (
+    "no device in this capture: nothing ran on a GPU or the CUDA activity was off; "
+    "record on a GPU machine with `tracekit collect --device cuda`"
+)
+NOT_RECORDED = (
+    "the host launched GPU work but no GPU activity was recorded (the profiler lacked permission, or another "
+    "tool held CUPTI): this is not an idle GPU; allow GPU performance counters and record again"
+)
+NO_STEPS = (
+    "no profiled steps in this capture: call `profiler.step()` once per iteration (or `rec.step()` in "
+    "`tracekit.record`) to get per-step numbers"
+)
+
+RANK = Column(C.RANK, "", "rank of the process in its job")
+DEVICE = Column(C.DEVICE, "", "device index")
+STEP = Column(C.STEP, "", "number of the profiled step")
+
+
+def ints(frame: pd.DataFrame, column: str) -> Ints:
+    """A column without nulls as int64."""
+    return frame[column].to_numpy(dtype=np.int64)
+
+
+def spans(frame: pd.DataFrame) -> tuple[Ints, Ints]:
+    """Starts and ends of a table's rows."""
+    start = ints(frame, C.START_NS)
+    return start, start + ints(frame, C.DUR_NS)
+
+
+def busy(run: Run, columns: Sequence[str]) -> pd.DataFrame:
+    """The intervals that occupy a device: kernels, copies, memsets and opaque graphs."""
+    where = pc.field(C.KIND).isin([str(kind) for kind in BUSY_KINDS])
+    return run.table("device_intervals", columns=columns, where=where)
+
+
+def absent_device_note(run: Run) -> str:
+    """Why a run without device intervals has none."""
+    kinds = pc.field(C.KIND).isin([str(HostKind.RUNTIME), str(HostKind.SYNC)])
+    calls = run.table("host_intervals", columns=[C.NAME], where=kinds)
+    return NOT_RECORDED if matches(calls[C.NAME], LAUNCH_PATTERN).any() else NO_DEVICE
+
+
+def matches(names: pd.Series, pattern: str) -> pd.Series:
+    """Whether each name contains the pattern; each distinct name is looked at once.
+
+    Example:
+        >>> matches(pd.Series(["cudaLaunchKernel", "cudaFree"], dtype="category"), LAUNCH_PATTERN).tolist()
+        [True, False]
+    """
+    distinct = names.cat.categories.astype(str)
+    return names.isin(distinct[distinct.str.contains(pattern, regex=True)])
+
+
+def union_by(codes: Ints, groups: int, start: Ints, end: Ints) -> Ints:
+    """Length of the union of intervals within each group.
+
+    Args:
+        codes: Group of each interval, 0 up to `groups`.
+        groups: Number of groups.
+        start: Starts.
+        end: Ends.
+
+    Example:
+        >>> union_by(np.array([0, 0, 1]), 2, np.array([0, 2, 0]), np.array([3, 5, 4]))
+        array([5, 4])
+    """
+    if not len(codes):
+        return np.zeros(groups, np.int64)
+    low = int(start.min())
+    lane = int(end.max()) - low + 1  # lanes of one group each, so that groups never touch
+    shift = codes * lane - low
+    starts, ends = intervals.union(start + shift, end + shift)
+    lengths = np.zeros(groups, np.int64)
+    np.add.at(lengths, starts // lane, ends - starts)
+    return lengths
+
+
+def covered(union: Union, start: Ints, end: Ints) -> Ints:
+    """How much of each window a union covers.
+
+    Example:
+        >>> covered((np.array([0, 5]), np.array([3, 12])), np.array([2, 0]), np.array([6, 20]))
+        array([ 2, 10])
+    """
+    return _covered_before(union, end) - _covered_before(union, start)
+
+
+def _covered_before(union: Union, moments: Ints) -> Ints:
+    starts, ends = union
+    if not len(starts):
+        return np.zeros(len(moments), np.int64)
+    whole = np.concatenate(([0], np.cumsum(ends - starts)))
+    begun = np.searchsorted(starts, moments, side="right")
+    over = ends[np.maximum(begun - 1, 0)] - moments
+    return whole[begun] - np.where(begun > 0, np.maximum(over, 0), 0)
+
+
+def op_parents(kind_is_op: np.ndarray[tuple[int], np.dtype[np.bool_]], parent: Ints) -> Ints:
+    """Position of the nearest enclosing op of each row, `NO_PARENT` without one.
+
+    Args:
+        kind_is_op: Whether each row is an op.
+        parent: Position of the innermost enclosing row of any kind.
+
+    Example:
+        >>> op_parents(np.array([True, False, True]), np.array([-1, 0, 1]))
+        array([-1,  0,  0])
+    """
+    found = parent.copy()
+    while True:
+        skip = (found != NO_PARENT) & ~kind_is_op[found]
+        if not skip.any():
+            return found
+        found[skip] = parent[found[skip]]
+
+
+def positions(row_ids: pd.Series, wanted: pd.Series) -> Ints:
+    """Where rows with the wanted ids stand, `NO_PARENT` for null and for ids that are not there.
+
+    Example:
+        >>> positions(pd.Series([7, 9]), pd.Series([9, None, 8], dtype="Int64"))
+        array([ 1, -1, -1])
+    """
+    index = pd.Index(row_ids.to_numpy(dtype=np.int64))
+    found: Ints = index.get_indexer(wanted.fillna(NO_PARENT).to_numpy(dtype=np.int64)).astype(np.int64)
+    return found
+
+
+def share(part: Ints | pd.Series, whole: int | Ints) -> Floats:
+    """Part over whole, NaN where the whole is nothing."""
+    parts, wholes = np.asarray(part, np.float64), np.asarray(whole, np.float64)
+    result: Floats = np.divide(parts, wholes, out=np.full(parts.shape, np.nan), where=wholes != 0)
+    return result

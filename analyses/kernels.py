@@ -1,0 +1,162 @@
+"""Which kernels take the time: by full name, by family, by launching op, by op and shapes.
+
+All times are integer nanoseconds. sum is Σ of durations; union is the time at least one of them ran (summed
+over devices), so sum − union is what overlapped. The share's denominator is Σ of the durations of all kernels
+of the run, all ranks and devices. The median is the lower of the two middle values: a duration that occurred.
+
+A first launch is an outlier when it takes more than 3 times the median of the later ones and 10 µs more than
+it: the first is then likely to have paid for module loading, autotuning or cold caches.
+
+Sources: what torch.profiler, HTA and nsys list; the family follows none of them and is defined in `_names`.
+
+Example:
+    >>> import tracekit
+    >>> result = tracekit.analyze(tracekit.open("latest"), "kernels")  # doctest: +SKIP
+    >>> result.tables["families"].head(10)  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow.compute as pc
+
+from tracekit.analysis import Analysis, Column, Result, TableSpec
+from tracekit.schema import C, DeviceKind
+
+from . import _groups
+from ._common import DEVICE, NO_PARENT, RANK, absent_device_note, ints, positions
+from ._names import family, uses_tensor_cores
+
+if TYPE_CHECKING:
+    from tracekit.intervals import Ints
+    from tracekit.run import Run
+
+    Objects: TypeAlias = npt.NDArray[np.object_]
+
+NO_OP = "(no op recorded)"
+NO_SHAPES = "(no shapes recorded)"
+FIRST_FACTOR = 3
+FIRST_EXCESS_NS = 10_000
+FEWEST_LAUNCHES = 3
+"""Two later launches at least, or their median says nothing."""
+
+_FAMILY, _OP, _TENSOR = "family", "op", "tensor_cores"
+_FIRST, _LATER = "first_ns", "later_median_ns"
+_READ = (C.KIND, C.NAME, C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.OP_ROW)
+
+NO_OPS_NOTE = (
+    "no kernel could be traced to an op, so nothing is told by op or shape: record the CPU activity too "
+    "(`--collector torch` does)"
+)
+NO_SHAPES_NOTE = "no input shapes were recorded: record with `record_shapes=True` to tell kernels by shape"
+
+
+def compute(run: Run) -> Result:
+    """Group the kernels of a run."""
+    where = pc.field(C.KIND) == str(DeviceKind.KERNEL)
+    frame = run.table("device_intervals", columns=_READ, where=where)
+    if frame.empty:
+        return Result(notes=(absent_device_note(run),))
+    kernels = _described(run, frame)
+    names = _groups.by(kernels, [C.NAME, _FAMILY, _TENSOR])
+    tables = {
+        "families": _groups.by(kernels, [_FAMILY, _TENSOR]),
+        "names": names,
+        "first_launches": _first_launches(kernels),
+    }
+    notes = []
+    if (kernels[_OP] == NO_OP).all():
+        notes.append(NO_OPS_NOTE)
+    else:
+        tables["by_op"] = _groups.by(kernels, [_OP])
+        tables["by_shape"] = _groups.by(kernels, [_OP, C.INPUT_SHAPES, _FAMILY])
+        notes += [NO_SHAPES_NOTE] if (kernels[C.INPUT_SHAPES] == NO_SHAPES).all() else []
+    return Result(tables, notes=tuple(notes))
+
+
+def _described(run: Run, frame: pd.DataFrame) -> pd.DataFrame:
+    """The kernels with their family, tensor-core use, and the op and shapes that launched them."""
+    names = frame[C.NAME].astype(object)
+    distinct = list(names.unique())
+    hosts = run.table(
+        "host_intervals",
+        columns=[C.ROW_ID, C.NAME, C.INPUT_SHAPES],
+        where=pc.field(C.ROW_ID).isin(frame[C.OP_ROW].dropna().unique().tolist()),
+    )
+    place = positions(hosts[C.ROW_ID], frame[C.OP_ROW])
+    described = {
+        C.NAME: names,
+        _FAMILY: names.map({name: family(name) for name in distinct}),
+        _TENSOR: names.map({name: uses_tensor_cores(name) for name in distinct}),
+        _OP: _looked_up(hosts[C.NAME], place, NO_OP),
+        C.INPUT_SHAPES: _looked_up(hosts[C.INPUT_SHAPES], place, NO_SHAPES),
+    }
+    return frame[[C.RANK, C.DEVICE, C.START_NS, C.DUR_NS]].join(pd.DataFrame(described, index=frame.index))
+
+
+def _looked_up(values: pd.Series, place: Ints, absent: str) -> Objects:
+    texts = values.astype(object).where(values.notna(), absent).to_numpy(object)
+    return np.append(texts, absent)[np.where(place == NO_PARENT, len(texts), place)]
+
+
+def _first_launches(kernels: pd.DataFrame) -> pd.DataFrame:
+    """Kernels whose first launch on a device stands out, the costliest first."""
+    keys = [C.NAME, C.RANK, C.DEVICE]
+    ordered = kernels.sort_values([*keys, C.START_NS], kind="stable", ignore_index=True)
+    is_first = ~ordered.duplicated(keys)
+    first = ordered.loc[is_first, [*keys, C.DUR_NS]].rename(columns={C.DUR_NS: _FIRST})
+    later = _groups.by(ordered[~is_first], keys).rename(columns={"median_ns": _LATER})
+    table = first.merge(later[[*keys, "count", _LATER]], on=keys)
+    excess = ints(table, _FIRST) - ints(table, _LATER)
+    slow = (ints(table, _FIRST) > FIRST_FACTOR * ints(table, _LATER)) & (excess > FIRST_EXCESS_NS)
+    kept = table.assign(excess_ns=excess)[slow & (ints(table, "count") >= FEWEST_LAUNCHES - 1)]
+    columns = [C.NAME, C.RANK, C.DEVICE, _FIRST, _LATER, "count", "excess_ns"]
+    return kept[columns].sort_values(
+        ["excess_ns", *keys], ascending=[False, True, True, True], ignore_index=True
+    )
+
+
+_NAME = Column(C.NAME, "", "full name as recorded")
+_FAMILY_COLUMN = Column(_FAMILY, "", "canonical name: no parameters, numbers or hashes; template types kept")
+_TENSOR_COLUMN = Column(_TENSOR, "", "whether the name says tensor cores are used; silence is no proof")
+_OP_COLUMN = Column(_OP, "", "innermost op that launched it")
+_SHAPES = Column(C.INPUT_SHAPES, "", "shapes of that op's inputs")
+
+ANALYSIS = Analysis(
+    name="kernels",
+    title="Kernels",
+    question="Which kernels take the device's time, and which ops and shapes launch them?",
+    definition=(
+        "sum = Σ of durations; union = time at least one ran, per device and summed; median = lower "
+        "median; share = sum over Σ of the durations of all kernels of the run. A first launch is listed "
+        "when it takes more than 3 times the median of at least 2 later ones and 10 µs more than it."
+    ),
+    tables=(
+        TableSpec("families", "By family", (_FAMILY_COLUMN, _TENSOR_COLUMN, *_groups.COLUMNS)),
+        TableSpec("names", "By full name", (_NAME, _FAMILY_COLUMN, _TENSOR_COLUMN, *_groups.COLUMNS)),
+        TableSpec("by_op", "By launching op", (_OP_COLUMN, *_groups.COLUMNS)),
+        TableSpec(
+            "by_shape", "By op, shapes and family", (_OP_COLUMN, _SHAPES, _FAMILY_COLUMN, *_groups.COLUMNS)
+        ),
+        TableSpec(
+            "first_launches",
+            "First launches that took far longer than the later ones",
+            (
+                _NAME,
+                RANK,
+                DEVICE,
+                Column(_FIRST, "ns", "duration of the first launch in the capture"),
+                Column(_LATER, "ns", "median of the later launches"),
+                Column("count", "count", "number of later launches"),
+                Column("excess_ns", "ns", "first minus that median"),
+            ),
+        ),
+    ),
+    sources=("torch.profiler key_averages", "HTA kernel breakdown", "nsys cuda_gpu_kern_sum"),
+    order=30,
+    compute=compute,
+)

@@ -1,0 +1,202 @@
+"""The operator table: host self and total time, device time of what each op launched, shapes, allocations.
+
+All times are integer nanoseconds, over all threads and ranks of the run.
+
+* host self = duration minus direct child *ops*. Runtime calls, annotations and Python frames are not
+  subtracted: the cost of a launch belongs to the op that makes it.
+* host total = Σ of durations; a call inside a call of the same op is left out, so recursion counts once.
+* device self = Σ of the durations of the intervals (kernels, copies, memsets, graphs) the op launched itself:
+  it is the innermost op of the launch. device total adds what its child ops launched, at any depth, each
+  interval once.
+* allocated and freed bytes = Σ over the allocator events whose innermost op it is, device memory and host
+  memory apart.
+
+Sources: torch.profiler's key_averages; PyTorch report, Fig. 3.
+
+Example:
+    >>> import tracekit
+    >>> result = tracekit.analyze(tracekit.open("latest"), "ops")  # doctest: +SKIP
+    >>> result.tables["ops"].sort_values("allocated_bytes", ascending=False)  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from tracekit.analysis import Analysis, Column, Result, TableSpec
+from tracekit.schema import HOST_DEVICE, C
+
+from ._common import NO_PARENT, absent_device_note, busy, ints, positions, share
+from ._host_time import Ops, read_ops, total_by
+
+if TYPE_CHECKING:
+    from tracekit.intervals import Ints
+    from tracekit.run import Run
+
+NO_OPS = "no ops in this capture: the CPU activity was off; record with `--collector torch`, which has it on"
+NO_MEMORY = "no allocator events: record with `profile_memory=True` to get allocated bytes"
+NO_SHAPES = "no input shapes were recorded: record with `record_shapes=True` to tell calls by shape"
+
+_MEMORY = {"allocated_bytes": (1, False), "freed_bytes": (-1, False), "host_allocated_bytes": (1, True)}
+
+
+@dataclass(frozen=True)
+class _Launched:
+    """Device time by position among the ops: launched directly and at any depth below."""
+
+    op: Ints
+    dur_ns: Ints
+
+
+def compute(run: Run) -> Result:
+    """Make the operator tables."""
+    ops = read_ops(run, columns=(C.INPUT_SHAPES,))
+    if ops.frame.empty:
+        return Result(notes=(NO_OPS,))
+    launched, notes = _launched(run, ops), []
+    memory = _memory(run, ops)
+    if launched is None:
+        notes.append(absent_device_note(run))
+    if memory is None:
+        notes.append(NO_MEMORY)
+    tables = {"ops": _table(ops, ops.names, launched, memory).assign(**{C.NAME: ops.labels})}
+    if ops.frame[C.INPUT_SHAPES].notna().any():
+        codes, labels = _by_shape(ops)
+        tables["shapes"] = _table(ops, codes, launched, memory).assign(**labels)
+    else:
+        notes.append(NO_SHAPES)
+    return Result({name: _ordered(name, table) for name, table in tables.items()}, notes=tuple(notes))
+
+
+def _ordered(name: str, table: pd.DataFrame) -> pd.DataFrame:
+    keys = _KEYS[name]
+    by = ["host_self_ns", *keys]
+    ascending = [False, *(True for _ in keys)]
+    columns = [*keys, *(column.name for column in MEASURES)]
+    return table[columns].sort_values(by, ascending=ascending, ignore_index=True)
+
+
+def _by_shape(ops: Ops) -> tuple[Ints, dict[str, pd.Series]]:
+    shapes = ops.frame[C.INPUT_SHAPES].astype(object)
+    keys = pd.DataFrame({C.NAME: ops.labels[ops.names], C.INPUT_SHAPES: shapes.where(shapes.notna(), "")})
+    grouped = keys.groupby([C.NAME, C.INPUT_SHAPES], sort=True)
+    labels = grouped.size().reset_index()
+    codes = grouped.ngroup().to_numpy().astype(np.int64)
+    return codes, {C.NAME: labels[C.NAME], C.INPUT_SHAPES: labels[C.INPUT_SHAPES]}
+
+
+def _table(
+    ops: Ops, groups: Ints, launched: _Launched | None, memory: dict[str, Ints] | None
+) -> pd.DataFrame:
+    """One row per group of ops; what was not recorded is missing, not zero."""
+    size = int(groups.max()) + 1
+    top = ops.outermost_by(groups)
+    own = total_by(groups, size, ops.self_ns)
+    measures: dict[str, object] = {
+        "calls": np.bincount(groups, minlength=size),
+        "host_self_ns": own,
+        "host_total_ns": total_by(groups[top], size, ints(ops.frame, C.DUR_NS)[top]),
+        "host_self_share": share(own, int(own.sum())),
+        **_device_measures(ops, groups, size, top, launched),
+    }
+    for name in _MEMORY:
+        values = total_by(groups, size, memory[name]) if memory else [pd.NA] * size
+        measures[name] = pd.array(values, dtype="Int64")
+    return pd.DataFrame(measures)
+
+
+def _device_measures(
+    ops: Ops,
+    groups: Ints,
+    size: int,
+    top: np.ndarray[tuple[int], np.dtype[np.bool_]],
+    launched: _Launched | None,
+) -> dict[str, object]:
+    if launched is None:
+        absent = pd.array([pd.NA] * size, dtype="Int64")
+        return {
+            "launches": absent,
+            "device_self_ns": absent,
+            "device_total_ns": absent,
+            "device_share": np.nan,
+        }
+    own = total_by(groups[launched.op], size, launched.dur_ns)
+    total, count = np.zeros(size, np.int64), np.zeros(size, np.int64)
+    at, duration = launched.op, launched.dur_ns
+    while len(at):
+        counted = top[at]
+        np.add.at(total, groups[at[counted]], duration[counted])
+        np.add.at(count, groups[at[counted]], 1)
+        above = ops.parent[at]
+        at, duration = above[above != NO_PARENT], duration[above != NO_PARENT]
+    everything = int(launched.dur_ns.sum())
+    return {
+        "launches": pd.array(count, dtype="Int64"),
+        "device_self_ns": pd.array(own, dtype="Int64"),
+        "device_total_ns": pd.array(total, dtype="Int64"),
+        "device_share": share(own, everything),
+    }
+
+
+def _launched(run: Run, ops: Ops) -> _Launched | None:
+    frame = busy(run, [C.DUR_NS, C.OP_ROW])
+    if frame.empty:
+        return None
+    at = positions(ops.frame[C.ROW_ID], frame[C.OP_ROW])
+    known = at != NO_PARENT
+    return _Launched(at[known], ints(frame, C.DUR_NS)[known])
+
+
+def _memory(run: Run, ops: Ops) -> dict[str, Ints] | None:
+    """Bytes by op: those allocated and freed on devices, and those allocated on the host."""
+    frame = run.table("allocations", columns=[C.DEVICE, C.BYTES, C.OP_ROW])
+    if frame.empty:
+        return None
+    at, size = positions(ops.frame[C.ROW_ID], frame[C.OP_ROW]), ints(frame, C.BYTES)
+    on_host = ints(frame, C.DEVICE) == HOST_DEVICE
+    sums = {}
+    for name, (sign, of_host) in _MEMORY.items():
+        kept = (at != NO_PARENT) & (size * sign > 0) & (on_host == of_host)
+        sums[name] = total_by(at[kept], len(ops.frame), size[kept] * sign)
+    return sums
+
+
+MEASURES = (
+    Column("calls", "count", "calls"),
+    Column("host_self_ns", "ns", "Σ of duration minus direct child ops"),
+    Column("host_total_ns", "ns", "Σ of duration, calls inside a call of the same row left out"),
+    Column("host_self_share", "share", "host self over the host self time of all ops"),
+    Column("launches", "count", "device intervals launched at any depth"),
+    Column("device_self_ns", "ns", "Σ of device intervals it launched itself"),
+    Column("device_total_ns", "ns", "Σ of device intervals launched at any depth"),
+    Column("device_share", "share", "device self over Σ of the device intervals that any op launched"),
+    Column("allocated_bytes", "bytes", "device memory allocated by it directly"),
+    Column("freed_bytes", "bytes", "device memory freed by it directly"),
+    Column("host_allocated_bytes", "bytes", "host memory allocated by it directly"),
+)
+_NAME = Column(C.NAME, "", "name of the op")
+_SHAPES = Column(C.INPUT_SHAPES, "", "shapes of its inputs; empty where not recorded")
+_KEYS = {"ops": [C.NAME], "shapes": [C.NAME, C.INPUT_SHAPES]}
+
+ANALYSIS = Analysis(
+    name="ops",
+    title="Operators",
+    question="Which operators cost time on the host, on the device, and memory?",
+    definition=(
+        "host self = duration − direct child ops (runtime calls stay with the op); host total counts "
+        "recursion once; device self = Σ of intervals whose innermost launching op it is; device total = "
+        "at any depth, each interval once; bytes by the innermost op of the allocator event; over all "
+        "threads and ranks."
+    ),
+    tables=(
+        TableSpec("ops", "By op", (_NAME, *MEASURES)),
+        TableSpec("shapes", "By op and input shapes", (_NAME, _SHAPES, *MEASURES)),
+    ),
+    sources=("torch.profiler key_averages", "PyTorch report, Fig. 3"),
+    order=40,
+    compute=compute,
+)

@@ -1,0 +1,42 @@
+# Recipes for people. `just test` runs the command that the README names and that .ci/run runs.
+
+python := ".venv/bin/python"
+
+# List the recipes.
+default:
+    @just --list
+
+# Make .venv and install tracekit with everything the tests need.
+setup:
+    test -x {{python}} || python3 -m venv .venv
+    {{python}} -m pip install -c constraints.txt -e '.[torch,dev]'
+
+# All tests, with the coverage floor.
+test:
+    {{python}} -m pytest -n 2 --cov
+
+# Unit tests and contracts only, stopping at the first failure.
+test-fast *arguments:
+    {{python}} -m pytest -x -m "not slow" tests/unit tests/contracts {{arguments}}
+
+# What continuous integration checks besides the tests.
+lint: types
+    {{python}} -m ruff check .
+    {{python}} -m ruff format --check .
+
+# Rewrite the sources in the common format.
+format:
+    {{python}} -m ruff check --fix .
+    {{python}} -m ruff format .
+
+# Static types.
+types:
+    {{python}} -m mypy
+
+# Measure tracekit itself; needs a quiet machine.
+bench *arguments:
+    {{python}} -m benchmarks {{arguments}}
+
+# Everything continuous integration runs, in an environment of its own.
+ci:
+    .ci/run

@@ -1,0 +1,97 @@
+"""Record the sample traces of this machine with tracekit itself, each with its provenance.
+
+    python -m samples.record            # every recipe, on the GPU where there is one
+    python -m samples.record mnist_cnn-train --device cpu
+
+Anyone with a GPU can run this to add theirs. A sample is `samples/recorded/NAME-DEVICE/trace.json.gz`, at most
+2 MB, and `provenance.json` beside it: the command, the commit, the machine and the versions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import hashlib
+import sys
+import tempfile
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tracekit.collecting import KEPT_TRACE, Request, collect
+from tracekit.store import Store
+
+if TYPE_CHECKING:
+    from tracekit.run import Run
+
+RECORDED = Path(__file__).parent / "recorded"
+LIMIT_BYTES = 2_000_000
+
+RECIPES = {
+    "mnist_cnn-train": Request(workload="mnist_cnn", mode="train", steps=3, threads=1),
+    "mnist_cnn-train-zero": Request(workload="mnist_cnn", mode="train", steps=3, threads=1, zero_grad="zero"),
+    "mnist_cnn-infer": Request(workload="mnist_cnn", mode="infer", steps=3, threads=1),
+    "resnet50-train": Request(
+        workload="resnet50", mode="train", batch_size=2, resolution=64, steps=2, threads=1
+    ),
+}
+"""Small enough to keep, and what the studies ask about: training, inference, and a gradient reset."""
+
+
+def record(name: str, *, device: str = "auto") -> Path:
+    """Record one recipe.
+
+    Returns:
+        The sample's folder.
+
+    Raises:
+        ValueError: The trace is too large to keep.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        run = collect(Store(Path(scratch)), replace(RECIPES[name], device=device), keep_trace=True)
+        packed = gzip.compress(gzip.decompress((run.path / KEPT_TRACE).read_bytes()), 9, mtime=0)
+        if len(packed) > LIMIT_BYTES:
+            raise ValueError(f"{name}: {len(packed)} bytes are more than {LIMIT_BYTES}; take fewer steps")
+        folder = RECORDED / f"{name}-{(run.meta.workload or {})['device']}"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "trace.json.gz").write_bytes(packed)
+        text = msgspec.json.format(msgspec.json.encode(provenance(run, packed)), indent=2)
+        (folder / "provenance.json").write_bytes(text + b"\n")
+    return folder
+
+
+def provenance(run: Run, packed: bytes) -> dict[str, Any]:
+    """Where a sample comes from: enough to record it again, and nothing that names a person or a host."""
+    meta = run.meta
+    return {
+        "recorded_by": "samples/record.py",
+        "recorded_at": meta.created_at,
+        "command": meta.command,
+        "commit": meta.git.sha if meta.git else None,
+        "dirty": meta.git.dirty if meta.git else None,
+        "collector": asdict(meta.collector),
+        "workload": meta.workload,
+        "environment": meta.environment,
+        "step_ns_without_profiler": meta.timings.step_ns if meta.timings else None,
+        "sha256": hashlib.sha256(packed).hexdigest(),
+        "bytes": len(packed),
+    }
+
+
+def main() -> None:
+    """Record what the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(RECIPES)}; all by default")
+    parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"))
+    options = parser.parse_args()
+    unknown = sorted(set(options.names) - set(RECIPES))
+    if unknown:
+        parser.error(f"no recipe is named {', '.join(unknown)}")
+    for name in options.names or RECIPES:
+        sys.stdout.write(f"{record(name, device=options.device)}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""Every analysis says what it answers, and its results are what its metadata says, on any run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from samples.simulator import Program, write
+from tests.builders import make_run
+from tracekit import registry
+from tracekit.analysis import analyze, available, get
+from tracekit.ingest import import_traces
+from tracekit.store import Store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tracekit.run import Run
+
+NAMES = registry.names(registry.ANALYSES)
+UNITS = {"", "ns", "bytes", "count", "share"}
+each = pytest.mark.parametrize("name", NAMES)
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    directory = tmp_path_factory.mktemp("simulated")
+    program = Program()
+    for _ in range(3):
+        with program.step():
+            with program.op("aten::copy_", shapes=[[4], [4]], dtypes=["float", "float"]):
+                program.copy("H2D", 4096)
+            with program.op("aten::relu", shapes=[[4]], dtypes=["float"]):
+                program.allocate(512)
+                program.kernel("void relu<4>(float*)", 2_000)
+            program.graph([("inside", 1_000), ("inside", 3_000)])
+    (run,) = import_traces(Store(directory / "store"), [write(program, directory / "trace.json")])
+    return run
+
+
+def test_all_of_them_load() -> None:
+    assert [one.name for one in available()] == sorted(NAMES, key=lambda name: (get(name).order, name))
+
+
+@each
+def test_metadata_is_complete(name: str) -> None:
+    one = get(name)
+    assert one.name == name
+    assert all((one.title, one.question, one.definition, one.sources, one.tables))
+    for spec in one.tables:
+        assert spec.title
+        assert len({column.name for column in spec.columns}) == len(spec.columns)
+        for column in spec.columns:
+            assert column.meaning
+            assert column.unit in UNITS
+            assert (column.unit == "ns") == column.name.endswith("_ns")
+
+
+@each
+def test_module_docstring_gives_definition_and_example(name: str) -> None:
+    doc = __import__(f"tracekit.analyses.{name}", fromlist=["x"]).__doc__
+    assert "Source" in doc
+    assert "Example:" in doc
+
+
+@each
+def test_results_match_metadata_and_repeat(name: str, simulated: Run) -> None:
+    first, second = analyze(simulated, name), analyze(simulated, name)
+    assert first.tables
+    for table, frame in first.tables.items():
+        assert frame.equals(second.tables[table])
+        for column in next(spec for spec in get(name).tables if spec.name == table).columns:
+            if column.unit in {"ns", "bytes", "count"}:
+                assert frame[column.name].dtype.kind in "iu", column.name
+
+
+@each
+def test_an_empty_run_says_what_is_missing(name: str, tmp_path: Path) -> None:
+    result = analyze(make_run(tmp_path), name)
+    assert result.notes or result.tables

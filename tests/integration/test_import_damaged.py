@@ -1,0 +1,162 @@
+"""Real files are damaged in many ways: each is repaired, refused in one line, or kept with a diagnostic."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.traces import COUNT, durations, imported, kernel_event, kernels_text
+from tracekit.cli.main import run as tracekit
+from tracekit.schema import C
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tracekit.store import Store
+
+GOOD = kernels_text()
+EVENTS = json.dumps([kernel_event(i) for i in range(COUNT)])
+
+REFUSED = {
+    "empty": b"",
+    "only white space": b" \n\t ",
+    "not JSON": b"hello world",
+    "zeros": b"\0" * 1000,
+    "a number": b"3",
+    "a string": b'"abc"',
+    "JSON without events": b'{"a": 1}',
+    "a list of numbers": b"[1, 2]",
+    "ends before the events": b'{"traceEve',
+    "no events": b'{"traceEvents": []}',
+    "no events in an array": b"[]",
+    "metadata alone": b'{"traceEvents": [{"ph": "M", "name": "process_name", "pid": 1, "ts": 0}]}',
+    "SQLite": b"SQLite format 3\0....",
+    "UTF-16": GOOD.encode("utf-16"),
+    "an empty gzip file": gzip.compress(b""),
+    "gzip of noise": gzip.compress(GOOD.encode())[:40] + bytes(range(256)),
+}
+
+SAVED = {
+    "cut in the middle": (GOOD[: len(GOOD) // 2].encode(), {"truncated", "dropped_events"}),
+    "cut at the closing bracket": (EVENTS[:-1].encode(), {"truncated"}),
+    "cut gzip": (gzip.compress(GOOD.encode())[:-20], {"truncated", "dropped_events"}),
+    "NaN durations": (
+        GOOD.replace('"dur": 5.25', '"dur": NaN', 3).encode(),
+        {"repaired_events", "bad_duration"},
+    ),
+    "infinite durations": (
+        GOOD.replace('"dur": 5.25', '"dur": -Infinity', 3).encode(),
+        {"repaired_events", "bad_duration"},
+    ),
+    "NaN time stamp": (
+        GOOD.replace('"ts": 1000020.5', '"ts": NaN').encode(),
+        {"repaired_events", "bad_timestamp"},
+    ),
+    "negative durations": (GOOD.replace('"dur": 5.25', '"dur": -5.25', 3).encode(), {"bad_duration"}),
+    "absent durations": (GOOD.replace('"dur": 5.25, ', "", 3).encode(), {"bad_duration"}),
+    "control characters": (GOOD.replace('"k3"', '"k\x013\n\t"').encode(), {"repaired_events"}),
+    "invalid escapes": (GOOD.replace('"k5"', '"C:\\Users\\qk5"').encode(), {"repaired_events"}),
+    "bad UTF-8": (GOOD.encode().replace(b'"k4"', b'"k\xff\xfe4"'), {"repaired_events"}),
+    "arguments that are a list": (
+        GOOD.replace('"args": {', '"args": [1], "more": {', 2).encode(),
+        {"repaired_events"},
+    ),
+    "a missing brace": (GOOD.replace('}}, {"ph"', '}, {"ph"', 1).encode(), {"dropped_events"}),
+}
+
+HARMLESS = {
+    "plain": GOOD.encode(),
+    "gzipped": gzip.compress(GOOD.encode()),
+    "two gzip members": gzip.compress(GOOD[:500].encode()) + gzip.compress(GOOD[500:].encode()),
+    "gzip with padding": gzip.compress(GOOD.encode()) + b"\0" * 100,
+    "a bare array": EVENTS.encode(),
+    "byte order mark": b"\xef\xbb\xbf" + GOOD.encode(),
+    "time stamps as text": GOOD.replace('"ts": 1000020.5', '"ts": "1000020.5"').encode(),
+    "a trailing comma": GOOD.replace("]", ",]").replace("3,]", "3]").replace("1,]", "1]").encode(),
+    "null among the events": GOOD.replace("[{", "[null, 3, {", 1).encode(),
+    "no arguments": GOOD.replace('"args": {', '"args": null, "more": {', 2).encode(),
+    "names that are not text": GOOD.replace('"k3"', "3").replace('"k4"', '{"a": 1}').encode(),
+    "lists of objects in arguments": GOOD.replace('"grid"', '"l": [{"ph": 1}, {"ph": 2}], "grid"').encode(),
+    "text that looks like events": GOOD.replace('"k3"', '"}, {\\"ph\\": [}]"').encode(),
+    "old ways to say where": GOOD.replace('"pid": 0', '"pid": ""')
+    .replace('"device": 0', '"device": "0"')
+    .replace('"tid": 7', '"tid": "stream 7"')
+    .replace('"stream": 7, ', "")
+    .encode(),
+    "much before the events": json.dumps(
+        {"before": [{"a": '},{ "traceEvents": ['}] * 1000, **json.loads(GOOD)}
+    ).encode(),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_unusable_gets_one_line(name: str, store: Store, tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "trace.json"
+    path.write_bytes(REFUSED[name])
+    assert tracekit(["import", str(path), "--store", str(store.path)]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("tracekit: ")
+    assert err.count("\n") == 1
+    assert left_in(store) == []
+
+
+@pytest.mark.parametrize("name", SAVED)
+def test_what_is_mostly_good_is_saved_with_diagnostics(name: str, store: Store, tmp_path: Path) -> None:
+    data, codes = SAVED[name]
+    path = tmp_path / "trace.json"
+    path.write_bytes(data)
+    run = imported(store, path)
+    assert {d.code for d in run.meta.diagnostics if d.level != "info"} == codes
+    assert len(durations(run)) >= COUNT // 2 - 1
+    assert set(durations(run)) <= {5250, 0}
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_what_is_only_unusual_reads_as_ever(name: str, store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_bytes(HARMLESS[name])
+    run = imported(store, path)
+    assert [d.code for d in run.meta.diagnostics if d.level != "info"] == []
+    assert durations(run) == [5250] * COUNT
+    frame = run.table("device_intervals", columns=[C.START_NS, C.DEVICE, C.STREAM])
+    kernels = frame[frame[C.STREAM].notna()]
+    assert kernels[C.START_NS].tolist() == [10_000 * i for i in range(COUNT)]
+    assert set(kernels[C.DEVICE]) == {0}
+    assert set(kernels[C.STREAM]) == {7}
+
+
+def test_standard_input(store: Store, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    stdin = io.TextIOWrapper(io.BufferedReader(io.BytesIO(gzip.compress(GOOD.encode()))))  # type: ignore[arg-type]
+    monkeypatch.setattr("sys.stdin", stdin)
+    assert tracekit(["import", "-", "--store", str(store.path)]) == 0
+    (run,) = store.runs()
+    assert capsys.readouterr().out == f"{run.id}\n"
+    assert durations(run) == [5250] * COUNT
+
+
+def test_an_interrupted_import_leaves_nothing(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tracekit.ingest.importer.write", interrupt)
+    path = tmp_path / "trace.json"
+    path.write_text(GOOD)
+    assert tracekit(["import", str(path), "--store", str(store.path)]) == 130
+    assert capsys.readouterr().out == ""
+    assert left_in(store) == []
+
+
+def left_in(store: Store) -> list[str]:
+    if not store.path.exists():
+        return []
+    return [path.name for path in store.path.iterdir() if path.name != ".gitignore"]
+
+
+Capture = pytest.CaptureFixture[str]

@@ -1,0 +1,88 @@
+"""However a trace is written down, the run it becomes is the same."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from samples.simulator import Clock, trace, write
+from tests.traces import busy_program, imported, table
+from tracekit.ingest import importer
+from tracekit.ingest.kineto import reader
+from tracekit.schema import TABLES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tracekit.run import Run
+    from tracekit.store import Store
+
+TRACE = trace(busy_program())
+
+
+def reparsed(data: bytes) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(data)
+    return document
+
+
+WRITTEN: dict[str, Callable[[], bytes]] = {
+    "gzipped": lambda: gzip.compress(TRACE),
+    "compact": lambda: json.dumps(reparsed(TRACE), separators=(",", ":")).encode(),
+    "indented": lambda: json.dumps(reparsed(TRACE), indent=2).encode(),
+    "reversed": lambda: json.dumps(
+        {**reparsed(TRACE), "traceEvents": reparsed(TRACE)["traceEvents"][::-1]}
+    ).encode(),
+    "events first": lambda: json.dumps(dict(reversed(reparsed(TRACE).items()))).encode(),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_form_does_not_matter(name: str, store: Store, tmp_path: Path) -> None:
+    same(run_of(store, tmp_path, TRACE), run_of(store, tmp_path, WRITTEN[name]()))
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(order=st.randoms(use_true_random=False), chunk=st.integers(200, 20_000))
+def test_order_and_chunks_do_not_matter(order: Any, chunk: int, store: Store, tmp_path: Path) -> None:
+    document = reparsed(TRACE)
+    order.shuffle(document["traceEvents"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(reader.read.__kwdefaults__, "chunk_bytes", chunk)
+        shuffled = run_of(store, tmp_path, json.dumps(document).encode())
+    same(run_of(store, tmp_path, TRACE), shuffled)
+
+
+def test_the_clock_does_not_matter(store: Store, tmp_path: Path) -> None:
+    epoch = write(busy_program(), tmp_path / "epoch.json", clock=Clock.EPOCH)
+    based = write(busy_program(), tmp_path / "base.json", clock=Clock.BASE)
+    a, b = imported(store, epoch), imported(store, based)
+    assert a.meta.t0_unix_ns == b.meta.t0_unix_ns
+    same(a, b)
+
+
+def test_worker_processes_give_what_one_process_gives(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = run_of(store, tmp_path, TRACE)
+    monkeypatch.setattr(importer, "POOL_BYTES", 1)
+    monkeypatch.setattr(importer, "cores", lambda: 2)
+    monkeypatch.setitem(reader.read.__kwdefaults__, "chunk_bytes", 2_000)
+    same(alone, run_of(store, tmp_path, TRACE))
+
+
+def run_of(store: Store, tmp_path: Path, data: bytes) -> Run:
+    path = tmp_path / "trace.json"
+    path.write_bytes(data)
+    return imported(store, path)
+
+
+def same(a: Run, b: Run) -> None:
+    for name in TABLES:
+        pd.testing.assert_frame_equal(table(a, name), table(b, name), obj=name)

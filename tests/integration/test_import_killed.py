@@ -1,0 +1,70 @@
+"""An import that is killed in the middle leaves neither a run nor processes."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from tests.traces import kernels_text
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tracekit.store import Store
+
+IMPORT = """
+import sys
+import time
+from tracekit.cli.main import main
+from tracekit.ingest import importer
+from tracekit.ingest.kineto import reader
+if __name__ == "__main__":
+    importer.POOL_BYTES = 1
+    importer.cores = lambda: 2
+    reader.read.__kwdefaults__["chunk_bytes"] = 200_000
+    main(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("with_signal", [signal.SIGKILL, signal.SIGINT])
+def test_nothing_is_left(with_signal: signal.Signals, store: Store, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(IMPORT)
+    importing = subprocess.Popen(
+        [sys.executable, script, "import", "-", "--store", store.path],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert importing.stdin
+    importing.stdin.write(kernels_text(40_000).encode()[:-1000])
+    importing.stdin.flush()  # and never closed: the import waits for the rest
+    workers = _wait_for_workers(importing.pid)
+    importing.send_signal(with_signal)
+    out, err = importing.communicate(timeout=60)
+    assert out == b""
+    assert b"Traceback" not in err
+    gone, alive = psutil.wait_procs(workers, timeout=60)
+    assert not alive
+    assert len(gone) >= 2
+    assert store.runs() == []
+    with store.draft():
+        pass  # sweeps what a killed process left
+    assert [path.name for path in store.path.iterdir()] == [".gitignore"]
+
+
+def _wait_for_workers(pid: int) -> list[psutil.Process]:
+    """Both workers, and the process that tracks what they share."""
+    parent, give_up = psutil.Process(pid), time.monotonic() + 60
+    while time.monotonic() < give_up:
+        workers = parent.children(recursive=True)
+        if len(workers) >= 3:
+            return workers
+        time.sleep(0.02)
+    raise AssertionError("no workers were started")

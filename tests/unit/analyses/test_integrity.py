@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.builders import Row, host, kernel, make_run, step
+from tracekit.analysis import analyze
+from tracekit.meta import Diagnostic, Level, Timings
+from tracekit.schema import C, HostKind
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tracekit.run import Run
+
+
+def call(name: str, start: int) -> Row:
+    return host(name, start, start + 5, kind=HostKind.RUNTIME)
+
+
+def levels(run: Run) -> tuple[str, dict[str, str]]:
+    """The verdict, and the checks that are not fine."""
+    tables = analyze(run, "integrity").tables
+    checks = dict(zip(tables["checks"]["check"], tables["checks"]["level"], strict=True))
+    return tables["verdict"]["verdict"][0], {name: level for name, level in checks.items() if level != "ok"}
+
+
+LINKED: dict[str, Any] = {
+    "host_intervals": [call("cudaLaunchKernel", 0)],
+    "device_intervals": [kernel(10, 20, launch_row=0, **{C.STEP: 0})],
+    "steps": [step(0, 0, 30)],
+}
+PLAIN = {"timings": Timings([30], [], "perf_counter")}
+
+
+def test_a_clean_run_is_good(tmp_path: Path) -> None:
+    assert levels(make_run(tmp_path, meta=PLAIN, **LINKED)) == ("good", {})
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict", "found"),
+    [
+        ({"device_intervals": []}, "misleading", {"device_events": "error"}),
+        (
+            {"host_intervals": [*LINKED["host_intervals"], call("cudaLaunchKernel", 6)]},
+            "misleading",
+            {"launch_without_device": "error"},
+        ),
+        (
+            {"host_intervals": [*LINKED["host_intervals"], call("cudaGraphLaunch", 6)]},
+            "misleading",
+            {"graph_without_device": "error"},
+        ),
+        (
+            {"host_intervals": [*LINKED["host_intervals"], call("cudaMemsetAsync", 6)]},
+            "good",
+            {"copy_without_device": "info"},
+        ),
+        (
+            {"device_intervals": [*LINKED["device_intervals"], kernel(21, 22)]},
+            "usable",
+            {"device_without_launch": "warn"},
+        ),
+        ({"steps": [step(0, 0, 30), step(1, 30, 40)]}, "usable", {"empty_steps": "warn"}),
+        (
+            {"device_intervals": [kernel(-3, 20, launch_row=0, **{C.STEP: 0})]},
+            "usable",
+            {"device_before_launch": "warn"},
+        ),
+        (
+            {"device_intervals": [kernel(10, 10, launch_row=0, **{C.STEP: 0})]},
+            "usable",
+            {"zero_duration": "warn"},
+        ),
+        (
+            {"host_intervals": [*LINKED["host_intervals"], host("late", 11_000_000_000, 11_000_000_001)]},
+            "usable",
+            {"clock_jump": "warn"},
+        ),
+        (
+            {"host_intervals": [*LINKED["host_intervals"], host("flush", 5, 25, kind=HostKind.OVERHEAD)]},
+            "misleading",
+            {"profiler_intervals": "error"},
+        ),
+        (
+            {"meta": {"timings": Timings([10], [], "perf_counter")}},
+            "misleading",
+            {"profiler_overhead": "error"},
+        ),
+        ({"meta": {}}, "good", {"profiler_overhead": "info"}),
+        (
+            {"meta": {**PLAIN, "diagnostics": [Diagnostic(Level.WARN, "truncated", "cut short")]}},
+            "usable",
+            {"truncated": "warn"},
+        ),
+    ],
+)
+def test_each_flaw_is_found_alone(
+    tmp_path: Path, change: dict[str, Any], verdict: str, found: dict[str, str]
+) -> None:
+    assert levels(make_run(tmp_path, **{"meta": PLAIN, **LINKED, **change})) == (verdict, found)
+
+
+def test_a_gpu_that_recorded_nothing_is_not_a_cpu_run(tmp_path: Path) -> None:
+    verdict, found = levels(make_run(tmp_path, meta={"environment": {"gpus": [{"index": 0}]}}))
+    assert (verdict, found["device_events"]) == ("misleading", "error")
+
+
+def test_a_cpu_workload_on_a_gpu_machine_is_good(tmp_path: Path) -> None:
+    meta = {"environment": {"gpus": [{"index": 0}]}, "workload": {"device": "cpu"}}
+    assert levels(make_run(tmp_path, meta=meta)) == ("good", {"profiler_overhead": "info"})
+
+
+def test_a_cpu_run_is_good(tmp_path: Path) -> None:
+    assert levels(make_run(tmp_path, host_intervals=[host("aten::add", 0, 5)])) == (
+        "good",
+        {"profiler_overhead": "info"},
+    )

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tracekit.analyses._names import family, uses_tensor_cores
+from tracekit.analyses.kernels import NO_OPS_NOTE
+
+from tests.builders import host, kernel, make_run
+from tracekit.analysis import analyze
+from tracekit.schema import C
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_sums_unions_and_medians_by_family_and_op(tmp_path: Path) -> None:
+    run = make_run(
+        tmp_path,
+        host_intervals=[host("aten::relu", 0, 10, input_shapes="[[8]]")],
+        device_intervals=[
+            kernel(10, 20, name="void relu<4, float>(int)", op_row=0),
+            kernel(15, 35, name="void relu<8, float>(int)", op_row=0),
+            kernel(15, 18, name="void relu<8, float>(int)", **{C.DEVICE: 1}),
+            kernel(50, 57, name="gemm_h884"),
+        ],
+    )
+    tables = analyze(run, "kernels").tables
+    assert tables["families"].to_numpy().tolist() == [
+        ["relu<float>", False, 3, 33, 28, 3, 10, 20, 33 / 40],
+        ["gemm_h884", True, 1, 7, 7, 7, 7, 7, 7 / 40],
+    ]
+    assert tables["by_op"].to_numpy().tolist() == [
+        ["aten::relu", 2, 30, 25, 10, 10, 20, 0.75],
+        ["(no op recorded)", 2, 10, 10, 3, 3, 7, 0.25],
+    ]
+    assert tables["by_shape"].iloc[0][:3].tolist() == ["aten::relu", "[[8]]", "relu<float>"]
+
+
+def test_only_a_first_launch_far_above_the_others_is_listed(tmp_path: Path) -> None:
+    slow = [kernel(0, 50_000, name="a"), *(kernel(t, t + 5_000, name="a") for t in (60_000, 70_000))]
+    steady = [kernel(t, t + 50_000, name="b") for t in (100_000, 200_000, 300_000)]
+    result = analyze(make_run(tmp_path, device_intervals=slow + steady), "kernels")
+    assert result.tables["first_launches"].to_numpy().tolist() == [["a", 0, 0, 50_000, 5_000, 2, 45_000]]
+    assert result.notes == (NO_OPS_NOTE,)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        (
+            "void at::native::vectorized_elementwise_kernel<4, at::native::(anonymous namespace)::f(at::T&)"
+            "::{lambda()#1}::operator()() const::{lambda(float)#2}, std::array<char*, 3ul> >(int, long)",
+            "at::native::vectorized_elementwise_kernel<at::native::f(at::T&)::{lambda}::operator()() const"
+            "::{lambda}, std::array<char*> >",
+        ),
+        ("triton_red_fused_add_12", "triton_red_fused_add"),
+        ("void f<(int)64, (bool)1, half, 2>(half*)", "f<half>"),
+        ("void g<true, false, -1>()", "g"),
+        ("ampere_sgemm_128x64_tn", "ampere_sgemm_128x64_tn"),
+        ("void Functor::operator()(int)", "Functor::operator()"),
+        ("", ""),
+        ("(weird", "(weird"),
+    ],
+)
+def test_family(name: str, expected: str) -> None:
+    assert family(name) == expected
+
+
+def test_families_are_stable() -> None:
+    name = family("void at::f<4, float, g<2, half> >(int)")
+    assert family(name) == name
+    assert not uses_tensor_cores(name)

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pandas as pd
+from tracekit.analyses.ops import NO_MEMORY, NO_OPS, NO_SHAPES
+
+from tests.builders import host, kernel, make_run, memcpy
+from tracekit.analysis import analyze
+from tracekit.schema import C, HostKind
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_device_time_climbs_and_recursion_counts_once(tmp_path: Path) -> None:
+    run = make_run(
+        tmp_path,
+        host_intervals=[
+            host("mul", 0, 100, input_shapes="[[2]]"),
+            host("user range", 5, 95, kind=HostKind.ANNOTATION, parent_row=0, depth=1),
+            host("mul", 10, 60, parent_row=1, depth=2, input_shapes="[[1]]"),
+            host("cudaLaunchKernel", 20, 30, kind=HostKind.RUNTIME, parent_row=2, depth=3),
+            host("add", 200, 230),
+        ],
+        device_intervals=[
+            kernel(40, 45, op_row=2, launch_row=3),
+            memcpy(50, 57, op_row=0),
+            kernel(300, 320, op_row=None),
+        ],
+        allocations=[
+            {C.T_NS: 11, C.BYTES: 512, C.OP_ROW: 2},
+            {C.T_NS: 12, C.BYTES: -128, C.OP_ROW: 2},
+            {C.T_NS: 13, C.BYTES: 64, C.OP_ROW: 0, C.DEVICE: -1},
+        ],
+    )
+    result = analyze(run, "ops")
+    common = {"freed_bytes": 0, "allocated_bytes": 0, "host_allocated_bytes": 0}
+    assert result.tables["ops"].to_dict("records") == [
+        {
+            "name": "mul",
+            "calls": 2,
+            "host_self_ns": 100,
+            "host_total_ns": 100,
+            "host_self_share": 100 / 130,
+            "launches": 2,
+            "device_self_ns": 12,
+            "device_total_ns": 12,
+            "device_share": 1.0,
+            "allocated_bytes": 512,
+            "freed_bytes": 128,
+            "host_allocated_bytes": 64,
+        },
+        {
+            "name": "add",
+            "calls": 1,
+            "host_self_ns": 30,
+            "host_total_ns": 30,
+            "host_self_share": 30 / 130,
+            "launches": 0,
+            "device_self_ns": 0,
+            "device_total_ns": 0,
+            "device_share": 0.0,
+            **common,
+        },
+    ]
+    columns = [C.INPUT_SHAPES, "host_self_ns", "host_total_ns", "device_self_ns", "device_total_ns"]
+    assert result.tables["shapes"][columns].to_numpy().tolist() == [
+        ["[[1]]", 50, 50, 5, 5],
+        ["[[2]]", 50, 100, 7, 12],
+        ["", 30, 30, 0, 0],
+    ]
+    assert result.notes == ()
+
+
+def test_what_was_not_recorded_is_missing_and_not_zero(tmp_path: Path) -> None:
+    result = analyze(make_run(tmp_path, host_intervals=[host("add", 0, 5)]), "ops")
+    row = result.tables["ops"].iloc[0]
+    assert all(pd.isna(row[name]) for name in ("launches", "device_total_ns", "allocated_bytes"))
+    assert list(result.tables) == ["ops"]
+    assert result.notes[1:] == (NO_MEMORY, NO_SHAPES)
+
+
+def test_no_ops_says_so(tmp_path: Path) -> None:
+    result = analyze(make_run(tmp_path), "ops")
+    assert (result.tables, result.notes) == ({}, (NO_OPS,))

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import csv
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.runs import make_run
+from tracekit.meta import Git
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.unit.cli.conftest import Done
+    from tracekit.store import Store
+
+GIT = Git("abcdef0123456789" * 2, "b" * 40, "main", True, "c" * 64, "2026-11-21T03:15:00+00:00")
+
+
+def test_json_lists_every_run_newest_last(store: Store, tracekit: Callable[..., Done]) -> None:
+    workload = {"name": "resnet50", "mode": "train", "device": "cpu"}
+    first = make_run(store, label="mine", workload=workload, git=GIT)
+    second = make_run(store, after_s=1)
+    done = tracekit("runs", "--format", "json")
+    listed = json.loads(done.out)
+    assert (done.code, done.err, listed["schema"]) == (0, "", "tracekit.runs/1")
+    assert [run["run_id"] for run in listed["runs"]] == [first.id, second.id]
+    assert listed["runs"][0] == {
+        "run_id": first.id,
+        "label": "mine",
+        "workload": "resnet50",
+        "mode": "train",
+        "device": "cpu",
+        "collector": "torch",
+        "created_at": "2026-11-21T03:15:00Z",
+        "git": "abcdef012+",
+        "rows": 2,
+        "size": first.meta.tables["steps"].bytes,
+    }
+
+
+@pytest.mark.parametrize("output_format", ["table", "csv", "markdown"])
+def test_people_and_programs_see_the_ids(
+    store: Store, tracekit: Callable[..., Done], output_format: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    run = make_run(store)
+    done = tracekit("runs", "--format", output_format)
+    assert done.code == 0
+    assert run.id in done.out.replace("\\", "")
+
+
+def test_limit_keeps_the_newest(store: Store, tracekit: Callable[..., Done]) -> None:
+    newest = [make_run(store, after_s=second) for second in range(3)][1:]
+    listed = list(csv.DictReader(tracekit("runs", "--limit", "2", "--format", "csv").out.splitlines()))
+    assert [row["run_id"] for row in listed] == [run.id for run in newest]
+
+
+def test_an_empty_store_says_what_to_run_next(tracekit: Callable[..., Done]) -> None:
+    done = tracekit("runs")
+    assert (done.code, done.out) == (0, "")
+    assert "tracekit collect --workload resnet50" in done.err
+    assert json.loads(tracekit("runs", "--format", "json").out) == {"schema": "tracekit.runs/1", "runs": []}
+
+
+def test_a_run_of_another_version_is_named_and_hides_no_other(
+    store: Store, tracekit: Callable[..., Done]
+) -> None:
+    kept, newer = make_run(store), make_run(store, after_s=1, schema_version=999)
+    done = tracekit("runs", "--format", "csv")
+    assert kept.id in done.out
+    assert f"left out {newer.path.name}" in done.err
+    assert "upgrade tracekit" in done.err

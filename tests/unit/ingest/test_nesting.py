@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tracekit.ingest import nesting
+
+Spans = list[tuple[int, int, int]]
+
+spans = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 30), st.integers(0, 12)), max_size=60)
+
+
+def ordered(rows: Spans) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Thread, start and end of each row, by thread, start and falling end."""
+    table = sorted(((thread, start, start + length) for thread, start, length in rows), key=_outer_first)
+    columns = np.array(table, np.int64).reshape(-1, 3)
+    return columns[:, 0], columns[:, 1], columns[:, 2]
+
+
+def _outer_first(row: tuple[int, int, int]) -> tuple[int, int, int]:
+    return row[0], row[1], -row[2]
+
+
+def naive_parents(thread: np.ndarray, end: np.ndarray) -> list[int]:
+    return [
+        next((j for j in range(i - 1, -1, -1) if thread[j] == thread[i] and end[j] >= end[i]), -1)
+        for i in range(len(end))
+    ]
+
+
+@given(spans)
+def test_parents_are_the_nearest_earlier_rows_that_end_later(rows: Spans) -> None:
+    thread, _, end = ordered(rows)
+    assert nesting.parents(thread, end).tolist() == naive_parents(thread, end)
+
+
+@given(spans)
+def test_depth_counts_ancestors(rows: Spans) -> None:
+    thread, _, end = ordered(rows)
+    parent = nesting.parents(thread, end)
+    expected: list[int] = []
+    for above in parent:
+        expected.append(expected[above] + 1 if above >= 0 else 0)
+    assert nesting.depths(parent).tolist() == expected
+
+
+@given(spans, st.data())
+def test_nearest_marked_walks_up(rows: Spans, data: st.DataObject) -> None:
+    thread, _, end = ordered(rows)
+    parent = nesting.parents(thread, end)
+    marked = np.array(data.draw(st.lists(st.booleans(), min_size=len(end), max_size=len(end))), np.bool_)
+    expected = []
+    for row in range(len(end)):
+        at = row
+        while at >= 0 and not marked[at]:
+            at = parent[at]
+        expected.append(at)
+    assert nesting.nearest(parent, marked).tolist() == expected
+
+
+@given(spans, st.lists(st.integers(-1, 45), max_size=20))
+def test_innermost_covers_the_instant(rows: Spans, times: list[int]) -> None:
+    thread, start, end = ordered([(0, s, length) for _, s, length in rows])
+    parent = nesting.parents(thread, end)
+    found = nesting.innermost(start, end, parent, np.array(times, np.int64))
+    for time, row in zip(times, found, strict=True):
+        last = int(np.searchsorted(start, time, side="right")) - 1
+        chain = []
+        while last >= 0:
+            chain.append(last)
+            last = int(parent[last])
+        assert row == next((at for at in chain if end[at] > time), -1)
+
+
+def test_a_million_siblings_take_few_rounds() -> None:
+    count = 200_000
+    start = np.arange(count) * 10
+    end = np.concatenate(([count * 10], start[1:] + 5))
+    parent = nesting.parents(np.zeros(count, np.int64), end)
+    assert parent[0] == -1
+    assert (parent[1:] == 0).all()

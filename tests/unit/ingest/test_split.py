@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tracekit.errors import UnusableInputError
+from tracekit.ingest.kineto.source import Stream
+from tracekit.ingest.kineto.split import chunks, read_opening, take_apart
+
+hostile = st.text(alphabet='},{["]\\ aü\n:0', max_size=12)
+values = st.recursive(
+    st.none() | st.integers() | hostile,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(hostile, inner, max_size=3),
+    max_leaves=8,
+)
+event = st.dictionaries(hostile, values, min_size=1, max_size=4)
+
+
+def stream(text: str) -> Stream:
+    return Stream(io.BufferedReader(io.BytesIO(text.encode())))  # type: ignore[arg-type]
+
+
+@given(st.lists(event, max_size=12), st.sampled_from([None, 1]), st.dictionaries(hostile, values, max_size=2))
+def test_taking_apart_gives_back_the_events(
+    events: list[dict[str, Any]], indent: int | None, after: dict[str, Any]
+) -> None:
+    text = json.dumps(events, indent=indent)[1:] + ", " + json.dumps({"after": after})[1:]
+    pieces = take_apart(text.encode())
+    assert pieces.ended
+    assert [json.loads(piece) for piece in pieces.events] == events
+    assert json.loads(b'{"events": [' + pieces.tail)["after"] == after
+
+
+@given(st.lists(event, min_size=1, max_size=12), st.integers(1, 200))
+def test_chunks_lose_no_byte_but_the_commas_between(events: list[dict[str, Any]], size: int) -> None:
+    source = stream(json.dumps({"traceEvents": events}))
+    opening = read_opening(source, "t")
+    text = b",".join(chunks(source, opening.rest, size=size))
+    assert json.loads(b"[" + text.removesuffix(b"}")) == events
+
+
+def test_what_stands_before_the_events_may_look_like_them() -> None:
+    decoy = {"note": '"traceEvents": [', "nested": {"traceEvents": [{"ph": "X"}]}, "list": [{}, {}]}
+    source = stream(json.dumps({**decoy, "traceEvents": [{"ph": "M"}]}))
+    assert read_opening(source, "t").rest == b'{"ph": "M"}]}'
+
+
+@pytest.mark.parametrize(
+    "text", ["", " \n", "hello", "{}", '{"a": 1}', "[1, 2]", "3", '"x"', '{"traceEvents": 3}']
+)
+def test_what_is_no_trace_is_refused(text: str) -> None:
+    with pytest.raises(UnusableInputError, match=r"^t "):
+        read_opening(stream(text), "t")
+
+
+def test_reading_goes_on_at_the_event_behind_unmatched_braces() -> None:
+    pieces = take_apart(b'{"ph": "X", "args": {"a": 1}, {"ph": "X", "name": "next"}, {"ph": "i"}]')
+    assert pieces.events == [b'{"ph": "X", "name": "next"}', b'{"ph": "i"}']
+    assert pieces.skipped == 1
+    assert pieces.ended

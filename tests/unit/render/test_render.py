@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tracekit import render
+from tracekit.analysis import Column
+from tracekit.cli.options import FORMATS
+from tracekit.render.cells import clean, human, shorten
+from tracekit.render.terminal import table_text
+
+COLUMNS = [Column("name", "", "n"), Column("dur_ns", "ns", "d"), Column("part", "share", "p")]
+HOSTILE = "[red]\x1b]0;owned\x07\x1b[2J[/red] \u202egnp.exe |`<b>` \n# x\r"
+FRAME = pd.DataFrame(
+    {
+        "name": pd.Categorical([HOSTILE, None]),
+        "dur_ns": pd.array([2**60 + 1, None], dtype="Int64"),
+        "part": [0.25, np.nan],
+    }
+)
+
+
+def test_json_keeps_integers_exact_and_missing_values_null() -> None:
+    text = render.rows(FRAME, COLUMNS, "json", command="show")
+    assert json.loads(text) == {
+        "schema": "tracekit.show/1",
+        "rows": [
+            {"name": HOSTILE, "dur_ns": 2**60 + 1, "part": 0.25},
+            {"name": None, "dur_ns": None, "part": None},
+        ],
+    }
+    assert text.isascii()
+
+
+def test_csv_is_exact_and_leaves_missing_values_empty() -> None:
+    rows = list(csv.reader(io.StringIO(render.rows(FRAME, COLUMNS, "csv", command="show"))))
+    assert rows[0] == ["name", "dur_ns", "part"]
+    assert rows[1][1:] == [str(2**60 + 1), "0.25"]
+    assert rows[2] == ["", "", ""]
+
+
+@pytest.mark.parametrize("output_format", FORMATS)
+def test_a_hostile_name_steers_nothing(output_format: str) -> None:
+    text = render.rows(FRAME, COLUMNS, output_format, command="show", title=HOSTILE)
+    lines = text.split("\n")
+    assert not [letter for line in lines for letter in line if ord(letter) < 32 or letter == "\u202e"]
+    assert "[red]" in text.replace("\\[", "[").replace("\\]", "]")  # shown, not obeyed
+
+
+def test_a_hostile_name_stays_in_its_markdown_cell() -> None:
+    header, _, row, _ = render.markdown_text(FRAME, COLUMNS).strip().split("\n")
+    assert row.replace("\\|", "").count("|") == header.count("|")
+    assert "<b>" not in row.replace("\\<", "").replace("\\>", "")
+
+
+@given(st.text())
+def test_cleaning_twice_is_cleaning_once(text: str) -> None:
+    assert clean(clean(text)) == clean(text)
+
+
+@given(st.text(alphabet="abc", max_size=50), st.integers(3, 30))
+def test_shortened_text_fits_and_keeps_both_ends(text: str, width: int) -> None:
+    short = shorten(text, width)
+    assert len(short) <= width
+    assert short == text or (short[0] == text[0] and short[-1] == text[-1])
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "expected"),
+    [
+        (0, "ns", "0 ns"),
+        (999, "ns", "999 ns"),
+        (1_500, "ns", "1.50 µs"),
+        (-2_500_000, "ns", "-2.50 ms"),
+        (61_000_000_000, "ns", "61.00 s"),
+        (1536, "bytes", "1.50 KiB"),
+        (25_165_824, "bytes", "24.00 MiB"),
+        (1.0, "share", "100.0 %"),
+        (12345, "count", "12,345"),
+        (12345, "", "12345"),
+        (True, "", "yes"),
+        (None, "count", "–"),
+        ("a\x00b", "", "a\\x00b"),
+    ],
+)
+def test_human_values(value: object, unit: str, expected: str) -> None:
+    assert human(value, unit) == expected
+
+
+def test_rows_beyond_the_limit_are_announced() -> None:
+    rows = [{"name": f"k{number}", "dur_ns": number, "part": 0.0} for number in range(32)]
+    shown = render.rows(rows, COLUMNS, "table", command="show")
+    assert shown.endswith("2 more rows; --limit 0 shows all\n")
+    assert len(shown.splitlines()) == 32
+    assert "more row" not in render.rows(rows, COLUMNS, "table", command="show", limit=0)
+    assert len(json.loads(render.rows(rows, COLUMNS, "json", command="show", limit=3))["rows"]) == 3
+
+
+def test_long_names_are_cut_in_the_middle_to_fit_the_terminal() -> None:
+    rows = [{"name": "void " + "x" * 200 + "(int)", "dur_ns": 5, "part": 0.5}] * 6
+    text = table_text(rows, COLUMNS, width=60)
+    assert max(map(len, text.splitlines())) <= 60
+    assert "void x" in text
+    assert "x(int)" in text
+
+
+def test_columns_that_do_not_fit_are_named() -> None:
+    columns = [Column(f"number_{number}", "count", "n") for number in range(12)]
+    row = {column.name: 1 for column in columns}
+    text = table_text([row] * 6, columns, width=60)
+    assert max(map(len, text.splitlines()[:-1])) <= 60
+    assert text.endswith("number 11; --format csv has all\n")
+
+
+def test_one_row_too_wide_is_shown_a_field_a_line() -> None:
+    columns = [Column(f"number_{number}", "count", "n") for number in range(12)]
+    lines = table_text([{column.name: 7 for column in columns}], columns, width=60).splitlines()
+    assert [line.split() for line in lines] == [["number", str(number), "7"] for number in range(12)]
+
+
+def test_no_rows_is_said() -> None:
+    assert "(no rows)" in table_text([], COLUMNS)

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.runs import make_meta
+from tracekit import meta as run_meta
+from tracekit.errors import UnusableInputError
+from tracekit.meta import Diagnostic, Git, Level, TableFile, Timings
+from tracekit.schema import SCHEMA_VERSION
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_metadata_survives_a_round_trip(tmp_path: Path) -> None:
+    meta = make_meta(
+        label="mine",
+        workload={"name": "resnet50", "batch_size": 8},
+        command=["tracekit", "collect"],
+        git=Git("a" * 40, "b" * 40, None, True, "c" * 64, "2026-11-21T03:15:00+00:00"),
+        timings=Timings([2**60, 1], [], "perf_counter"),
+        tables={"steps": TableFile(1, 2, "d" * 64)},
+        diagnostics=[Diagnostic(Level.WARN, "cut", "the trace ends early")],
+    )
+    run_meta.write(tmp_path, meta)
+    assert run_meta.read(tmp_path) == meta
+
+
+@pytest.mark.parametrize(
+    ("change", "next_step"), [(1, "upgrade tracekit"), (-1, "import the trace again with `tracekit import`")]
+)
+def test_another_schema_version_is_refused_with_the_next_step(
+    tmp_path: Path, change: int, next_step: str
+) -> None:
+    (tmp_path / "run.json").write_text(json.dumps({"schema_version": SCHEMA_VERSION + change}))
+    with pytest.raises(UnusableInputError, match="has schema version") as caught:
+        run_meta.read(tmp_path)
+    assert caught.value.hint == next_step
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "is not a run"),
+        ("", "is not a run"),
+        ("[]", "is not a run"),
+        (f'{{"schema_version": {SCHEMA_VERSION}}}', "is damaged.*run_id"),
+    ],
+)
+def test_what_is_no_metadata_is_refused(tmp_path: Path, text: str | None, message: str) -> None:
+    if text is not None:
+        (tmp_path / "run.json").write_text(text)
+    with pytest.raises(UnusableInputError, match=message):
+        run_meta.read(tmp_path)

@@ -1,0 +1,122 @@
+"""A run's metadata as tables for people, one per section."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from tracekit.analysis import Column
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tracekit.meta import RunMeta, Timings
+
+Row = dict[str, Any]
+
+FACT = (Column("name", "", "dotted name"), Column("value", "", "value"))
+TABLE = (
+    Column("table", "", "name of the table"),
+    Column("rows", "count", "rows"),
+    Column("size", "bytes", "Parquet on disk"),
+)
+TIMING = (
+    Column("steps", "", "which steps"),
+    Column("count", "count", "number of steps"),
+    Column("min_ns", "ns", "shortest"),
+    Column("median_ns", "ns", "median"),
+    Column("max_ns", "ns", "longest"),
+)
+DIAGNOSTIC = (
+    Column("level", "", "how much it matters"),
+    Column("code", "", "stable identifier"),
+    Column("message", "", "what was noticed"),
+)
+
+
+@dataclass(frozen=True)
+class Section:
+    """One table of `tracekit show`."""
+
+    title: str
+    columns: tuple[Column, ...]
+    rows: list[Row]
+
+
+def sections(meta: RunMeta) -> list[Section]:
+    """The sections that have something to say, in reading order."""
+    parts = [
+        Section("run", FACT, flatten(_origin(meta))),
+        Section("workload", FACT, flatten(meta.workload or {})),
+        Section("collector options", FACT, flatten(meta.collector.options)),
+        Section("tables", TABLE, _tables(meta)),
+        Section("step times without a profiler", TIMING, _timings(meta.timings)),
+        Section("environment", FACT, flatten(meta.environment)),
+        Section("diagnostics", DIAGNOSTIC, _diagnostics(meta)),
+    ]
+    return [part for part in parts if part.rows]
+
+
+def flatten(content: Mapping[str, Any]) -> list[Row]:
+    """Nested values as `name`, `value` rows; names are joined by dots, list items numbered.
+
+    Example:
+        >>> flatten({"gpus": [{"index": 0}], "os": "Linux"})
+        [{'name': 'gpus.0.index', 'value': 0}, {'name': 'os', 'value': 'Linux'}]
+    """
+    return [{"name": name, "value": value} for name, value in _leaves("", content)]
+
+
+def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        items = list(value.items())
+    elif isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
+        items = list(enumerate(value))
+    else:
+        yield name, " ".join(map(str, value)) if isinstance(value, list) else value
+        return
+    for key, item in items:
+        yield from _leaves(f"{name}.{key}" if name else str(key), item)
+
+
+def _origin(meta: RunMeta) -> dict[str, Any]:
+    git = meta.git
+    commit = f"{git.sha[:12]}{' with uncommitted changes' if git.dirty else ''}" if git else None
+    facts = {
+        "id": meta.run_id,
+        "label": meta.label,
+        "created": meta.created_at,
+        "collector": f"{meta.collector.name} {meta.collector.version}".strip(),
+        "command": " ".join(meta.command) or None,
+        "commit": commit,
+        "branch": git.branch if git else None,
+    }
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def _tables(meta: RunMeta) -> list[Row]:
+    return [
+        {"table": name, "rows": stored.rows, "size": stored.bytes} for name, stored in meta.tables.items()
+    ]
+
+
+def _timings(timings: Timings | None) -> list[Row]:
+    if timings is None:
+        return []
+    measured = {f"steps ({timings.clock})": timings.step_ns, "warm-up": timings.warmup_ns}
+    return [
+        {
+            "steps": name,
+            "count": len(times),
+            "min_ns": min(times),
+            "median_ns": round(median(times)),
+            "max_ns": max(times),
+        }
+        for name, times in measured.items()
+        if times
+    ]
+
+
+def _diagnostics(meta: RunMeta) -> list[Row]:
+    return [{"level": item.level, "code": item.code, "message": item.message} for item in meta.diagnostics]

@@ -1,0 +1,95 @@
+"""`tracekit runs`: what the store holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import rich_click as click
+
+from tracekit.cli.options import format_option, open_store, store_option
+
+if TYPE_CHECKING:
+    from tracekit.analysis import Column
+    from tracekit.run import Run
+    from tracekit.store import Store
+
+
+@click.command()
+@click.option(
+    "--limit", type=click.IntRange(min=0), help="The newest runs at most; 0 lists all, the default."
+)
+@format_option
+@store_option
+def command(*, limit: int | None, output_format: str, store: str | None) -> None:
+    """List the runs of the store, newest last.
+
+    A commit marked `+` had uncommitted changes. Any command that takes a run takes the id, a unique prefix
+    of it, `latest`, `latest~1`, a label, `git:REV`, or a path.
+
+    JSON: {"schema": "tracekit.runs/1", "runs": [{"run_id": ..., ...}]}.
+    """
+    from tracekit import render
+
+    opened = open_store(store)
+    rows = [_row(run) for run in _readable(opened)]
+    shown = rows[-limit:] if limit else rows
+    if rows or output_format != "table":
+        click.echo(
+            render.rows(shown, _columns(), output_format, command="runs", key="runs", limit=0), nl=False
+        )
+    if not rows:
+        click.echo(
+            f"tracekit: no runs in {opened.path}; record one with `tracekit collect --workload resnet50` "
+            "or `tracekit import PATH`",
+            err=True,
+        )
+
+
+def _readable(store: Store) -> list[Run]:
+    """The runs whose metadata this version reads; the others are named on stderr, and hide nothing else."""
+    from tracekit.errors import TracekitError
+
+    kept = []
+    for run in store.runs():
+        try:
+            run.meta  # noqa: B018 (read once, cached by the run)
+        except TracekitError as error:
+            click.echo(f"tracekit: left out {run.path.name}: {error}", err=True)
+        else:
+            kept.append(run)
+    return kept
+
+
+def _row(run: Run) -> dict[str, Any]:
+    meta = run.meta
+    workload = meta.workload or {}
+    mark = "+" if meta.git and meta.git.dirty else ""
+    return {
+        "run_id": meta.run_id,
+        "label": meta.label,
+        "workload": workload.get("name"),
+        "mode": workload.get("mode"),
+        "device": workload.get("device"),
+        "collector": meta.collector.name,
+        "created_at": meta.created_at,
+        "git": f"{meta.git.sha[:9]}{mark}" if meta.git else None,
+        "rows": sum(table.rows for table in meta.tables.values()),
+        "size": sum(table.bytes for table in meta.tables.values()),
+    }
+
+
+def _columns() -> list[Column]:
+    from tracekit.analysis import Column
+
+    return [
+        Column("run_id", "", "identifies the run; its prefix will do where unique"),
+        Column("label", "", "name given by the user"),
+        Column("workload", "", "what ran"),
+        Column("mode", "", "train or infer"),
+        Column("device", "", "where it ran"),
+        Column("collector", "", "what recorded it"),
+        Column("created_at", "", "when, UTC"),
+        Column("git", "", "commit; + marks uncommitted changes"),
+        Column("rows", "count", "rows of all tables"),
+        Column("size", "bytes", "Parquet files on disk"),
+    ]

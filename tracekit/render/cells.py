@@ -1,0 +1,83 @@
+"""One cell: a value as text for people, with what a hostile name could do to a terminal taken out."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+ELLIPSIS = "…"
+MISSING = "–"
+_UNSAFE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff\U000e0000-\U000e007f]"
+)
+_TIMES = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
+_SIZES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
+
+def clean(text: str) -> str:
+    r"""The text with control, bidirectional and invisible characters spelled out.
+
+    Example:
+        >>> clean("a\x1b[2Jb")
+        'a\\x1b[2Jb'
+    """
+    return _UNSAFE.sub(lambda match: _spelled(ord(match[0])), text)
+
+
+def _spelled(code: int) -> str:
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def shorten(text: str, width: int) -> str:
+    """The text cut in the middle to a width: both ends of a kernel's name tell it apart.
+
+    Example:
+        >>> shorten("void at::native::vectorized_elementwise_kernel<4>", 20)
+        'void at::n…kernel<4>'
+    """
+    if len(text) <= width:
+        return text
+    if width < 2:
+        return text[:width]
+    tail = (width - 1) // 2
+    head = width - 1 - tail
+    return f"{text[:head]}{ELLIPSIS}{text[len(text) - tail :]}"
+
+
+def human(value: Any, unit: str) -> str:
+    """A value for people, by the unit of its column; what is unknown is a dash, never a zero.
+
+    Example:
+        >>> [human(1_234_567, "ns"), human(12_582_912, "bytes"), human(0.125, "share"), human(None, "ns")]
+        ['1.23 ms', '12.00 MiB', '12.5 %', '–']
+    """
+    if value is None:
+        return MISSING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return _number(value, unit)
+    return clean(str(value))
+
+
+def _number(value: float, unit: str) -> str:
+    match unit:
+        case "ns":
+            return _scaled(value, _TIMES, "ns")
+        case "bytes":
+            return _scaled(value, _SIZES, "B")
+        case "share":
+            return f"{100 * value:.1f} %"
+        case "count":
+            return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
+    text = str(value) if isinstance(value, int) else f"{value:,.2f}"
+    return f"{text} {unit}" if unit else text
+
+
+def _scaled(value: float, scales: tuple[tuple[int, str], ...], base: str) -> str:
+    for scale, name in scales:
+        if abs(value) >= scale:
+            return f"{value / scale:,.2f} {name}"
+    return f"{value:g} {base}"

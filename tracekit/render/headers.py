@@ -1,0 +1,26 @@
+"""How a column is headed and aligned for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tracekit.analysis import Column
+    from tracekit.render.data import Record
+
+
+def header(column: Column) -> str:
+    """The column's name in words; the unit stands in the cells, so the suffix goes.
+
+    Example:
+        >>> from tracekit.analysis import Column
+        >>> header(Column("kernel_sum_ns", "ns", ""))
+        'kernel sum'
+    """
+    name = column.name.removesuffix("_ns") if column.unit == "ns" else column.name
+    return name.replace("_", " ")
+
+
+def is_text(rows: list[Record], column: Column) -> bool:
+    """Whether the column holds words, which align left."""
+    return any(isinstance(row[column.name], str) for row in rows)

@@ -1,0 +1,126 @@
+"""Results of analyses in the formats of `tracekit analyze`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from tracekit.errors import UnusableInputError
+from tracekit.render.cells import clean
+from tracekit.render.data import records
+from tracekit.render.plain import csv_text, envelope, escape, markdown_text
+from tracekit.render.terminal import DEFAULT_LIMIT, SHOW_ALL, table_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tracekit.analysis import Analysis, Finding, Result
+
+    Results: TypeAlias = Mapping[str, tuple[Analysis, Result]]
+
+INTEGRITY = "integrity"
+
+
+def as_json(run_id: str, results: Results, *, limit: int = 0) -> str:
+    """One object: `{"schema": "tracekit.analyze/1", "run": ..., "results": {analysis: ...}}`."""
+    content = {name: _content(analysis, result, limit) for name, (analysis, result) in results.items()}
+    return envelope("analyze", run=run_id, results=content) + "\n"
+
+
+def _content(analysis: Analysis, result: Result, limit: int) -> dict[str, Any]:
+    return {
+        "tables": {
+            spec.name: records(result.tables[spec.name], spec.columns)[: limit or None]
+            for spec in analysis.tables
+            if spec.name in result.tables
+        },
+        "findings": [asdict(finding) for finding in result.findings],
+        "notes": list(result.notes),
+    }
+
+
+def as_csv(results: Results, *, limit: int = 0) -> str:
+    """Every table after a line `# analysis.table`; a single table stands alone."""
+    tables = [
+        (
+            f"{name}.{spec.name}",
+            csv_text(records(result.tables[spec.name], spec.columns)[: limit or None], spec.columns),
+        )
+        for name, (analysis, result) in results.items()
+        for spec in analysis.tables
+        if spec.name in result.tables
+    ]
+    if len(tables) == 1:
+        return tables[0][1]
+    return "\n".join(f"# {title}\n{text}" for title, text in tables)
+
+
+def as_table(run_id: str, results: Results, *, limit: int = DEFAULT_LIMIT, verdict: str = "") -> str:
+    """For people on a terminal: the verdict first, then each analysis with its tables, findings and notes."""
+    parts = [f"run {clean(run_id)}\n{verdict}"]
+    for analysis, result in results.values():
+        parts.append(f"── {clean(analysis.title)}: {clean(analysis.question)}\n")
+        parts += [
+            table_text(
+                result.tables[spec.name],
+                spec.columns,
+                title=f"{spec.title} [{analysis.name}.{spec.name}]",
+                limit=limit,
+                show_all=f"{SHOW_ALL}, --table {spec.name} this table alone",
+            )
+            for spec in analysis.tables
+            if spec.name in result.tables
+        ]
+        parts += [_finding(finding) for finding in result.findings]
+        parts += [f"note: {clean(note)}\n" for note in result.notes]
+    return "\n".join(parts)
+
+
+def as_markdown(run_id: str, results: Results, *, limit: int = 0, verdict: str = "") -> str:
+    """For pasting: headings, tables, findings and notes."""
+    parts = [f"# {escape(run_id)}\n", *([escape(verdict.strip()) + "\n"] if verdict else [])]
+    for analysis, result in results.values():
+        parts.append(f"## {escape(analysis.title)}\n")
+        parts += [
+            markdown_text(result.tables[spec.name], spec.columns, title=spec.title, limit=limit)
+            for spec in analysis.tables
+            if spec.name in result.tables
+        ]
+        parts += [f"- {escape(_finding(finding).strip())}\n" for finding in result.findings]
+        parts += [f"> {escape(note)}\n" for note in result.notes]
+    return "\n".join(parts)
+
+
+def verdict_line(result: Result) -> str:
+    """The integrity verdict in one line, to stand above other results."""
+    row = result.tables["verdict"].iloc[0]
+    return f"{INTEGRITY}: {clean(str(row['verdict']))}: {clean(str(row['reason']))}\n"
+
+
+def only_table(results: Results, table: str) -> Results:
+    """The results cut down to the tables of one name.
+
+    Raises:
+        UnusableInputError: No result has it.
+    """
+    kept = {
+        name: (analysis, _with_only(result, table))
+        for name, (analysis, result) in results.items()
+        if table in result.tables
+    }
+    if not kept:
+        known = sorted({name for _, result in results.values() for name in result.tables})
+        raise UnusableInputError(
+            f"no result has a table {table!r}", hint=f"there are: {', '.join(known) or 'none'}"
+        )
+    return kept
+
+
+def _with_only(result: Result, table: str) -> Result:
+    from dataclasses import replace
+
+    return replace(result, tables={table: result.tables[table]})
+
+
+def _finding(finding: Finding) -> str:
+    return f"{finding.severity}: {clean(finding.title)}: {clean(finding.advice)} [{finding.code}]\n"
