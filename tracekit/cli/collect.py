@@ -1,0 +1,140 @@
+"""`tracekit collect`: profile a built-in workload into the store."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import rich_click as click
+
+from tracekit.cli.options import format_option, open_store, store_option
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tracekit.collecting import Progress
+    from tracekit.run import Run
+
+
+@click.command(context_settings={"allow_extra_args": True})
+@click.option(
+    "--workload", required=True, metavar="NAME", help="What to run; `tracekit workloads` lists them."
+)
+@click.option("--collector", default="auto", show_default=True, metavar="NAME", help="torch, or auto.")
+@click.option(
+    "--device", default="auto", show_default=True, help="auto, cpu or cuda; auto takes a GPU if any."
+)
+@click.option("--mode", default="train", show_default=True, help="train or infer.")
+@click.option("--level", default="eager", show_default=True, help="How the model is run.")
+@click.option("--batch-size", type=int, help="Samples in a step; default of the workload.")
+@click.option("--resolution", type=int, help="Height and width of an image; default of the workload.")
+@click.option("--dtype", default="float32", show_default=True, help="float32, float64, bfloat16 or float16.")
+@click.option("--steps", type=int, default=5, show_default=True, help="Steps to time, then to profile.")
+@click.option("--warmup", type=int, default=2, show_default=True, help="Steps before the timed ones.")
+@click.option("--repeat", type=click.IntRange(min=1), default=1, show_default=True, help="Runs to make.")
+@click.option("--label", help="A name for the run, to find it by.")
+@click.option("--threads", type=int, help="Threads of one operation on the CPU; default of torch.")
+@click.option(
+    "--zero-grad",
+    default="default",
+    show_default=True,
+    help="Gradients: default drops them, zero fills each one, foreach fills all in one call.",
+)
+@click.option(
+    "--pin-memory/--no-pin-memory", default=False, show_default=True, help="Page-locked batches (GPU)."
+)
+@click.option("--stacks", is_flag=True, help="Record Python call stacks; makes the profile slower.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of parameters and data.")
+@click.option("--keep-trace", is_flag=True, help="Keep the profiler's own file as trace.json.gz in the run.")
+@store_option
+@format_option
+@click.pass_context
+def command(
+    ctx: click.RichContext,
+    /,
+    *,
+    collector: str,
+    repeat: int,
+    label: str | None,
+    keep_trace: bool,
+    store: str | None,
+    output_format: str,
+    **options: Any,
+) -> None:
+    r"""Profile a built-in workload into the store.
+
+    A fresh process first times the steps without a profiler, then records as many again with it.
+    Prints the id of the new run and where its time went.
+
+    \b
+    tracekit collect --workload resnet50
+    tracekit collect --workload mnist_cnn --mode infer --batch-size 256 --label big
+    tracekit collect --workload resnet50 --zero-grad zero --repeat 5 --format json
+    """
+    if ctx.args:
+        raise click.UsageError(
+            f"unexpected arguments: {' '.join(ctx.args)}. Only built-in workloads can be collected; "
+            "record your own program with torch.profiler and `tracekit import` its trace."
+        )
+    from tracekit.collecting import Request, collect
+
+    place, request = open_store(store), Request(**options)
+    runs = []
+    for number in range(1, repeat + 1):
+        with _progress(f"{number}/{repeat} " if repeat > 1 else "") as progress:
+            runs.append(
+                collect(
+                    place, request, collector=collector, label=label, keep_trace=keep_trace, progress=progress
+                )
+            )
+    _print(runs, output_format)
+
+
+@contextmanager
+def _progress(prefix: str) -> Iterator[Progress]:
+    """A bar on a terminal, else one line for each part; always on stderr."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+
+        def line(part: str, done: int, total: int) -> None:
+            if done == 0:
+                click.echo(f"{prefix}{part} ({total} step{'s' * (total != 1)})", err=True)
+
+        yield line
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(prefix)
+
+        def move(part: str, done: int, total: int) -> None:
+            bar.update(task, description=prefix + part, completed=done, total=total)
+
+        yield move
+
+
+def _print(runs: list[Run], output_format: str) -> None:
+    ids = [run.id for run in runs]
+    if output_format == "json":
+        import json
+
+        click.echo(json.dumps({"schema": "tracekit.collect/1", "runs": ids}))
+    elif output_format == "csv":
+        click.echo("\n".join(["run", *ids]))
+    elif output_format == "markdown":
+        click.echo("\n".join(["| run |", "| --- |", *(f"| {name} |" for name in ids)]))
+    else:
+        click.echo("\n".join(ids))
+        _summary(runs[-1])
+
+
+def _summary(_run: Run) -> None:
+    """Where the time of a run went."""

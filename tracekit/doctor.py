@@ -1,0 +1,182 @@
+"""What can be collected on this machine: one small check for each thing a collection needs."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from dataclasses import dataclass
+from enum import StrEnum
+from glob import glob
+from pathlib import Path
+from typing import Any
+
+from tracekit import environment, registry
+
+DRIVER_PARAMETERS = Path("/proc/driver/nvidia/params")
+NEEDS_ADMIN = "RmProfilingAdminOnly: 1"
+LOW_DISK_BYTES = 5 << 30
+NSYS_PLACES = (
+    "/opt/nvidia/nsight-systems/*/bin/nsys",
+    "/opt/nvidia/nsight-systems/*/target-linux-*/nsys",
+    "/opt/nvidia/nsight-systems-cli/*/bin/nsys",
+    "/usr/local/cuda*/bin/nsys",
+    "/opt/nvidia/nsight-compute/*/host/*/nsys",
+)
+
+
+class Status(StrEnum):
+    """Outcome of a check."""
+
+    OK = "ok"
+    WARN = "warn"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing looked at; `next_step` is empty when there is nothing to do."""
+
+    name: str
+    status: Status
+    detail: str
+    next_step: str = ""
+
+
+def examine(store: Path) -> list[Check]:
+    """Look at everything a collection needs; never fails, whatever is missing.
+
+    Args:
+        store: Where runs would be written.
+    """
+    torch, reason = _import_torch()
+    return [
+        _python(),
+        _torch(torch, reason),
+        _cuda(torch),
+        _profiler(torch),
+        _cupti(DRIVER_PARAMETERS),
+        _nvml(),
+        _nsys(),
+        _disk(store),
+        *_plugins(),
+    ]
+
+
+def can_collect(checks: list[Check]) -> bool:
+    """Whether the main job, profiling a workload with torch, can run here."""
+    return all(check.status is not Status.MISSING for check in checks if check.name in {"torch", "profiler"})
+
+
+def _import_torch() -> tuple[Any, str]:
+    try:
+        import torch
+    except Exception as error:  # a broken build fails in many ways, and each is a finding here
+        return None, f"{type(error).__name__}: {error}".splitlines()[0]
+    return torch, ""
+
+
+def _python() -> Check:
+    return Check("python", Status.OK, f"{platform.python_version()} ({platform.system()})")
+
+
+def _torch(torch: Any, reason: str) -> Check:
+    if torch is None:
+        return Check("torch", Status.MISSING, reason, "pip install 'tracekit-torch[torch]'")
+    built = f"CUDA {torch.version.cuda}" if torch.version.cuda else "CPU only"
+    return Check("torch", Status.OK, f"{torch.__version__}, built for {built}")
+
+
+def _cuda(torch: Any) -> Check:
+    if torch is None:
+        return Check("cuda", Status.MISSING, "unknown without torch", "install torch first")
+    if torch.version.cuda is None:
+        step = "for GPU profiles install a CUDA build of torch; CPU profiles work"
+        return Check("cuda", Status.MISSING, "this torch was built without CUDA", step)
+    if not torch.cuda.is_available():
+        step = "check the driver with nvidia-smi, and CUDA_VISIBLE_DEVICES; CPU profiles work"
+        return Check("cuda", Status.MISSING, "torch finds no usable GPU", step)
+    count = torch.cuda.device_count()
+    names = ", ".join(torch.cuda.get_device_name(index) for index in range(count))
+    return Check("cuda", Status.OK, f"{count} GPU{'s' * (count != 1)}: {names}")
+
+
+def _profiler(torch: Any) -> Check:
+    if torch is None:
+        return Check("profiler", Status.MISSING, "unknown without torch", "install torch first")
+    try:
+        available = torch.profiler.kineto_available()
+        recorded = sorted(activity.name for activity in torch.profiler.supported_activities())
+    except Exception as error:  # private builds of torch leave parts of the profiler out
+        return Check("profiler", Status.MISSING, f"{type(error).__name__}: {error}", "reinstall torch")
+    if not available:
+        return Check("profiler", Status.MISSING, "torch was built without Kineto", "install an official build")
+    if torch.cuda.is_available() and "CUDA" not in recorded:
+        return Check("profiler", Status.WARN, "records no GPU activity", "install an official CUDA build")
+    return Check("profiler", Status.OK, f"torch.profiler records {', '.join(recorded)}")
+
+
+def _cupti(parameters: Path) -> Check:
+    try:
+        text = parameters.read_text(errors="replace")
+    except OSError:
+        return Check(
+            "cupti", Status.MISSING, "no NVIDIA driver is loaded", "for GPU profiles use a machine with one"
+        )
+    if NEEDS_ADMIN in text and os.geteuid() != 0:
+        return Check(
+            "cupti",
+            Status.WARN,
+            "the driver lets only administrators read GPU performance counters",
+            "set NVreg_RestrictProfilingToAdminUsers=0 for the nvidia module, or run as root",
+        )
+    return Check("cupti", Status.OK, "the driver allows profiling")
+
+
+def _nvml() -> Check:
+    driver = environment.nvml_driver()
+    if driver is None:
+        return Check("nvml", Status.MISSING, "no answer from NVML", "install the NVIDIA driver for GPU details")
+    return Check("nvml", Status.OK, f"driver {driver}")
+
+
+def _nsys() -> Check:
+    found = find_nsys()
+    if found is None:
+        step = "install Nsight Systems; its exports made elsewhere need no nsys here"
+        return Check("nsys", Status.MISSING, "not on PATH nor in the usual places", step)
+    return Check("nsys", Status.OK, found)
+
+
+def find_nsys() -> str | None:
+    """Path of the newest `nsys` of this machine."""
+    home = os.environ.get("NSYS_HOME")
+    named = shutil.which("nsys", path=str(Path(home) / "bin")) if home else None
+    places = [path for pattern in NSYS_PLACES for path in sorted(glob(pattern), reverse=True)]  # noqa: PTH207
+    return named or shutil.which("nsys") or next(iter(places), None)
+
+
+def _disk(store: Path) -> Check:
+    place = next(parent for parent in (store.absolute(), *store.absolute().parents) if parent.is_dir())
+    try:
+        free = shutil.disk_usage(place).free
+    except OSError as error:
+        return Check("disk", Status.WARN, f"unknown: {error.strerror}", "choose another store with --store")
+    writable = os.access(place, os.W_OK)
+    detail = f"{free / 2**30:.1f} GiB free at the store"
+    if not writable:
+        return Check("disk", Status.MISSING, "the store cannot be written", "choose another with --store")
+    if free < LOW_DISK_BYTES:
+        return Check("disk", Status.WARN, detail, "traces are large: free some, or use --store elsewhere")
+    return Check("disk", Status.OK, detail)
+
+
+def _plugins() -> list[Check]:
+    broken = registry.broken()
+    if not broken:
+        count = sum(len(registry.names(group)) for group in registry.GROUPS)
+        return [Check("plug-ins", Status.OK, f"{count} load")]
+    return [
+        Check("plug-ins", Status.WARN, f"{item.group} {item.name}: {item.reason}", "reinstall its package")
+        for item in broken
+    ]

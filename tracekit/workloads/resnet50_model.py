@@ -1,0 +1,74 @@
+"""ResNet-50 in plain torch: the same layers, strides and initialization as torchvision's `resnet50`."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+BLOCKS = (3, 4, 6, 3)
+EXPANSION = 4
+
+
+class Bottleneck(nn.Module):
+    """1×1, 3×3 and 1×1 convolutions beside a shortcut; the 3×3 carries the stride (ResNet v1.5)."""
+
+    def __init__(self, inputs: int, width: int, stride: int) -> None:
+        super().__init__()
+        outputs = width * EXPANSION
+        self.conv1 = nn.Conv2d(inputs, width, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, stride=stride, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.conv3 = nn.Conv2d(width, outputs, 1, bias=False)
+        self.bn3 = nn.BatchNorm2d(outputs)
+        self.relu = nn.ReLU(inplace=True)
+        self.downsample: nn.Module | None = None
+        if stride != 1 or inputs != outputs:
+            self.downsample = nn.Sequential(
+                nn.Conv2d(inputs, outputs, 1, stride=stride, bias=False), nn.BatchNorm2d(outputs)
+            )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Convolve and add the shortcut."""
+        shortcut = x if self.downsample is None else self.downsample(x)
+        out = self.relu(self.bn1(self.conv1(x)))
+        out = self.relu(self.bn2(self.conv2(out)))
+        out = self.bn3(self.conv3(out))
+        out += shortcut
+        activated: torch.Tensor = self.relu(out)
+        return activated
+
+
+class ResNet50(nn.Module):
+    """The network; names of its parts match torchvision's, so that a state dict fits both."""
+
+    def __init__(self, classes: int = 1000) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, 64, 7, stride=2, padding=3, bias=False)
+        self.bn1 = nn.BatchNorm2d(64)
+        self.relu = nn.ReLU(inplace=True)
+        self.maxpool = nn.MaxPool2d(3, stride=2, padding=1)
+        self.layer1 = _stage(64, 64, BLOCKS[0], stride=1)
+        self.layer2 = _stage(256, 128, BLOCKS[1], stride=2)
+        self.layer3 = _stage(512, 256, BLOCKS[2], stride=2)
+        self.layer4 = _stage(1024, 512, BLOCKS[3], stride=2)
+        self.avgpool = nn.AdaptiveAvgPool2d(1)
+        self.fc = nn.Linear(512 * EXPANSION, classes)
+        self.apply(_initialize)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Logits of a batch of images."""
+        x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
+        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        logits: torch.Tensor = self.fc(torch.flatten(self.avgpool(x), 1))
+        return logits
+
+
+def _stage(inputs: int, width: int, blocks: int, *, stride: int) -> nn.Sequential:
+    rest = [Bottleneck(width * EXPANSION, width, 1) for _ in range(blocks - 1)]
+    return nn.Sequential(Bottleneck(inputs, width, stride), *rest)
+
+
+def _initialize(module: nn.Module) -> None:
+    if isinstance(module, nn.Conv2d):
+        nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
