@@ -69,5 +69,6 @@ def _overhead(run: Run) -> Check:
             detail="unknown: no profiled steps, or no un-profiled ones to compare with",
         )
     part = float(table["overhead_share"].max())
-    detail = f"a profiled step takes {100 * part:+.1f} % of an un-profiled one longer"
+    longer = "longer" if part >= 0 else "less"
+    detail = f"a profiled step takes {100 * abs(part):.1f} % {longer} than an un-profiled one"
     return Check("profiler_overhead", level(max(part, 0.0), warn=0.2, error=1.0), None, part, detail)

@@ -47,4 +47,4 @@ def test_help_imports_nothing_heavy() -> None:
     )
     imported = set(done.stdout.rpartition("imported:")[2].split())
     assert imported & HEAVY == set()
-    assert all(command in done.stdout for command in COMMANDS)
+    assert all(f"│ {command} " in done.stdout for command in COMMANDS)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tracekit.run import Run
 
 
-@click.command()
+@click.command("analyze")
 @click.argument("run", default="latest", required=False)
 @click.argument("names", nargs=-1, metavar="[ANALYSIS]...")
 @click.option("--list", "list_them", is_flag=True, help="List the analyses and what they answer.")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tracekit.run import Run
 
 
-@click.command(context_settings={"allow_extra_args": True})
+@click.command("collect", context_settings={"allow_extra_args": True})
 @click.option(
     "--workload", required=True, metavar="NAME", help="What to run; `tracekit workloads` lists them."
 )

@@ -11,7 +11,7 @@ from tracekit.cli.options import format_option, store_option
 SCHEMA = "tracekit.doctor/1"
 
 
-@click.command()
+@click.command("doctor")
 @store_option
 @format_option
 def command(*, store: str | None, output_format: str) -> int:
@@ -26,7 +26,5 @@ def command(*, store: str | None, output_format: str) -> int:
     from tracekit.store import locate
 
     checks = doctor.examine(locate(store))
-    print_rows(
-        [asdict(check) for check in checks], schema=SCHEMA, key="checks", output_format=output_format
-    )
+    print_rows([asdict(check) for check in checks], schema=SCHEMA, key="checks", output_format=output_format)
     return ExitCode.OK if doctor.can_collect(checks) else ExitCode.NOTHING_MEASURED

@@ -11,24 +11,24 @@ from tracekit import __version__
 from tracekit.errors import ExitCode, TracekitError
 
 COMMANDS = {
-    "analyze": "tracekit.cli.analyze",
-    "collect": "tracekit.cli.collect",
     "doctor": "tracekit.cli.doctor",
+    "workloads": "tracekit.cli.workloads",
+    "collect": "tracekit.cli.collect",
     "import": "tracekit.cli.import_",
-    "rm": "tracekit.cli.rm",
     "runs": "tracekit.cli.runs",
     "show": "tracekit.cli.show",
-    "workloads": "tracekit.cli.workloads",
+    "analyze": "tracekit.cli.analyze",
+    "rm": "tracekit.cli.rm",
 }
-"""Command name to the module whose `command` it is."""
+"""Command name to the module whose `command` it is, in the order people need them."""
 
 
 class LazyGroup(click.RichGroup):
     """A group that imports a command's module only when that command is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names of all commands, sorted."""
-        return sorted(COMMANDS)
+        """Names of all commands, in the order people need them."""
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return one command; None when there is none of that name."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tracekit.store import Store
 
 
-@click.command()
+@click.command("rm")
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True)
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @store_option

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tracekit.store import Store
 
 
-@click.command()
+@click.command("runs")
 @click.option(
     "--limit", type=click.IntRange(min=0), help="The newest runs at most; 0 lists all, the default."
 )

@@ -7,7 +7,7 @@ import rich_click as click
 from tracekit.cli.options import format_option, open_store, store_option
 
 
-@click.command()
+@click.command("show")
 @click.argument("run", default="latest")
 @format_option
 @store_option

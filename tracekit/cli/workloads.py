@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 SCHEMA = "tracekit.workloads/1"
 
 
-@click.command()
+@click.command("workloads")
 @format_option
 def command(*, output_format: str) -> None:
     """List the workloads that `tracekit collect --workload NAME` can run.

@@ -6,8 +6,8 @@ from tracekit.ingest.importer import (
     import_job,
     import_recording,
     import_traces,
-    resolve,
 )
 from tracekit.ingest.jobs import Job, plan
+from tracekit.ingest.references import resolve
 
 __all__ = ["Job", "Progress", "Sample", "import_job", "import_recording", "import_traces", "plan", "resolve"]

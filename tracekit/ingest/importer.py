@@ -14,11 +14,9 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from tracekit import __version__
-from tracekit.errors import UnusableInputError
 from tracekit.ingest import notes
 from tracekit.ingest.jobs import Job, Source, plan
 from tracekit.ingest.kineto.reader import Trace, not_a_trace, read
-from tracekit.ingest.kineto.source import STDIN
 from tracekit.ingest.pool import Pool, cores, open_pool
 from tracekit.ingest.process import Place, Size, close, write
 from tracekit.ingest.write import write_groups
@@ -27,7 +25,7 @@ from tracekit.schema import COUNTERS, C
 from tracekit.store import new_run_id, timestamp
 
 if TYPE_CHECKING:
-    from tracekit.ingest.kineto.reader import TopLevel
+    from tracekit.ingest.kineto.toplevel import TopLevel
     from tracekit.run import Run
     from tracekit.store import Draft, Store
 
@@ -85,7 +83,7 @@ def import_job(store: Store, job: Job, *, label: str | None = None, progress: Pr
         created_at=timestamp(now),
         t0_unix_ns=0,
         label=label,
-        collector=Collector("import", __version__, {"sources": [_identity(s.path) for s in job.sources]}),
+        collector=Collector("import", __version__, {"sources": [source.identity for source in job.sources]}),
     )
     return _normalize(store, job.sources, meta, samples=(), progress=progress)
 
@@ -133,23 +131,18 @@ def _normalize(
 
 
 def _decode(sources: tuple[Source, ...], spool: Path, progress: Progress) -> list[Trace]:
-    size = sum(_bytes(source.path) for source in sources)
-    with open_pool(cores() if size >= POOL_BYTES else 1) as pool:
+    sizes = [source.size for source in sources]
+    large = sum(sizes) >= POOL_BYTES or 0 in sizes  # standard input may be of any size
+    with open_pool(cores() if large else 1) as pool:
         return [
-            _decode_one(source.path, spool / f"{number:05d}", pool, progress)
+            _decode_one(source, spool / f"{number:05d}", pool, progress)
             for number, source in enumerate(sources)
         ]
 
 
-def _decode_one(path: Path, directory: Path, pool: Pool, progress: Progress) -> Trace:
+def _decode_one(source: Source, directory: Path, pool: Pool, progress: Progress) -> Trace:
     directory.mkdir()
-    size = 0 if path == STDIN else _bytes(path)
-    return read(path, directory, pool, lambda done: progress(path.name, done, size))
-
-
-def _bytes(path: Path) -> int:
-    """Size of the input; standard input may be of any size, so it counts as large."""
-    return POOL_BYTES if path == STDIN else path.stat().st_size
+    return read(source.path, directory, pool, lambda done: progress(source.path.name, done, source.size))
 
 
 def _size(trace: Trace) -> Size:
@@ -231,37 +224,3 @@ def _from_traces(meta: RunMeta, traces: list[Trace]) -> dict[str, Any]:
 def _version(number: int | None) -> str | None:
     """CUDA's version as people write it: 12040 is 12.4."""
     return f"{number // 1000}.{number % 1000 // 10}" if number else None
-
-
-def _identity(path: Path) -> dict[str, Any]:
-    """What tells an imported file apart without reading it: its name, size and time of change."""
-    if path == STDIN:
-        return {"name": "stdin"}
-    stat = path.stat()
-    return {"name": path.name, "bytes": stat.st_size, "mtime_ns": stat.st_mtime_ns}
-
-
-def resolve(store: Store, reference: str) -> Run:
-    """The run a person means; a path to a raw trace is imported, once.
-
-    Raises:
-        RunNotFoundError: Nothing, or more than one run, matches.
-        UnusableInputError: The path is not a trace.
-    """
-    path = Path(reference)
-    if not path.exists() or (path / "run.json").exists() or _is_run_id(store, reference):
-        return store.resolve(reference)
-    jobs = plan([path])
-    if len(jobs) > 1:
-        raise UnusableInputError(
-            f"{path} holds {len(jobs)} jobs, not one", hint=f"import them with `tracekit import {path}`"
-        )
-    wanted = [_identity(source.path) for source in jobs[0].sources]
-    for run in reversed(store.runs()):
-        if run.meta.collector.options.get("sources") == wanted:
-            return run
-    return import_job(store, jobs[0])
-
-
-def _is_run_id(store: Store, reference: str) -> bool:
-    return any(run.path.name == reference for run in store.runs())

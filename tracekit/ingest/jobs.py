@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tracekit.errors import UnusableInputError
 from tracekit.ingest.kineto.reader import peek
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from tracekit.ingest.kineto.reader import TopLevel
+    from tracekit.ingest.kineto.toplevel import TopLevel
 
 _RANK_IN_NAME = re.compile(r"(?:rank|worker)[_-]?(\d+)", re.IGNORECASE)
 _SUFFIX = re.compile(r"(\.pt)?(\.trace)?(\.json)?(\.gz)?$")
@@ -34,6 +34,19 @@ class Source:
     path: Path
     rank: int | None = None
     assumed: bool = False
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file; 0 for standard input."""
+        return 0 if self.path == STDIN else self.path.stat().st_size
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What tells the file apart without reading it: its name, size and time of change."""
+        if self.path == STDIN:
+            return {"name": "stdin"}
+        stat = self.path.stat()
+        return {"name": self.path.name, "bytes": stat.st_size, "mtime_ns": stat.st_mtime_ns}
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,8 @@ def shorten(text: str, width: int) -> str:
     """
     if len(text) <= width:
         return text
-    text = _NAMESPACES.sub("", text)
+    if "<" in text or "(" in text:  # a C++ signature; an op such as aten::add keeps its name
+        text = _NAMESPACES.sub("", text)
     if len(text) <= width:
         return text
     if width < 2:

@@ -8,54 +8,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from tracekit.errors import UnusableInputError
 from tracekit.ingest import spool
 from tracekit.ingest.kineto.batches import Tally, to_batches
 from tracekit.ingest.kineto.events import decode
-from tracekit.ingest.kineto.repair import repair
 from tracekit.ingest.kineto.source import open_trace, title
 from tracekit.ingest.kineto.split import CHUNK_BYTES, EVENT_LIMIT, chunks, read_opening
+from tracekit.ingest.kineto.toplevel import TopLevel, top_level
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tracekit.ingest.pool import Pool
-
-
-class DeviceProperties(msgspec.Struct):
-    """One entry of `deviceProperties`."""
-
-    index: int = msgspec.field(default=0, name="id")
-    name: str = ""
-    memory_bytes: int | None = msgspec.field(default=None, name="totalGlobalMem")
-    major: int | None = msgspec.field(default=None, name="computeMajor")
-    minor: int | None = msgspec.field(default=None, name="computeMinor")
-    sm_count: int | None = msgspec.field(default=None, name="numSms")
-
-
-class Distributed(msgspec.Struct):
-    """`distributedInfo`: the trace's place in its job."""
-
-    rank: int | None = None
-    world_size: int | None = None
-    backend: str | None = None
-
-
-class TopLevel(msgspec.Struct):
-    """What stands beside the events and is kept; host and user names are not."""
-
-    devices: list[DeviceProperties] = msgspec.field(default_factory=list, name="deviceProperties")
-    distributed: Distributed | None = msgspec.field(default=None, name="distributedInfo")
-    base_ns: int = msgspec.field(default=0, name="baseTimeNanoseconds")
-    cuda_runtime: int | None = msgspec.field(default=None, name="cuda_runtime_version")
-    cuda_driver: int | None = msgspec.field(default=None, name="cuda_driver_version")
-    hip_runtime: int | None = msgspec.field(default=None, name="hip_runtime_version")
-    with_stack: int | None = None
-    record_shapes: int | None = None
-    profile_memory: int | None = None
-    simulated: bool = msgspec.field(default=False, name="tracekit_simulated")
 
 
 @dataclass(frozen=True)
@@ -120,7 +84,7 @@ def peek(path: Path) -> TopLevel:
         UnusableInputError: It is not a Kineto trace.
     """
     with open_trace(path) as stream:
-        return _top_level(read_opening(stream, title(path)).header, b"")
+        return top_level(read_opening(stream, title(path)).header, b"")
 
 
 def read(
@@ -152,7 +116,7 @@ def read(
             progress(stream.position())
         assembly.finish()
         truncated = stream.damage or ("" if assembly.ended else "the file ends in the middle of its events")
-        return Trace(path, directory, _top_level(opening.header, assembly.after), assembly.tally, truncated)
+        return Trace(path, directory, top_level(opening.header, assembly.after), assembly.tally, truncated)
 
 
 def _numbered(texts: Iterator[bytes], directory: Path) -> Iterator[_Chunk]:
@@ -198,33 +162,6 @@ class _Assembly:
     def finish(self) -> None:
         """Count an event that the file does not finish."""
         self.tally.dropped += bool(self._open.strip())
-
-
-def _top_level(header: bytes, after: bytes) -> TopLevel:
-    """Decode what stands around the events; fields of an unexpected type are left out."""
-    if not header.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
-        return TopLevel()
-    for text in (header + (after or b"]}"), header + b"]}"):
-        for candidate in (text, repair(text)):
-            try:
-                fields = msgspec.json.decode(candidate, type=dict[str, msgspec.Raw])
-            except (msgspec.DecodeError, UnicodeDecodeError):
-                continue
-            return _known_fields(fields)
-    return TopLevel()
-
-
-def _known_fields(fields: dict[str, msgspec.Raw]) -> TopLevel:
-    known = {}
-    for spec in msgspec.structs.fields(TopLevel):
-        raw = fields.get(spec.encode_name)
-        if raw is None:
-            continue
-        try:
-            known[spec.name] = msgspec.json.decode(raw, type=spec.type, strict=False)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            continue
-    return TopLevel(**known)
 
 
 def not_a_trace(path: Path) -> UnusableInputError:
