@@ -1,0 +1,171 @@
+"""What the reader joins: calls and what they launched, ops, steps, phases, modules, allocations."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from samples.simulator import Kind, Program, trace
+from tests.traces import busy_program, imported, table
+from tracekit.schema import C
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pandas as pd
+
+    from tracekit.run import Run
+    from tracekit.store import Store
+
+
+def run_of(store: Store, tmp_path: Path, program: Program, **change: Any) -> Run:
+    """The run of a program's trace, some of its events left out or changed."""
+    document = json.loads(trace(program))
+    keep = change.pop("keep", lambda event: True)
+    document["traceEvents"] = [event for event in document["traceEvents"] if keep(event)]
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps(document | change))
+    return imported(store, path)
+
+
+@pytest.fixture
+def busy(store: Store, tmp_path: Path) -> Run:
+    return run_of(store, tmp_path, busy_program())
+
+
+def device_rows(run: Run) -> pd.DataFrame:
+    frame = table(run, "device_intervals")
+    return frame[frame[C.KIND] != "idle"]
+
+
+def named(run: Run, rows: pd.Series) -> list[str | None]:
+    """Names of host rows."""
+    names = table(run, "host_intervals").set_index(C.ROW_ID)[C.NAME]
+    return [None if row != row or row is None else str(names[int(row)]) for row in rows.astype("float")]
+
+
+def test_every_device_row_knows_its_call_and_op(busy: Run) -> None:
+    rows = device_rows(busy)
+    first = rows[rows[C.STEP] == 0]
+    assert dict(zip(first[C.NAME], named(busy, first[C.LAUNCH_ROW]), strict=True)) == {
+        "Memcpy HtoD (Pageable -> Device)": "cudaMemcpyAsync",
+        "gemm": "cudaLaunchKernel",
+        "fused": "cudaGraphLaunch",
+        "Memset (Device)": "cudaMemsetAsync",
+    }
+    assert sorted(set(zip(first[C.NAME], named(busy, first[C.OP_ROW]), strict=True))) == [
+        ("Memcpy HtoD (Pageable -> Device)", "aten::to"),
+        ("Memset (Device)", None),
+        ("fused", "aten::add_"),
+        ("gemm", "aten::addmm"),
+        ("gemm", "aten::mm"),
+    ]
+
+
+def test_one_graph_launch_is_the_call_of_all_its_kernels(busy: Run) -> None:
+    fused = device_rows(busy).query("name == 'fused' and step == 0")
+    assert len(fused) == 2
+    assert fused[C.LAUNCH_ROW].nunique() == 1
+    assert fused[C.GRAPH_NODE_ID].tolist() == [1, 2]
+
+
+def test_without_runtime_events_the_external_id_names_the_op(store: Store, tmp_path: Path) -> None:
+    run = run_of(store, tmp_path, busy_program(), keep=lambda event: event.get("cat") != "cuda_runtime")
+    rows = device_rows(run)
+    assert rows[C.LAUNCH_ROW].isna().all()
+    assert set(named(run, rows[C.OP_ROW])) == {"aten::to", "aten::addmm", "aten::mm", "aten::add_", None}
+    assert "unlinked" in {diagnostic.code for diagnostic in run.meta.diagnostics}
+
+
+def test_device_rows_belong_to_the_step_that_launched_them(store: Store, tmp_path: Path) -> None:
+    program = Program()
+    for _ in range(2):
+        with program.step():
+            program.kernel("long", 1_000_000)
+    rows = device_rows(run_of(store, tmp_path, program))
+    assert rows[C.STEP].tolist() == [0, 1]  # though the second starts long after its step's end
+
+
+def test_phases_follow_the_markers(busy: Run) -> None:
+    rows = table(busy, "host_intervals")
+    phases = rows[rows[C.KIND] == "op"].groupby(C.NAME)[C.PHASE].first()
+    assert phases["aten::mm"] == "backward"
+    assert phases["aten::add_"] == "optimizer"
+    calls = rows[rows[C.NAME] == "cudaMemsetAsync"]
+    assert set(calls[C.PHASE]) == {"zero_grad"}
+    assert set(rows[rows[C.NAME].str.startswith("enumerate(DataLoader)")][C.PHASE]) == {"dataload"}
+
+
+def test_forward_is_what_carries_a_sequence_number_or_lies_in_a_module(store: Store, tmp_path: Path) -> None:
+    program = Program()
+    with program.step():
+        with program.op("aten::linear", **{"Sequence number": 3, "Fwd thread id": 0}), program.op("aten::t"):
+            pass
+        with program.span(Kind.PYTHON, "nn.Module: ReLU_0"), program.op("aten::relu"):
+            pass
+        with program.op("aten::sub"):
+            pass
+    rows = table(run_of(store, tmp_path, program), "host_intervals").set_index(C.NAME)
+    assert rows.loc[["aten::linear", "aten::t", "aten::relu"], C.PHASE].tolist() == ["forward"] * 3
+    assert rows.loc["aten::sub", C.PHASE] not in {"forward", "backward"}
+    assert rows.loc["aten::relu", C.MODULE] == "nn.Module: ReLU_0"
+
+
+def test_parents_enclose_their_children_on_the_thread(busy: Run) -> None:
+    rows = table(busy, "host_intervals").set_index(C.ROW_ID)
+    inner = rows[rows[C.PARENT_ROW].notna()]
+    outer = rows.loc[inner[C.PARENT_ROW].astype(int)]
+    assert (outer[C.TID].to_numpy() == inner[C.TID].to_numpy()).all()
+    assert (outer[C.START_NS].to_numpy() <= inner[C.START_NS].to_numpy()).all()
+    assert (outer[C.DEPTH].to_numpy() + 1 == inner[C.DEPTH].to_numpy()).all()
+    assert (rows.loc[rows[C.PARENT_ROW].isna(), C.DEPTH] == 0).all()
+
+
+def test_allocations_know_the_op_that_made_them(busy: Run) -> None:
+    rows = table(busy, "allocations")
+    assert rows[C.BYTES].tolist() == [128, -128] * 2
+    assert named(busy, rows[C.OP_ROW]) == ["aten::addmm", None] * 2
+
+
+def test_copies_know_their_direction_and_memory(busy: Run) -> None:
+    copies = device_rows(busy).query("kind == 'memcpy'")
+    assert set(zip(copies[C.COPY_KIND], copies[C.SRC_MEMORY], copies[C.DST_MEMORY], strict=True)) == {
+        ("H2D", "pageable", "device")
+    }
+    assert set(copies[C.BYTES]) == {96}
+
+
+def test_waiting_calls_are_of_kind_sync(busy: Run) -> None:
+    rows = table(busy, "host_intervals")
+    assert set(rows[rows[C.KIND] == "sync"][C.NAME]) == {"cudaStreamSynchronize", "cudaDeviceSynchronize"}
+
+
+def test_ranks_become_parts_of_one_run(store: Store, tmp_path: Path) -> None:
+    from tracekit.ingest import import_traces
+
+    paths = []
+    for rank in range(3):
+        paths.append(tmp_path / f"rank{rank}.json")
+        paths[-1].write_bytes(trace(busy_program(rank=rank, world_size=3)))
+    (run,) = import_traces(store, paths)
+    host, device = table(run, "host_intervals"), table(run, "device_intervals")
+    assert sorted(set(host[C.RANK])) == [0, 1, 2]
+    assert host[C.ROW_ID].is_unique
+    assert device[C.ROW_ID].is_unique
+    assert device[C.START_NS].is_monotonic_increasing
+    linked = device.dropna(subset=[C.LAUNCH_ROW])
+    ranks = host.set_index(C.ROW_ID)[C.RANK]
+    assert (ranks[linked[C.LAUNCH_ROW].astype(int)].to_numpy() == linked[C.RANK].to_numpy()).all()
+
+
+def test_a_trace_path_is_imported_once(store: Store, tmp_path: Path) -> None:
+    from tracekit.ingest import resolve
+
+    path = tmp_path / "trace.json"
+    path.write_bytes(trace(busy_program()))
+    assert resolve(store, str(path)).id == resolve(store, str(path)).id
+    path.write_bytes(trace(busy_program()) + b"\n")
+    resolve(store, str(path))
+    assert len(store.runs()) == 2
