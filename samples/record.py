@@ -90,7 +90,7 @@ def main() -> None:
     if unknown:
         parser.error(f"no recipe is named {', '.join(unknown)}")
     for name in options.names or RECIPES:
-        sys.stdout.write(f"{record(name, device=options.device)}\n")
+        sys.stdout.write(f"{record(name, device=options.device).relative_to(Path.cwd())}\n")
 
 
 if __name__ == "__main__":

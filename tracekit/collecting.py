@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 DEVICES = ("auto", "cpu", "cuda")
 DEFAULT_COLLECTOR = "torch"
 KEPT_TRACE = "trace.json.gz"
-_HOST_NAME = re.compile(rb'^\s*"host_name":.*\n', re.MULTILINE)
+_HOST_NAME = re.compile(rb'^\s*"host_name":')
+_TRACE_NAME = re.compile(rb'"traceName":\s*"[^"]*"')
 
 Progress = Callable[[str, int, int], None]
 """Told the part that runs, how many of its steps are done, and how many there are."""
@@ -226,13 +227,13 @@ def _or(value: int | None, default: int) -> int:
 
 
 def _keep(trace: Path, target: Path) -> None:
-    """Compress the trace without the host's name, which torch writes on a line of its own."""
+    """Compress the trace without the host's name, which has a line of its own, and the file's path."""
     part = target.with_suffix(".part")
     try:
         with trace.open("rb") as source, gzip.open(part, "wb", compresslevel=4) as packed:
             for line in source:
                 if not _HOST_NAME.match(line):
-                    packed.write(line)
+                    packed.write(_TRACE_NAME.sub(b'"traceName": "trace.json"', line))
         part.rename(target)
     finally:
         part.unlink(missing_ok=True)

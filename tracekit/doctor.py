@@ -110,9 +110,7 @@ def _profiler(torch: Any) -> Check:
     except Exception as error:  # private builds of torch leave parts of the profiler out
         return Check("profiler", Status.MISSING, f"{type(error).__name__}: {error}", "reinstall torch")
     if not available:
-        return Check(
-            "profiler", Status.MISSING, "torch was built without Kineto", "install an official build"
-        )
+        return Check("profiler", Status.MISSING, "torch lacks Kineto", "install an official build")
     if torch.cuda.is_available() and "CUDA" not in recorded:
         return Check("profiler", Status.WARN, "records no GPU activity", "install an official CUDA build")
     return Check("profiler", Status.OK, f"torch.profiler records {', '.join(recorded)}")
@@ -138,9 +136,7 @@ def _cupti(parameters: Path) -> Check:
 def _nvml() -> Check:
     driver = environment.nvml_driver()
     if driver is None:
-        return Check(
-            "nvml", Status.MISSING, "no answer from NVML", "install the NVIDIA driver for GPU details"
-        )
+        return Check("nvml", Status.MISSING, "NVML is silent", "for GPU details install the NVIDIA driver")
     return Check("nvml", Status.OK, f"driver {driver}")
 
 

@@ -49,11 +49,14 @@ def commit(revision: str, cwd: Path | None = None) -> str:
 
 
 def state(cwd: Path | None = None) -> Git | None:
-    """Commit, branch and uncommitted changes around `cwd`; None outside a repository with a commit."""
+    """Commit, branch and uncommitted changes around `cwd`; None outside a repository with a commit.
+
+    Files that git does not track do not count as changes, as for `git describe --dirty`.
+    """
     sha = _line("rev-parse", "--verify", "--quiet", "HEAD", cwd=cwd)
     if sha is None:
         return None
-    changes = _git("status", "--porcelain", cwd=cwd)
+    changes = _git("status", "--porcelain", "--untracked-files=no", cwd=cwd)
     difference = _git("diff", "HEAD", "--binary", cwd=cwd) or b""
     return Git(
         sha=sha,

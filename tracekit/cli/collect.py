@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from tracekit.collecting import Progress
     from tracekit.run import Run
 
+SUMMARY = "gpu_breakdown"
+SUMMARY_TABLES = ("whole", "host")
+SUMMARY_ROWS = 8
+
 
 @click.command("collect", context_settings={"allow_extra_args": True})
 @click.option(
@@ -124,9 +128,9 @@ def _progress(prefix: str) -> Iterator[Progress]:
 def _print(runs: list[Run], output_format: str) -> None:
     ids = [run.id for run in runs]
     if output_format == "json":
-        import json
+        from tracekit import render
 
-        click.echo(json.dumps({"schema": "tracekit.collect/1", "runs": ids}))
+        click.echo(render.envelope("collect", runs=ids))
     elif output_format == "csv":
         click.echo("\n".join(["run", *ids]))
     elif output_format == "markdown":
@@ -136,5 +140,14 @@ def _print(runs: list[Run], output_format: str) -> None:
         _summary(runs[-1])
 
 
-def _summary(_run: Run) -> None:
+def _summary(run: Run) -> None:
     """Where the time of a run went."""
+    from tracekit import analysis, render
+
+    result = analysis.analyze(run, SUMMARY)
+    more = f"`tracekit analyze {run.id}` shows all"
+    for spec in analysis.get(SUMMARY).tables:
+        if spec.name in SUMMARY_TABLES and spec.name in result.tables:
+            table = result.tables[spec.name]
+            text = render.table_text(table, spec.columns, title=spec.title, limit=SUMMARY_ROWS, show_all=more)
+            click.echo("\n" + text, nl=False)

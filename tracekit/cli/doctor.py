@@ -8,10 +8,15 @@ import rich_click as click
 
 from tracekit.cli.options import format_option, store_option
 
-SCHEMA = "tracekit.doctor/1"
+_COLUMNS = {
+    "name": "what was looked at",
+    "status": "ok, warn or missing",
+    "detail": "what was found",
+    "next_step": "what to do about it",
+}
 
 
-@click.command("doctor")
+@click.command()
 @store_option
 @format_option
 def command(*, store: str | None, output_format: str) -> int:
@@ -20,11 +25,13 @@ def command(*, store: str | None, output_format: str) -> int:
     Each check is ok, warn (something is limited) or missing (something cannot be done). Exits with 5 where
     nothing can be collected because torch is missing; reading and analyzing runs works all the same.
     """
-    from tracekit import doctor
-    from tracekit.cli.rows import print_rows
+    from tracekit import doctor, render
+    from tracekit.analysis import Column
     from tracekit.errors import ExitCode
     from tracekit.store import locate
 
     checks = doctor.examine(locate(store))
-    print_rows([asdict(check) for check in checks], schema=SCHEMA, key="checks", output_format=output_format)
+    columns = [Column(name, "", meaning) for name, meaning in _COLUMNS.items()]
+    rows = [asdict(check) for check in checks]
+    click.echo(render.rows(rows, columns, output_format, command="doctor", key="checks", limit=0), nl=False)
     return ExitCode.OK if doctor.can_collect(checks) else ExitCode.NOTHING_MEASURED
