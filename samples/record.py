@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from tracekit.collecting import KEPT_TRACE, Request, collect
 
+from tracekit.collecting import KEPT_TRACE, Request, collect
 from tracekit.store import Store
 
 if TYPE_CHECKING:

@@ -65,7 +65,7 @@ def command(
     output_format: str,
     **options: Any,
 ) -> None:
-    r"""Profile a built-in workload into the store.
+    """Profile a built-in workload into the store.
 
     A fresh process first times the steps without a profiler, then records as many again with it.
     Prints the id of the new run and where its time went.
@@ -74,7 +74,7 @@ def command(
     tracekit collect --workload resnet50
     tracekit collect --workload mnist_cnn --mode infer --batch-size 256 --label big
     tracekit collect --workload resnet50 --zero-grad zero --repeat 5 --format json
-    """
+    """  # noqa: D301 (click reads the \b)
     if ctx.args:
         raise click.UsageError(
             f"unexpected arguments: {' '.join(ctx.args)}. Only built-in workloads can be collected; "
@@ -86,11 +86,12 @@ def command(
     runs = []
     for number in range(1, repeat + 1):
         with _progress(f"{number}/{repeat} " if repeat > 1 else "") as progress:
-            runs.append(
-                collect(
-                    place, request, collector=collector, label=label, keep_trace=keep_trace, progress=progress
-                )
+            run = collect(
+                place, request, collector=collector, label=label, keep_trace=keep_trace, progress=progress
             )
+        runs.append(run)
+        if output_format == "table":
+            click.echo(run.id)  # at once: a later run may fail
     _print(runs, output_format)
 
 
@@ -136,13 +137,19 @@ def _print(runs: list[Run], output_format: str) -> None:
     elif output_format == "markdown":
         click.echo("\n".join(["| run |", "| --- |", *(f"| {name} |" for name in ids)]))
     else:
-        click.echo("\n".join(ids))
         _summary(runs[-1])
 
 
 def _summary(run: Run) -> None:
-    """Where the time of a run went."""
+    """How long a step of a run takes, and where its time went."""
+    import statistics
+
     from tracekit import analysis, render
+
+    if run.meta.timings:
+        steps = run.meta.timings.step_ns
+        median = render.human(round(statistics.median(steps)), "ns")
+        click.echo(f"\nA step takes {median} without the profiler (median of {len(steps)}).")
 
     result = analysis.analyze(run, SUMMARY)
     more = f"`tracekit analyze {run.id}` shows all"

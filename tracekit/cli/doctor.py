@@ -9,14 +9,14 @@ import rich_click as click
 from tracekit.cli.options import format_option, store_option
 
 _COLUMNS = {
-    "name": "what was looked at",
-    "status": "ok, warn or missing",
-    "detail": "what was found",
-    "next_step": "what to do about it",
+    "name": ("", "what was looked at"),
+    "status": ("", "ok, warn or missing"),
+    "detail": ("prose", "what was found"),
+    "next_step": ("prose", "what to do about it"),
 }
 
 
-@click.command()
+@click.command("doctor")
 @store_option
 @format_option
 def command(*, store: str | None, output_format: str) -> int:
@@ -31,7 +31,7 @@ def command(*, store: str | None, output_format: str) -> int:
     from tracekit.store import locate
 
     checks = doctor.examine(locate(store))
-    columns = [Column(name, "", meaning) for name, meaning in _COLUMNS.items()]
+    columns = [Column(name, unit, meaning) for name, (unit, meaning) in _COLUMNS.items()]
     rows = [asdict(check) for check in checks]
     click.echo(render.rows(rows, columns, output_format, command="doctor", key="checks", limit=0), nl=False)
     return ExitCode.OK if doctor.can_collect(checks) else ExitCode.NOTHING_MEASURED

@@ -67,7 +67,7 @@ def run(arguments: list[str]) -> int:
     except TracekitError as error:
         return _fail(error, error.exit_code, debug=debug)
     except click.ClickException as error:
-        error.show()
+        click.echo(f"tracekit: {error.format_message()} {_help_for(error)}", err=True)
         return ExitCode.UNUSABLE
     except (KeyboardInterrupt, click.Abort):
         click.echo("tracekit: interrupted; nothing was saved", err=True)
@@ -75,6 +75,11 @@ def run(arguments: list[str]) -> int:
     except BrokenPipeError:
         sys.stderr.close()  # the reader went away, as in `tracekit runs | head`
         return ExitCode.OK
+
+
+def _help_for(error: click.ClickException) -> str:
+    context = getattr(error, "ctx", None)
+    return f"See `{context.command_path if context else 'tracekit'} --help`."
 
 
 def _fail(error: TracekitError, code: ExitCode, *, debug: bool) -> int:

@@ -19,7 +19,7 @@ _COLUMNS = {
     "levels": ("", "what `--level` takes"),
     "dtypes": ("", "what `--dtype` takes"),
     "defaults": ("", "options where none is given"),
-    "summary": ("", "what it is"),
+    "summary": ("prose", "what it is"),
 }
 _TABLE = {name: _COLUMNS[name] for name in ("name", "domain", "parameters", "modes", "levels", "summary")}
 
