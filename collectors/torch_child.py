@@ -67,7 +67,6 @@ def _record(request: Request, directory: Path, reporter: Reporter) -> dict[str, 
     workload: Workload = registry.load(registry.WORKLOADS, request.workload)
     device = _device(request.device)
     options = request.options(device=device)
-    workload.validate_device(options)
     import torch
 
     if request.threads is not None:

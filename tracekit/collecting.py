@@ -17,7 +17,7 @@ from tracekit.errors import UnusableInputError
 from tracekit.fingerprint import fingerprint
 from tracekit.ingest import Sample, import_recording
 from tracekit.meta import Collector as CollectorMeta
-from tracekit.meta import Diagnostic, RunMeta, Timings
+from tracekit.meta import Diagnostic, Level, RunMeta, Timings
 from tracekit.store import new_run_id, timestamp
 from tracekit.workloads.base import Options, Workload
 
@@ -73,7 +73,7 @@ class Request:
             resolution=self.resolution,
             dtype=self.dtype,
             zero_grad=self.zero_grad,
-            pin_memory=self.pin_memory,
+            pin_memory=self.pin_memory and device != "cpu",  # host memory is not copied to itself
             seed=self.seed,
         )
 
@@ -143,7 +143,6 @@ def decide(request: Request) -> Request:
         )
     options = decided.options(device=decided.device)
     workload.validate(options, level=decided.level)
-    workload.validate_device(options)
     return decided
 
 
@@ -190,7 +189,8 @@ def _meta(request: Request, recording: Recording, *, collector: str, now: dateti
     workload = asdict(request)
     workload["name"] = workload.pop("workload")
     del workload["stacks"]
-    workload |= {"device": recording.device, "threads": recording.threads}
+    pinned = request.pin_memory and recording.device != "cpu"
+    workload |= {"device": recording.device, "threads": recording.threads, "pin_memory": pinned}
     return RunMeta(
         run_id=new_run_id(f"{request.workload}-{request.mode}", now=now),
         created_at=timestamp(now),
@@ -201,8 +201,15 @@ def _meta(request: Request, recording: Recording, *, collector: str, now: dateti
         environment=recording.environment,
         fingerprint=fingerprint(workload, recording.environment, recording.options, collector=collector),
         timings=recording.timings,
-        diagnostics=list(recording.diagnostics),
+        diagnostics=[*recording.diagnostics, *_ignored(request, recording.device)],
     )
+
+
+def _ignored(request: Request, device: str) -> list[Diagnostic]:
+    if not request.pin_memory or device != "cpu":
+        return []
+    message = "--pin-memory was left out: without a GPU there is nothing to copy to"
+    return [Diagnostic(Level.INFO, "pin_memory_ignored", message)]
 
 
 def command(request: Request) -> list[str]:

@@ -45,7 +45,10 @@ SUMMARY_ROWS = 8
     help="Gradients: default drops them, zero fills each one, foreach fills all in one call.",
 )
 @click.option(
-    "--pin-memory/--no-pin-memory", default=False, show_default=True, help="Page-locked batches (GPU)."
+    "--pin-memory/--no-pin-memory",
+    default=False,
+    show_default=True,
+    help="Page-locked batches; means nothing without a GPU.",
 )
 @click.option("--stacks", is_flag=True, help="Record Python call stacks; makes the profile slower.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of parameters and data.")

@@ -93,18 +93,6 @@ class Workload:
         _at_least("resolution", options.resolution, self.smallest_resolution, self.name)
         self.check(options)
 
-    def validate_device(self, options: Options) -> None:
-        """Refuse what the device that was found cannot do.
-
-        Raises:
-            UnusableInputError: The option needs a GPU.
-        """
-        if options.pin_memory and options.device == "cpu":
-            raise UnusableInputError(
-                "--pin-memory speeds up copies to a GPU, and this run is on the CPU",
-                hint="leave it out, or use --device cuda",
-            )
-
 
 def _one_of(option: str, value: str, allowed: tuple[str, ...], workload: str) -> None:
     if value not in allowed:
