@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 
-FACT = (Column("name", "", "dotted name"), Column("value", "", "value"))
+FACT = (Column("name", "", "dotted name"), Column("value", "prose", "value"))
 TABLE = (
     Column("table", "", "name of the table"),
     Column("rows", "count", "rows"),
@@ -28,10 +28,17 @@ TIMING = (
     Column("median_ns", "ns", "median"),
     Column("max_ns", "ns", "longest"),
 )
+GPU = (
+    Column("index", "", "device index"),
+    Column("name", "", "model"),
+    Column("memory_bytes", "bytes", "memory"),
+    Column("sm_count", "count", "streaming multiprocessors"),
+    Column("compute_capability", "", "compute capability"),
+)
 DIAGNOSTIC = (
     Column("level", "", "how much it matters"),
     Column("code", "", "stable identifier"),
-    Column("message", "", "what was noticed"),
+    Column("message", "prose", "what was noticed"),
 )
 
 
@@ -52,7 +59,8 @@ def sections(meta: RunMeta) -> list[Section]:
         Section("collector options", FACT, flatten(meta.collector.options)),
         Section("tables", TABLE, _tables(meta)),
         Section("step times without a profiler", TIMING, _timings(meta.timings)),
-        Section("environment", FACT, flatten(meta.environment)),
+        Section("environment", FACT, flatten(_without_gpus(meta.environment))),
+        Section("GPUs", GPU, _gpus(meta.environment)),
         Section("diagnostics", DIAGNOSTIC, _diagnostics(meta)),
     ]
     return [part for part in parts if part.rows]
@@ -116,6 +124,15 @@ def _timings(timings: Timings | None) -> list[Row]:
         for name, times in measured.items()
         if times
     ]
+
+
+def _without_gpus(environment: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in environment.items() if name != "gpus" and value is not None}
+
+
+def _gpus(environment: Mapping[str, Any]) -> list[Row]:
+    names = [column.name for column in GPU]
+    return [{name: gpu.get(name) for name in names} for gpu in environment.get("gpus") or []]
 
 
 def _diagnostics(meta: RunMeta) -> list[Row]:
