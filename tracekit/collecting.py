@@ -186,9 +186,9 @@ def collect(
 
 
 def _meta(request: Request, recording: Recording, *, collector: str, now: datetime) -> RunMeta:
-    workload = asdict(request)
-    workload["name"] = workload.pop("workload")
-    del workload["stacks"]
+    asked = asdict(request)
+    del asked["stacks"]  # an option of the profiler
+    workload = {"name": asked.pop("workload"), **asked}
     pinned = request.pin_memory and recording.device != "cpu"
     workload |= {"device": recording.device, "threads": recording.threads, "pin_memory": pinned}
     return RunMeta(

@@ -7,6 +7,8 @@ from typing import Any
 
 ELLIPSIS = "…"
 MISSING = "–"
+PROSE = "prose"
+"""Unit of a column of sentences, which wrap instead of being cut."""
 _UNSAFE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff\U000e0000-\U000e007f]"
 )
@@ -80,7 +82,7 @@ def _number(value: float, unit: str) -> str:
         case "count":
             return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
     text = str(value) if isinstance(value, int) else f"{value:,.2f}"
-    return f"{text} {unit}" if unit else text
+    return text if unit in {"", PROSE} else f"{text} {unit}"
 
 
 def _scaled(value: float, scales: tuple[tuple[int, str], ...], base: str) -> str:

@@ -8,9 +8,6 @@ if TYPE_CHECKING:
     from tracekit.analysis import Column
     from tracekit.render.data import Record
 
-PROSE = "prose"
-"""Unit of a column of sentences, which wrap instead of being cut."""
-
 
 def header(column: Column) -> str:
     """The column's name in words; the unit stands in the cells, so the suffix goes.

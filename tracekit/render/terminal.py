@@ -8,9 +8,9 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tracekit.render.cells import clean, human, shorten
+from tracekit.render.cells import PROSE, clean, human, shorten
 from tracekit.render.data import records
-from tracekit.render.headers import PROSE, folded, header, is_text
+from tracekit.render.headers import folded, header, is_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
