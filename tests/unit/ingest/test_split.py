@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tracekit.errors import UnusableInputError
 from tracekit.ingest.kineto.source import Stream
-from tracekit.ingest.kineto.split import chunks, read_opening, take_apart
+from tracekit.ingest.kineto.split import chunks, likely_events, read_opening, take_apart
 
 hostile = st.text(alphabet='},{["]\\ aü\n:0', max_size=12)
 values = st.recursive(
@@ -58,8 +58,22 @@ def test_what_is_no_trace_is_refused(text: str) -> None:
         read_opening(stream(text), "t")
 
 
-def test_reading_goes_on_at_the_event_behind_unmatched_braces() -> None:
-    pieces = take_apart(b'{"ph": "X", "args": {"a": 1}, {"ph": "X", "name": "next"}, {"ph": "i"}]')
-    assert pieces.events == [b'{"ph": "X", "name": "next"}', b'{"ph": "i"}']
-    assert pieces.skipped == 1
-    assert pieces.ended
+def test_a_bracket_of_another_kind_ends_the_search() -> None:
+    pieces = take_apart(b'{"ph": "i"}, {"ph": "X", "args": {"a": 1}, {"ph": "X"}, {"ph": "i"}]')
+    assert pieces.events == [b'{"ph": "i"}']
+    assert pieces.tail.startswith(b'{"ph": "X", "args"')
+    assert not pieces.ended
+
+
+def test_a_string_without_an_end_swallows_the_rest() -> None:
+    pieces = take_apart(b'{"ph": "i"}, {"name": "a}, {')
+    assert (pieces.events, pieces.tail) == ([b'{"ph": "i"}'], b'{"name": "a}, {')
+
+
+def test_damaged_text_is_split_where_events_seem_to_start() -> None:
+    text = b'{"ph": "X", "args": {"a": 1}, {"ph": "X", "name": "next"}, {"ph": "i"}'
+    assert likely_events(text) == [
+        b'{"ph": "X", "args": {"a": 1}',
+        b' {"ph": "X", "name": "next"}',
+        b' {"ph": "i"}',
+    ]

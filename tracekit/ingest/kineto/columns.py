@@ -68,7 +68,14 @@ def floats(values: Sequence[Any]) -> pa.Array:
     try:
         return pa.array(values, pa.float64())
     except (pa.ArrowInvalid, pa.ArrowTypeError):
-        return pa.array([value if isinstance(value, int | float) else None for value in values], pa.float64())
+        return pa.array([_float(value) for value in values], pa.float64())
+
+
+def _float(value: Any) -> float | None:
+    try:
+        return float(value) if isinstance(value, int | float) else None
+    except OverflowError:
+        return None
 
 
 _ABSENT = (None, None, None)

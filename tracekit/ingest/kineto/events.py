@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from tracekit.ingest.kineto.repair import repair
-from tracekit.ingest.kineto.split import take_apart
+from tracekit.ingest.kineto.split import Pieces, likely_events, take_apart
 
 _NONE = msgspec.Raw(b"")
 _TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
@@ -153,6 +153,18 @@ class _Mending:
         except (msgspec.DecodeError, UnicodeDecodeError):
             self._mend(text)
 
+    def done(self, *, tail: bytes, ended: bool) -> Decoded:
+        """What came of the chunk."""
+        return Decoded(
+            self.events,
+            self.counters,
+            clean=False,
+            ended=ended,
+            tail=tail,
+            repaired=self.repaired,
+            dropped=self.dropped,
+        )
+
     def _take(self, text: bytes) -> None:
         event = _decode_event(text)
         self.counters += _counters_of([event], text)
@@ -182,12 +194,25 @@ def _damaged(text: bytes) -> Decoded:
     mending = _Mending()
     for event in pieces.events:
         mending.add(event)
-    return Decoded(
-        mending.events,
-        mending.counters,
-        clean=False,
-        ended=pieces.ended,
-        tail=pieces.tail,
-        repaired=mending.repaired,
-        dropped=mending.dropped + pieces.skipped,
-    )
+    return mending.done(tail=pieces.tail, ended=pieces.ended)
+
+
+def salvage(text: bytes) -> Decoded:
+    """Decode text whose braces do not match up: each likely event by itself, so that damage does not spread.
+
+    The tail is the last event where that has no end; it is not counted as dropped.
+
+    Example:
+        >>> salvage(b'{"ph": "X", "args": {, {"ph": "i"}, {"ph": "X", "name": ').dropped
+        1
+    """
+    mending = _Mending()
+    pieces = Pieces([], b"", ended=False)
+    for piece in likely_events(text):
+        mending.dropped += bool(pieces.tail)
+        pieces = take_apart(piece)
+        for event in pieces.events:
+            mending.add(event)
+        if pieces.ended:
+            break
+    return mending.done(tail=pieces.tail, ended=pieces.ended)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tracekit.errors import UnusableInputError
 from tracekit.ingest import spool
 from tracekit.ingest.kineto.batches import Tally, to_batches
-from tracekit.ingest.kineto.events import decode
+from tracekit.ingest.kineto.events import decode, salvage
 from tracekit.ingest.kineto.source import open_trace, title
 from tracekit.ingest.kineto.split import CHUNK_BYTES, EVENT_LIMIT, chunks, read_opening
 from tracekit.ingest.kineto.toplevel import TopLevel, top_level
@@ -19,7 +19,12 @@ from tracekit.ingest.kineto.toplevel import TopLevel, top_level
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from tracekit.ingest.kineto.events import Decoded
     from tracekit.ingest.pool import Pool
+
+
+_SALVAGED = 800_000
+"""Parts from this number on hold what was salvaged from damaged pieces."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +75,16 @@ def _no_collection() -> Iterator[None]:
 
 
 def _process(chunk: _Chunk) -> _Report:
+    return _parked(chunk, decode)
+
+
+def _salvage(chunk: _Chunk) -> _Report:
+    return _parked(chunk, salvage)
+
+
+def _parked(chunk: _Chunk, decoder: Callable[[bytes], Decoded]) -> _Report:
     with _no_collection():
-        decoded = decode(chunk.text)
+        decoded = decoder(chunk.text)
         batches, tally = to_batches(decoded)
     spool.park(Path(chunk.directory), chunk.number, batches)
     return _Report(tally, decoded.clean, decoded.ended, decoded.tail)
@@ -126,42 +139,61 @@ def _numbered(texts: Iterator[bytes], directory: Path) -> Iterator[_Chunk]:
 
 @dataclass
 class _Assembly:
-    """Puts chunks together in order: joins what a wrong cut took apart, and stops where the events end."""
+    """Puts chunks together in order: joins what a wrong cut took apart, and stops where the events end.
+
+    `_open` is a piece that the last chunk left without its end: by a wrong cut, or because it is damaged.
+    """
 
     directory: Path
     tally: Tally = field(default_factory=Tally)
     ended: bool = False
     after: bytes = b""
     _open: bytes = b""
+    _salvaged: int = 0
 
     def add(self, chunk: _Chunk, report: _Report) -> None:
         """Take the next chunk's report."""
+        while self._open and not self.ended:
+            joined = None if report.clean else self._joined(chunk)
+            if joined:
+                self._take(joined)
+                return
+            self._give_up()
         if self.ended:
             spool.discard(self.directory, chunk.number)
             if len(self.after) < EVENT_LIMIT:
                 self.after += b"," + chunk.text
             return
-        if self._open:
-            report = self._joined(chunk, report)
+        self._take(report)
+
+    def finish(self) -> None:
+        """Salvage what was left open at the end."""
+        while self._open:
+            self._give_up()
+
+    def _take(self, report: _Report) -> None:
         self.tally.add(report.tally)
         self.ended = report.ended
         self.after = report.tail if report.ended else b""
-        self._open = b"" if report.ended or len(report.tail) > EVENT_LIMIT else report.tail
+        self._open = b"" if report.ended else report.tail
 
-    def _joined(self, chunk: _Chunk, alone: _Report) -> _Report:
-        """The chunk with the open piece before it, unless that piece turns out to be damaged."""
-        if not alone.clean:
-            spool.discard(self.directory, chunk.number)
-            report = _process(replace(chunk, text=self._open + b"," + chunk.text))
-            if report.tally.events or not alone.tally.events:
-                return report
-            alone = _process(chunk)
-        self.tally.dropped += 1
-        return alone
+    def _joined(self, chunk: _Chunk) -> _Report | None:
+        """The chunk with the open piece before it; None when that piece proves to be damaged."""
+        report = _process(replace(chunk, text=self._open + b"," + chunk.text))
+        if report.tally.events and not report.tally.dropped:
+            return report
+        spool.discard(self.directory, chunk.number)
+        _process(chunk)  # parks again what the joined one has overwritten
+        return None
 
-    def finish(self) -> None:
-        """Count an event that the file does not finish."""
-        self.tally.dropped += bool(self._open.strip())
+    def _give_up(self) -> None:
+        """Take the open piece for damaged: keep the events in it; what is left open then is shorter."""
+        before, self._salvaged = self._open, self._salvaged + 1
+        number = _SALVAGED + self._salvaged
+        self._take(_salvage(_Chunk(before, str(self.directory), number)))
+        if len(self._open) == len(before):
+            self.tally.dropped += 1
+            self._open = b""
 
 
 def not_a_trace(path: Path) -> UnusableInputError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from tracekit.errors import UnusableInputError
@@ -24,7 +25,7 @@ EVENT_LIMIT = 64 << 20
 """No event is as long as this; a piece without a boundary in so many bytes is damaged."""
 
 _CUT = re.compile(rb"\}\s*,(?=\s*\{)")
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[{}\[\]]', re.DOTALL)  # a string may lack its end
 _NEXT_EVENT = re.compile(rb'\}\s*,(?=\s*\{\s*"ph")')
 _EVENTS_KEY = re.compile(rb"\s*:\s*\[")
 _CLOSED_BY = {b"{": b"}", b"[": b"]"}
@@ -138,33 +139,22 @@ class Pieces:
         events: Text of each complete event.
         tail: What follows the last complete event: an unfinished one, or the rest of the top level.
         ended: Whether the bracket that closes the events was found; then `tail` starts with it.
-        skipped: Places where the braces do not match up and reading went on at the next event.
     """
 
     events: list[bytes]
     tail: bytes
     ended: bool
-    skipped: int = 0
 
 
 def take_apart(text: bytes) -> Pieces:
     """Find the events of a chunk by their braces alone; tolerates anything between braces.
 
+    Stops at the end of the text, at the closing bracket, or where a bracket closes another kind.
+
     Example:
         >>> take_apart(b'{"a": "}"}, {"b": 1} ], "traceName": 1}')
-        Pieces(events=[b'{"a": "}"}', b'{"b": 1}'], tail=b'], "traceName": 1}', ended=True, skipped=0)
+        Pieces(events=[b'{"a": "}"}', b'{"b": 1}'], tail=b'], "traceName": 1}', ended=True)
     """
-    pieces = _balanced(text)
-    events, skipped = pieces.events, 0
-    while not pieces.ended and (following := _NEXT_EVENT.search(pieces.tail)):
-        pieces = _balanced(pieces.tail[following.end() :])
-        events += pieces.events
-        skipped += 1
-    return Pieces(events, pieces.tail, pieces.ended, skipped)
-
-
-def _balanced(text: bytes) -> Pieces:
-    """Events up to the end of the text, the closing bracket, or a bracket that closes another kind."""
     events: list[bytes] = []
     opened: list[bytes] = []
     start, done = 0, 0
@@ -182,3 +172,14 @@ def _balanced(text: bytes) -> Pieces:
                 done = token.end()
                 events.append(text[start:done])
     return Pieces(events, text[done:].lstrip(_SPACE + b","), ended=False)
+
+
+def likely_events(text: bytes) -> list[bytes]:
+    """Split damaged text where an event seems to start, whatever its braces say.
+
+    Example:
+        >>> likely_events(b'{"ph": "X", "name": "odd"quote"}, {"ph": "i"}')
+        [b'{"ph": "X", "name": "odd"quote"}', b' {"ph": "i"}']
+    """
+    bounds = [0, *(match.end() for match in _NEXT_EVENT.finditer(text)), len(text) + 1]
+    return [text[start : end - 1] for start, end in pairwise(bounds)]

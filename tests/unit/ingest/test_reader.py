@@ -1,0 +1,154 @@
+"""Chunks that were cut in a wrong place, events that never end, and what stands around the events."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.traces import COUNT, durations, imported, kernel_event, kernels_text, table
+from tracekit.ingest import Sample, import_recording
+from tracekit.ingest.kineto import reader
+from tracekit.meta import Collector, RunMeta
+from tracekit.schema import C
+from tracekit.store import timestamp
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tracekit.run import Run
+    from tracekit.store import Store
+
+
+@pytest.fixture(params=[120, 333, 1_000, 5_000])
+def chunk_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    size: int = request.param
+    monkeypatch.setitem(reader.read.__kwdefaults__, "chunk_bytes", size)
+    return size
+
+
+def run_of(store: Store, tmp_path: Path, text: str) -> Run:
+    path = tmp_path / "trace.json"
+    path.write_text(text)
+    return imported(store, path)
+
+
+@pytest.mark.usefixtures("chunk_bytes")
+def test_a_cut_inside_an_event_is_mended(store: Store, tmp_path: Path) -> None:
+    events = [kernel_event(i, inner=[{"ph": "X", "n": n} for n in range(9)]) for i in range(COUNT)]
+    run = run_of(store, tmp_path, json.dumps({"traceEvents": events}))
+    assert durations(run) == [5250] * COUNT
+    assert noted(run) == set()
+
+
+@pytest.mark.usefixtures("chunk_bytes")
+def test_a_cut_inside_a_name_is_mended(store: Store, tmp_path: Path) -> None:
+    events = [kernel_event(i, name='a}, {"b' * 30) for i in range(COUNT)]
+    run = run_of(store, tmp_path, json.dumps({"traceEvents": events}))
+    assert durations(run) == [5250] * COUNT
+    assert set(table(run, "device_intervals").query("kind == 'kernel'")[C.NAME]) == {'a}, {"b' * 30}
+
+
+@pytest.mark.usefixtures("chunk_bytes")
+def test_an_event_without_an_end_costs_only_itself(store: Store, tmp_path: Path) -> None:
+    text = kernels_text().replace('"block": [32, 1, 1]}}, ', '"block": [32, 1, 1]}, ', 1)
+    run = run_of(store, tmp_path, text)
+    assert durations(run) == [5250] * (COUNT - 1)
+    assert noted(run) == {"dropped_events"}
+
+
+@pytest.mark.usefixtures("chunk_bytes")
+def test_what_follows_the_events_is_read_whole(store: Store, tmp_path: Path) -> None:
+    after = {"log": [{"n": n} for n in range(500)], "baseTimeNanoseconds": 1_700_000_000_000_000_000}
+    text = json.dumps({"traceEvents": json.loads(kernels_text())["traceEvents"], **after})
+    run = run_of(store, tmp_path, text)
+    assert run.meta.t0_unix_ns == 1_700_000_000_000_000_000 + 1_000_000_500
+    assert durations(run) == [5250] * COUNT
+
+
+@pytest.mark.usefixtures("chunk_bytes")
+def test_events_may_be_a_heap_of_noise_between_good_ones(store: Store, tmp_path: Path) -> None:
+    texts = [json.dumps(kernel_event(i)) for i in range(COUNT)]
+    texts.insert(7, '{"ph": "X", "name": "never ends, "args": {"a": [1, 2')
+    run = run_of(store, tmp_path, '{"traceEvents": [' + ", ".join(texts) + "]}")
+    assert len(durations(run)) >= COUNT - 2
+    assert noted(run) >= {"dropped_events"}
+
+
+def noted(run: Run) -> set[str]:
+    return {diagnostic.code for diagnostic in run.meta.diagnostics if diagnostic.level != "info"}
+
+
+def counter(time: float, **values: Any) -> dict[str, Any]:
+    return {"ph": "C", "name": "GPU 0", "pid": 0, "ts": time, "args": values}
+
+
+def test_counter_events_become_counters(store: Store, tmp_path: Path) -> None:
+    events = [kernel_event(0), counter(1_000_003.5, util=50, note="text"), counter(1_000_001.5, util=25.5)]
+    run = run_of(store, tmp_path, json.dumps({"traceEvents": events}))
+    rows = table(run, "counters")
+    assert rows[[C.T_NS, C.SOURCE, C.METRIC, C.VALUE]].to_numpy().tolist() == [
+        [1_000, "torch", "GPU 0/util", 25.5],
+        [3_000, "torch", "GPU 0/util", 50.0],
+    ]
+
+
+def recording_meta(now: datetime) -> RunMeta:
+    return RunMeta(
+        run_id="20260101T000000Z-mine-000000",
+        created_at=timestamp(now),
+        t0_unix_ns=0,
+        collector=Collector("torch", "1", {"with_stack": False}),
+        environment={"gpus": [], "python": "3.11"},
+    )
+
+
+@pytest.mark.parametrize("recorded", [[], [counter(1_000_001.5, util=25.5)]])
+def test_samples_join_the_counters_of_the_trace(
+    recorded: list[dict[str, Any]], store: Store, tmp_path: Path
+) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": [kernel_event(0), *recorded]}))
+    peak = Sample(1_000_010_500, "process", None, "host_peak_bytes", "bytes", 5.0)
+    early = Sample(1_000_000_500, "torch", 1, "device_peak_allocated_bytes", "bytes", 7.0)
+    run = import_recording(store, [path], recording_meta(datetime.now(UTC)), samples=[peak, early])
+    rows = table(run, "counters")
+    assert rows[C.T_NS].tolist() == [0, *[1_000] * len(recorded), 10_000]
+    assert rows.iloc[-1][[C.SOURCE, C.METRIC, C.UNIT, C.VALUE]].tolist() == [
+        "process",
+        "host_peak_bytes",
+        "bytes",
+        5.0,
+    ]
+    assert rows.iloc[0][C.DEVICE] == 1
+    assert run.id == "20260101T000000Z-mine-000000"
+    assert run.meta.environment["python"] == "3.11"
+    assert run.meta.collector.options == {"with_stack": False}
+
+
+def test_ranks_that_do_not_overlap_in_time_are_doubted(store: Store, tmp_path: Path) -> None:
+    from tracekit.ingest import import_traces
+
+    folder = tmp_path / "job"
+    folder.mkdir()
+    for number, later in enumerate((0, 10_000_000)):
+        events = [kernel_event(i, ts=later + i) for i in range(3)]
+        (folder / f"t{number}.json").write_text(json.dumps({"traceEvents": events}))
+    (run,) = import_traces(store, [folder])
+    assert {d.code for d in run.meta.diagnostics} >= {"rank_assumed", "ranks_apart"}
+
+
+def test_categories_that_are_not_read_are_named(store: Store, tmp_path: Path) -> None:
+    events = [kernel_event(0), kernel_event(1, cat="mtia_ccp_events"), kernel_event(2, cat="Trace")]
+    run = run_of(store, tmp_path, json.dumps({"traceEvents": events}))
+    (noted,) = [d for d in run.meta.diagnostics if d.code == "ignored_categories"]
+    assert "mtia_ccp_events (1)" in noted.message
+    assert "Trace" not in noted.message
+
+
+def test_names_of_hosts_and_users_are_not_kept(store: Store, tmp_path: Path) -> None:
+    secret = {"host_name": "secret-host", "username": "secret-user", "traceName": "/home/secret-user/t.json"}
+    run = run_of(store, tmp_path, json.dumps({**secret, **json.loads(kernels_text())} | secret))
+    assert "secret" not in (run.path / "run.json").read_text()
