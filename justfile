@@ -35,7 +35,7 @@ types:
 
 # Measure tracekit itself; needs a quiet machine.
 bench *arguments:
-    {{python}} -m benchmarks {{arguments}}
+    {{python}} -m benchmarks.ingest {{arguments}}
 
 # Everything continuous integration runs, in an environment of its own.
 ci:
