@@ -2,12 +2,12 @@
 
 from tracekit.ingest.importer import (
     Progress,
-    Sample,
     import_job,
     import_recording,
     import_traces,
 )
 from tracekit.ingest.jobs import Job, plan
 from tracekit.ingest.references import resolve
+from tracekit.ingest.samples import Sample
 
 __all__ = ["Job", "Progress", "Sample", "import_job", "import_recording", "import_traces", "plan", "resolve"]

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import accumulate
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import pyarrow as pa
-import pyarrow.dataset as ds
+from typing import TYPE_CHECKING
 
 from tracekit import __version__
 from tracekit.ingest import notes
 from tracekit.ingest.jobs import Job, Source, plan
 from tracekit.ingest.kineto.reader import Trace, not_a_trace, read
+from tracekit.ingest.origin import completed
 from tracekit.ingest.pool import Pool, cores, open_pool
 from tracekit.ingest.process import Place, Size, close, write
-from tracekit.ingest.write import write_groups
+from tracekit.ingest.samples import Sample, write_samples
 from tracekit.meta import Collector, RunMeta
-from tracekit.schema import COUNTERS, C
 from tracekit.store import new_run_id, timestamp
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tracekit.ingest.kineto.toplevel import TopLevel
     from tracekit.run import Run
     from tracekit.store import Draft, Store
@@ -34,24 +31,6 @@ POOL_BYTES = 24 << 20
 
 Progress = Callable[[str, int, int], None]
 """Told the trace's name, the bytes of it that are decoded, and its size (0 when unknown)."""
-
-
-@dataclass(frozen=True)
-class Sample:
-    """One row of `counters`, taken beside the trace.
-
-    Attributes:
-        t_unix_ns: When, ns since the epoch.
-        source: nvml, process or torch.
-        device: Device index; None for the host.
-    """
-
-    t_unix_ns: int
-    source: str
-    device: int | None
-    metric: str
-    unit: str
-    value: float
 
 
 def _silent(_name: str, _done: int, _size: int) -> None:
@@ -116,18 +95,22 @@ def import_recording(
 def _normalize(
     store: Store, sources: tuple[Source, ...], meta: RunMeta, *, samples: Sequence[Sample], progress: Progress
 ) -> Run:
-    with store.draft() as draft, tempfile.TemporaryDirectory(prefix="spool-", dir=draft.path) as spool:
-        traces = _decode(sources, Path(spool), progress)
+    with store.draft() as draft, store.draft() as spool:  # the spool is a draft that is never committed
+        traces = _decode(sources, spool.path, progress)
         sizes = [_size(trace) for trace in traces]
         zero = min(size.first_ns for size in sizes)
+        places = _places(draft, sources, traces, sizes, zero)
+        links = [write(trace, place) for trace, place in zip(traces, places, strict=True)]
         found = [*meta.diagnostics]
-        for trace, place in zip(traces, _places(draft, sources, traces, sizes, zero), strict=True):
+        for trace, linked in zip(traces, links, strict=True):
             found += notes.of_trace(trace)
-            found += notes.of_links(trace, write(trace, place))
+            found += notes.of_links(trace, linked)
         found += notes.of_ranks(sources, sizes)
-        _write_samples(draft, samples, zero)
-        complete = replace(meta, t0_unix_ns=zero, diagnostics=found, **_from_traces(meta, traces))
-        return draft.commit(complete)
+        write_samples(draft.path, samples, zero)
+        known = completed(
+            meta, [trace.top for trace in traces], has_device=any(link.device for link in links)
+        )
+        return draft.commit(replace(known, t0_unix_ns=zero, diagnostics=found))
 
 
 def _decode(sources: tuple[Source, ...], spool: Path, progress: Progress) -> list[Trace]:
@@ -176,51 +159,3 @@ def _rank(source: Source, top: TopLevel) -> int:
     if source.rank is not None:
         return source.rank
     return (top.distributed.rank if top.distributed else None) or 0
-
-
-def _write_samples(draft: Draft, samples: Sequence[Sample], zero: int) -> None:
-    """Add samples to what the trace itself recorded as counters."""
-    if not samples:
-        return
-    path = draft.path / f"{COUNTERS.name}.parquet"
-    ordered = sorted(samples, key=lambda sample: sample.t_unix_ns)
-    rows = pa.table(
-        {
-            C.T_NS: [sample.t_unix_ns - zero for sample in ordered],
-            C.SOURCE: pa.array([sample.source for sample in ordered]).dictionary_encode(),
-            C.DEVICE: pa.array([sample.device for sample in ordered], pa.int32()),
-            C.METRIC: pa.array([sample.metric for sample in ordered]).dictionary_encode(),
-            C.UNIT: pa.array([sample.unit for sample in ordered]).dictionary_encode(),
-            C.VALUE: pa.array([sample.value for sample in ordered], pa.float64()),
-        },
-        schema=COUNTERS.arrow,
-    )
-    if path.exists():
-        recorded = ds.dataset(path, schema=COUNTERS.arrow).to_table()
-        rows = pa.concat_tables([recorded, rows]).unify_dictionaries().sort_by(C.T_NS)
-    write_groups(COUNTERS, iter([rows]), path)
-
-
-def _from_traces(meta: RunMeta, traces: list[Trace]) -> dict[str, Any]:
-    """What the traces say that the collector did not."""
-    top = traces[0].top
-    environment = dict(meta.environment)
-    if not environment.get("gpus"):
-        environment["gpus"] = [
-            {
-                "index": device.index,
-                "name": device.name,
-                "memory_bytes": device.memory_bytes,
-                "sm_count": device.sm_count,
-                "compute_capability": f"{device.major}.{device.minor}",
-            }
-            for device in top.devices
-        ]
-    environment.setdefault("cuda", _version(top.cuda_runtime or top.hip_runtime))
-    options = {**meta.collector.options, **({"simulated": True} if top.simulated else {})}
-    return {"environment": environment, "collector": replace(meta.collector, options=options)}
-
-
-def _version(number: int | None) -> str | None:
-    """CUDA's version as people write it: 12040 is 12.4."""
-    return f"{number // 1000}.{number % 1000 // 10}" if number else None

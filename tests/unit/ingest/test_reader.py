@@ -148,6 +148,31 @@ def test_categories_that_are_not_read_are_named(store: Store, tmp_path: Path) ->
     assert "Trace" not in noted.message
 
 
+def test_the_fingerprint_of_an_import_says_what_the_trace_knows(store: Store, tmp_path: Path) -> None:
+    top = {
+        "deviceProperties": [{"id": 0, "name": "GPU A", "computeMajor": 9, "computeMinor": 0, "numSms": 132}],
+        "distributedInfo": {"rank": 3, "world_size": 8, "backend": "nccl"},
+        "cuda_runtime_version": 12040,
+        "record_shapes": 1,
+    }
+    run = run_of(store, tmp_path, json.dumps({**top, **json.loads(kernels_text())}))
+    expected = {"gpu": "GPU A", "sm_count": 132, "compute_capability": "9.0", "world_size": 8}
+    expected |= {
+        "cuda": "12.4",
+        "device": "cuda",
+        "profiler_record_shapes": True,
+        "profiler_with_stack": None,
+    }
+    assert {name: run.meta.fingerprint[name] for name in expected} == expected
+    assert set(table(run, "device_intervals")[C.RANK]) == {3}
+
+
+def test_a_run_holds_its_tables_and_nothing_else(store: Store, tmp_path: Path) -> None:
+    run = run_of(store, tmp_path, kernels_text())
+    assert {path.name for path in run.path.iterdir()} == {"run.json", "device_intervals.parquet"}
+    assert {path.name for path in store.path.iterdir()} == {run.id, ".gitignore"}
+
+
 def test_names_of_hosts_and_users_are_not_kept(store: Store, tmp_path: Path) -> None:
     secret = {"host_name": "secret-host", "username": "secret-user", "traceName": "/home/secret-user/t.json"}
     run = run_of(store, tmp_path, json.dumps({**secret, **json.loads(kernels_text())} | secret))
