@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tracekit import environment
+from tracekit.collecting import Request, command, decide
+from tracekit.errors import PluginError, UnusableInputError
+from tracekit.fingerprint import fingerprint
+
+MNIST = Request(workload="mnist_cnn")
+GPU = {"index": 0, "name": "H100", "sm_count": 132, "compute_capability": "9.0"}
+
+
+def test_open_sizes_are_the_workloads_own() -> None:
+    decided = decide(MNIST)
+    assert (decided.batch_size, decided.resolution) == (64, 28)
+    assert decide(Request(workload="mnist_cnn", batch_size=3)).batch_size == 3
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"steps": 0}, "--steps 0 is impossible"),
+        ({"warmup": -1}, "use --warmup 0 or more"),
+        ({"threads": 0}, "use --threads 1 or more"),
+        ({"device": "tpu"}, "use --device auto or cpu or cuda"),
+        ({"level": "compile"}, "use --level eager"),
+        ({"batch_size": 0}, "use --batch-size 1 or more"),
+    ],
+)
+def test_impossible_requests_are_refused_before_a_process_starts(changed: dict[str, Any], said: str) -> None:
+    with pytest.raises(UnusableInputError) as refused:
+        decide(Request(workload="mnist_cnn", **changed))
+    assert said in str(refused.value)
+
+
+def test_an_unknown_workload_names_the_known() -> None:
+    with pytest.raises(PluginError, match=r"mnist_cnn, resnet50"):
+        decide(Request(workload="nope"))
+
+
+def test_pinned_batches_are_only_for_a_gpu() -> None:
+    request = decide(Request(workload="mnist_cnn", pin_memory=True))
+    assert not request.options(device="cpu").pin_memory
+    assert request.options(device="cuda").pin_memory
+
+
+def test_the_command_repeats_the_request() -> None:
+    from tracekit.cli.collect import command as collect
+
+    request = Request(workload="resnet50", batch_size=8, resolution=64, stacks=True, zero_grad="foreach")
+    words = command(request)
+    context = collect.make_context("collect", words[2:])
+    shared = {name: value for name, value in context.params.items() if hasattr(request, name)}
+    assert Request(**shared) == request
+
+
+def test_the_fingerprint_is_flat_and_names_the_gpu_only_when_it_was_used() -> None:
+    surroundings = {"torch": "2.13", "gpus": [GPU]}
+    on_gpu = fingerprint(
+        {"name": "w", "device": "cuda"}, surroundings, {"with_stack": True}, collector="torch"
+    )
+    on_cpu = fingerprint({"name": "w", "device": "cpu"}, surroundings, {}, collector="torch")
+    assert (on_gpu["gpu"], on_gpu["sm_count"], on_gpu["profiler_with_stack"]) == ("H100", 132, True)
+    assert (on_cpu["gpu"], on_cpu["sm_count"]) == (None, None)
+    assert on_gpu.keys() == on_cpu.keys()
+
+
+def test_the_environment_names_no_host_user_or_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_SECRET", "hunter2-secret")
+    text = str(environment.capture())
+    assert "hunter2-secret" not in text
+    assert str(Path.home()) + os.sep not in text
+    assert socket.gethostname() not in text.replace(environment.cpu_name(), "").split()
+
+
+def test_the_environment_is_whole_without_a_driver() -> None:
+    found = environment.capture()
+    assert {"python", "torch", "cuda", "cudnn", "driver", "os", "cpu", "gpus", "packages"} == found.keys()

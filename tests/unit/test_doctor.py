@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tracekit import doctor
+from tracekit.cli.main import run
+from tracekit.doctor import Check, Status
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WITHOUT_TORCH = """
+import sys
+sys.modules["torch"] = None
+from tracekit.cli.main import main
+main(["doctor", "--format", "json"])
+"""
+
+
+def test_without_torch_it_says_so_and_exits_with_5() -> None:
+    done = subprocess.run([sys.executable, "-c", WITHOUT_TORCH], capture_output=True, text=True)
+    assert done.returncode == 5
+    assert "Traceback" not in done.stderr
+    checks = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+    assert checks["torch"]["status"] == "missing"
+    assert checks["torch"]["next_step"] == "pip install 'tracekit-torch[torch]'"
+
+
+def test_with_torch_it_can_collect(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    assert run(["doctor", "--format", "json", "--store", str(tmp_path / "none" / "yet")]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["schema"] == "tracekit.doctor/1"
+    assert {"python", "torch", "cuda", "profiler", "cupti", "nvml", "nsys", "disk"} <= {
+        check["name"] for check in report["checks"]
+    }
+    assert all(check["next_step"] for check in report["checks"] if check["status"] != "ok")
+
+
+@pytest.mark.parametrize(("value", "user", "status"), [(1, 1000, "warn"), (1, 0, "ok"), (0, 1000, "ok")])
+def test_the_driver_may_keep_profiling_for_administrators(
+    value: int, user: int, status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: user)
+    parameters = tmp_path / "params"
+    parameters.write_text(f"ResmanDebugLevel: 4294967295\nRmProfilingAdminOnly: {value}\n")
+    assert doctor._cupti(parameters).status == status
+
+
+def test_nsys_is_found_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "nsys"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.delenv("NSYS_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert doctor.find_nsys() == str(program)
+
+
+def test_only_torch_and_its_profiler_are_needed() -> None:
+    fine = Check("torch", Status.OK, "")
+    assert doctor.can_collect([fine, Check("cuda", Status.MISSING, "")])
+    assert not doctor.can_collect([fine, Check("profiler", Status.MISSING, "")])
