@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import sys
 import time
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from tracekit.workloads.base import Program, Workload
 
 TRACE = "trace.json"
+_OUT_OF_MEMORY = re.compile("out of memory|can't allocate memory")
+"""torch's allocator of host memory raises a plain RuntimeError."""
 
 
 @dataclass(frozen=True)
@@ -78,9 +81,11 @@ def _record(request: Request, directory: Path, reporter: Reporter) -> dict[str, 
         steps = _time(program, request.steps, device, part="measure", reporter=reporter)
         samples = _peaks(device)
         _profile(program, request, device, directory / TRACE, reporter)
-    except (torch.OutOfMemoryError, MemoryError) as error:
+    except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and not _OUT_OF_MEMORY.search(str(error)):
+            raise
         raise CollectionError(
-            f"{request.workload} ran out of memory: {str(error).partition('.')[0]}",
+            f"{request.workload} ran out of memory: {str(error).splitlines()[0]}",
             hint="lower --batch-size or --resolution",
         ) from error
     return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from importlib import import_module
 
@@ -50,6 +51,7 @@ def cli(ctx: click.Context, *, debug: bool) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with the documented code."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # unwinds, so nothing is left
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
 
@@ -70,7 +72,7 @@ def run(arguments: list[str]) -> int:
         click.echo(f"tracekit: {error.format_message()} {_help_for(error)}", err=True)
         return ExitCode.UNUSABLE
     except (KeyboardInterrupt, click.Abort):
-        click.echo("tracekit: interrupted; nothing was saved", err=True)
+        click.echo("tracekit: interrupted; what was not finished is not saved", err=True)
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
         sys.stderr.close()  # the reader went away, as in `tracekit runs | head`

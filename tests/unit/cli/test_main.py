@@ -21,7 +21,7 @@ def failing(error: BaseException) -> click.Command:
     [
         (TracekitError("no file x", hint="try y"), 2, "tracekit: no file x; try y\n"),
         (CollectionError("the program failed"), 5, "tracekit: the program failed\n"),
-        (KeyboardInterrupt(), 130, "tracekit: interrupted; nothing was saved\n"),
+        (KeyboardInterrupt(), 130, "tracekit: interrupted; what was not finished is not saved\n"),
     ],
 )
 def test_an_expected_failure_is_one_line_and_its_exit_code(
