@@ -1,15 +1,24 @@
-"""Processes that decode chunks: as many as this process may use cores, none for a small trace."""
+"""Processes that decode chunks: as many as this process may use cores, none for a small trace.
+
+The standard library's pools import the main script again in every worker, which breaks a script that opens a
+trace at its top level; these workers import nothing but what they run, and end when their input does.
+"""
 
 from __future__ import annotations
 
-import multiprocessing
+import json
 import os
+import pickle
 import signal
+import subprocess
+import sys
 import threading
 from collections import deque
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar
+
+from tracekit.errors import TracekitError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -17,35 +26,17 @@ if TYPE_CHECKING:
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
 
+BOOTSTRAP = """
+import json, sys
+sys.path[:] = json.loads(sys.argv[1])
+from tracekit.ingest.pool import serve
+serve()
+"""
+
 
 def cores() -> int:
     """Cores this process may use."""
     return len(os.sched_getaffinity(0))
-
-
-class Pool:
-    """Runs tasks on worker processes, or in this one when it has none, and keeps their order."""
-
-    def __init__(self, executor: ProcessPoolExecutor | None, workers: int) -> None:
-        self._executor = executor
-        self._in_flight = 2 * workers
-
-    def ordered(
-        self, function: Callable[[Task], Answer], tasks: Iterable[Task]
-    ) -> Iterator[tuple[Task, Answer]]:
-        """Each task with its answer, in the tasks' order; only a few tasks are held at a time."""
-        if self._executor is None:
-            for task in tasks:
-                yield task, function(task)
-            return
-        waiting: deque[tuple[Task, Future[Answer]]] = deque()
-        for task in tasks:
-            waiting.append((task, self._executor.submit(function, task)))
-            if len(waiting) > self._in_flight:
-                first, future = waiting.popleft()
-                yield first, future.result()
-        for first, future in waiting:
-            yield first, future.result()
 
 
 @contextmanager
@@ -54,22 +45,102 @@ def open_pool(workers: int) -> Iterator[Pool]:
     if workers < 2:
         yield Pool(None, 0)
         return
-    context = multiprocessing.get_context("spawn")
-    executor = ProcessPoolExecutor(workers, mp_context=context, initializer=_prepare_worker)
+    fleet = _Fleet()
+    threads = ThreadPoolExecutor(workers, thread_name_prefix="tracekit-worker")
     try:
-        yield Pool(executor, workers)
+        yield Pool(lambda *work: threads.submit(fleet.ask, *work), workers)
     finally:
-        executor.shutdown(wait=True, cancel_futures=True)
+        threads.shutdown(wait=True, cancel_futures=True)
+        fleet.dismiss()
 
 
-def _prepare_worker() -> None:
-    """Leave Ctrl-C to the parent, and end with it: nobody else would ever read the answers."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=_exit_after, args=(parent,), daemon=True).start()
+class Pool:
+    """Runs tasks on worker processes, or in this one when it has none, and keeps their order."""
+
+    def __init__(self, submit: Callable[..., Future[Any]] | None, workers: int) -> None:
+        self._submit = submit
+        self._in_flight = 2 * workers
+
+    def ordered(
+        self, function: Callable[[Task], Answer], tasks: Iterable[Task]
+    ) -> Iterator[tuple[Task, Answer]]:
+        """Each task with its answer, in the tasks' order; only a few tasks are held at a time."""
+        if self._submit is None:
+            for task in tasks:
+                yield task, function(task)
+            return
+        waiting: deque[tuple[Task, Future[Answer]]] = deque()
+        for task in tasks:
+            waiting.append((task, self._submit(function, task)))
+            if len(waiting) > self._in_flight:
+                first, future = waiting.popleft()
+                yield first, future.result()
+        for first, future in waiting:
+            yield first, future.result()
 
 
-def _exit_after(parent: multiprocessing.process.BaseProcess) -> None:
-    parent.join()
-    os._exit(1)
+class _Fleet:
+    """Worker processes, one for each thread that asks."""
+
+    def __init__(self) -> None:
+        self._mine = threading.local()
+        self._all: list[subprocess.Popen[bytes]] = []
+
+    def ask(self, function: Callable[[Any], Any], task: Any) -> Any:
+        """Have this thread's worker run a function of a module on a task."""
+        worker = self._worker()
+        assert worker.stdin  # noqa: S101 (a pipe)
+        assert worker.stdout  # noqa: S101 (a pipe)
+        try:
+            pickle.dump((function, task), worker.stdin, pickle.HIGHEST_PROTOCOL)
+            worker.stdin.flush()
+            failed, answer = pickle.load(worker.stdout)  # noqa: S301 (our own process)
+        except (EOFError, BrokenPipeError) as error:
+            raise TracekitError(
+                f"a worker process ended with code {worker.wait()}", hint="free memory and try again"
+            ) from error
+        if failed:
+            raise answer
+        return answer
+
+    def _worker(self) -> subprocess.Popen[bytes]:
+        if not hasattr(self._mine, "worker"):
+            self._mine.worker = subprocess.Popen(  # noqa: S603 (our own code)
+                [sys.executable, "-c", BOOTSTRAP, json.dumps(sys.path)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+            )
+            self._all.append(self._mine.worker)
+        worker: subprocess.Popen[bytes] = self._mine.worker
+        return worker
+
+    def dismiss(self) -> None:
+        """Let all workers end."""
+        for worker in self._all:
+            worker.communicate()
+
+
+def serve() -> None:
+    """Run what comes on standard input until it ends, as it does when the parent is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # a library that prints must not reach the answers
+    while work := _next(sys.stdin.buffer):
+        pickle.dump(_done(*work), answers, pickle.HIGHEST_PROTOCOL)
+        answers.flush()
+
+
+def _next(stream: IO[bytes]) -> tuple[Callable[[Any], Any], Any] | None:
+    try:
+        work: tuple[Callable[[Any], Any], Any] = pickle.load(stream)  # noqa: S301 (from our own parent)
+    except EOFError:
+        return None
+    return work
+
+
+def _done(function: Callable[[Any], Any], task: Any) -> tuple[bool, Any]:
+    """Whether the function failed, and its answer or error."""
+    try:
+        return False, function(task)
+    except Exception as error:  # the parent raises it where the answer is awaited
+        return True, error
