@@ -21,6 +21,14 @@ if TYPE_CHECKING:
 GOOD = kernels_text()
 EVENTS = json.dumps([kernel_event(i) for i in range(COUNT)])
 
+NOISY = kernels_text(600)
+
+
+def _flipped(data: bytes, position: int) -> bytes:
+    """The data with all bits of one byte turned round."""
+    return data[:position] + bytes([data[position] ^ 0xFF]) + data[position:][1:]
+
+
 REFUSED = {
     "empty": b"",
     "only white space": b" \n\t ",
@@ -37,7 +45,8 @@ REFUSED = {
     "SQLite": b"SQLite format 3\0....",
     "UTF-16": GOOD.encode("utf-16"),
     "an empty gzip file": gzip.compress(b""),
-    "gzip of noise": gzip.compress(GOOD.encode())[:40] + bytes(range(256)),
+    "a gzip header and noise": gzip.compress(GOOD.encode())[:12] + bytes(range(255, -1, -1)),
+    "phases that are not read": json.dumps([kernel_event(0, ph="B"), kernel_event(0, ph="E")]).encode(),
 }
 
 SAVED = {
@@ -68,12 +77,39 @@ SAVED = {
     "a missing brace": (GOOD.replace('}}, {"ph"', '}, {"ph"', 1).encode(), {"dropped_events"}),
 }
 
+SAVED |= {
+    "a gzip checksum that is wrong": (_flipped(gzip.compress(GOOD.encode()), -6), {"truncated"}),
+    "gzip damaged near its end": (
+        _flipped(gzip.compress(NOISY.encode()), -400),
+        {"truncated", "dropped_events"},
+    ),
+    "a bracket too many": (GOOD.replace("}}, {", "}}, ], {", 1).encode(), set()),
+    "a quote too many": (GOOD.replace('"k3"', '"k"3"').encode(), {"dropped_events"}),
+    "deeply nested arguments": (
+        GOOD.replace('"grid"', '"x": ' + "[" * 100_000 + "]" * 100_000 + ', "grid"', 1).encode(),
+        {"dropped_events"},
+    ),
+    "a number of a million digits": (
+        GOOD.replace('"ts": 1000020.5', '"ts": 1e999990').encode(),
+        {"bad_timestamp"},
+    ),
+    "a number beyond all bounds": (
+        GOOD.replace('"dur": 5.25', '"dur": 1e9999999999', 2).encode(),
+        {"bad_duration"},
+    ),
+    "half a surrogate pair": (GOOD.replace('"k3"', r'"k\ud800"').encode(), {"repaired_events"}),
+    "words that are lists": (GOOD.replace('"cat": "kernel"', '"cat": ["a"]', 2).encode(), set()),
+}
+
 HARMLESS = {
     "plain": GOOD.encode(),
     "gzipped": gzip.compress(GOOD.encode()),
     "two gzip members": gzip.compress(GOOD[:500].encode()) + gzip.compress(GOOD[500:].encode()),
     "gzip with padding": gzip.compress(GOOD.encode()) + b"\0" * 100,
+    "gzip with something else behind it": gzip.compress(GOOD.encode()) + b"something else",
     "a bare array": EVENTS.encode(),
+    "no names": GOOD.replace('"k3"', "null").encode(),
+    "shapes that are not text": GOOD.encode().replace(b'"grid"', b'"Input type": ["\xff"], "grid"'),
     "byte order mark": b"\xef\xbb\xbf" + GOOD.encode(),
     "time stamps as text": GOOD.replace('"ts": 1000020.5', '"ts": "1000020.5"').encode(),
     "a trailing comma": GOOD.replace("]", ",]").replace("3,]", "3]").replace("1,]", "1]").encode(),

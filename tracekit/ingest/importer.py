@@ -131,7 +131,7 @@ def _decode_one(source: Source, directory: Path, pool: Pool, progress: Progress)
 def _size(trace: Trace) -> Size:
     size = close(trace)
     if size is None:
-        raise not_a_trace(trace.path)
+        raise not_a_trace(trace)
     return size
 
 

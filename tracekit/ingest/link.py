@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.integer[Any]]
     Bools = npt.NDArray[np.bool_]
 
-STEP_MARKER = re.compile(r"ProfilerStep#(\d+)")
+STEP_MARKER = re.compile(r"ProfilerStep#(\d{1,18})(?!\d)")
 MODULE_MARKER = "nn.Module: "
 NONE = -1
 
@@ -63,13 +63,13 @@ class Host:
         self.name = parked.codes(C.NAME, self.names)[order]
         self.external = parked.integers(C.EXTERNAL_ID)[order]
         self.correlation = parked.integers(C.CORRELATION_ID)[order]
-        self._thread = _threads(parked)[self.order]
-        self._grouped = np.argsort(self._thread, kind="stable").astype(np.int32)
+        self.thread = _threads(parked)[self.order]
+        self._grouped = np.argsort(self.thread, kind="stable").astype(np.int32)
         self.parent = self._parents()
 
     def _parents(self) -> Ints:
         grouped = self._grouped
-        local = nesting.parents(self._thread[grouped], self.end[grouped])
+        local = nesting.parents(self.thread[grouped], self.start[grouped], self.end[grouped])
         parent = np.full(len(grouped), NONE, np.int32)
         parent[grouped] = np.where(local >= 0, grouped[local], NONE)
         return parent
@@ -92,9 +92,9 @@ class Host:
     def innermost(self, thread: Ints, times: Ints) -> Ints:
         """The innermost row that covers each instant on its thread."""
         found = np.full(len(times), NONE, np.int64)
-        local = np.empty(len(self._thread), np.int32)
+        local = np.empty(len(self.thread), np.int32)
         for lane in np.unique(thread):
-            rows = self._grouped[self._thread[self._grouped] == lane]
+            rows = self._grouped[self.thread[self._grouped] == lane]
             if not len(rows):
                 continue
             local[rows] = np.arange(len(rows))
@@ -158,12 +158,14 @@ class Steps:
 
 
 def find_steps(host: Host) -> Steps:
-    """Steps that the host marked; of several markers with one number the first counts."""
+    """Steps that the host marked; where several threads did, the one that marked most of them counts."""
     rows = np.flatnonzero(host.named(STEP_MARKER.match) & host.of_kind(HostKind.ANNOTATION))
     names = [host.names.values[code] for code in host.name[rows]]
     numbers = np.array([int(match[1]) for match in map(STEP_MARKER.match, names) if match], np.int64)
-    _, first = np.unique(numbers, return_index=True)
-    first = np.sort(first)
+    _, lane, marked = np.unique(host.thread[rows], return_inverse=True, return_counts=True)
+    preferred = np.argsort(-marked[lane], kind="stable")
+    _, found = np.unique(numbers[preferred], return_index=True)
+    first = np.sort(preferred[found])
     return Steps(numbers[first], [names[i] for i in first], host.start[rows[first]], host.end[rows[first]])
 
 

@@ -16,15 +16,18 @@ Ints: TypeAlias = npt.NDArray[np.integer[Any]]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
 
-def parents(thread: Ints, end: Ints) -> Ints:
+def parents(thread: Ints, start: Ints, end: Ints) -> Ints:
     """Position of the innermost enclosing row, -1 at the top.
+
+    Intervals are half-open: one that starts where another ends is not inside it, whatever its length.
 
     Args:
         thread: Thread of each row; rows of one thread lie together, by start and then falling end.
+        start: Start of each row.
         end: End of each row.
 
     Example:
-        >>> parents(np.array([1, 1, 1, 2]), np.array([10, 4, 9, 5]))
+        >>> parents(np.array([1, 1, 1, 2]), np.array([0, 1, 4, 0]), np.array([10, 4, 9, 5]))
         array([-1,  0,  0, -1], dtype=int32)
     """
     count = len(end)
@@ -32,8 +35,9 @@ def parents(thread: Ints, end: Ints) -> Ints:
     parent[np.concatenate(([True], thread[1:] != thread[:-1]))[:count]] = -1
     active = np.flatnonzero(parent >= 0)
     while len(active):
-        active = active[end[parent[active]] < end[active]]
-        # all rows between a row and its pointer end before the row does, so that pointer's pointer is next
+        reach = end[parent[active]]
+        active = active[(reach < end[active]) | (reach <= start[active])]
+        # no row between a row and its pointer encloses the row, so that pointer's pointer is next
         parent[active] = parent[parent[active]]
         active = active[parent[active] >= 0]
     return parent

@@ -15,8 +15,8 @@ import sys
 import threading
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tracekit.errors import TracekitError
 
@@ -125,17 +125,12 @@ def serve() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # a library that prints must not reach the answers
-    while work := _next(sys.stdin.buffer):
-        pickle.dump(_done(*work), answers, pickle.HIGHEST_PROTOCOL)
-        answers.flush()
-
-
-def _next(stream: IO[bytes]) -> tuple[Callable[[Any], Any], Any] | None:
-    try:
-        work: tuple[Callable[[Any], Any], Any] = pickle.load(stream)  # noqa: S301 (from our own parent)
-    except EOFError:
-        return None
-    return work
+    with suppress(EOFError, pickle.UnpicklingError, BrokenPipeError):  # the parent has closed, or is gone
+        while True:
+            function, task = pickle.load(sys.stdin.buffer)  # noqa: S301 (from our own parent)
+            pickle.dump(_done(function, task), answers, pickle.HIGHEST_PROTOCOL)
+            answers.flush()
+    os._exit(0)  # buffers that nobody reads any more must not raise at exit
 
 
 def _done(function: Callable[[Any], Any], task: Any) -> tuple[bool, Any]:

@@ -22,23 +22,23 @@ def _outer_first(row: tuple[int, int, int]) -> tuple[int, int, int]:
     return row[0], row[1], -row[2]
 
 
-def naive_parents(thread: np.ndarray, end: np.ndarray) -> list[int]:
-    return [
-        next((j for j in range(i - 1, -1, -1) if thread[j] == thread[i] and end[j] >= end[i]), -1)
-        for i in range(len(end))
-    ]
+def naive_parents(thread: np.ndarray, start: np.ndarray, end: np.ndarray) -> list[int]:
+    def encloses(j: int, i: int) -> bool:
+        return bool(thread[j] == thread[i] and end[j] >= end[i] and end[j] > start[i])
+
+    return [next((j for j in range(i - 1, -1, -1) if encloses(j, i)), -1) for i in range(len(end))]
 
 
 @given(spans)
 def test_parents_are_the_nearest_earlier_rows_that_end_later(rows: Spans) -> None:
-    thread, _, end = ordered(rows)
-    assert nesting.parents(thread, end).tolist() == naive_parents(thread, end)
+    thread, start, end = ordered(rows)
+    assert nesting.parents(thread, start, end).tolist() == naive_parents(thread, start, end)
 
 
 @given(spans)
 def test_depth_counts_ancestors(rows: Spans) -> None:
-    thread, _, end = ordered(rows)
-    parent = nesting.parents(thread, end)
+    thread, start, end = ordered(rows)
+    parent = nesting.parents(thread, start, end)
     expected: list[int] = []
     for above in parent:
         expected.append(expected[above] + 1 if above >= 0 else 0)
@@ -47,8 +47,8 @@ def test_depth_counts_ancestors(rows: Spans) -> None:
 
 @given(spans, st.data())
 def test_nearest_marked_walks_up(rows: Spans, data: st.DataObject) -> None:
-    thread, _, end = ordered(rows)
-    parent = nesting.parents(thread, end)
+    thread, start, end = ordered(rows)
+    parent = nesting.parents(thread, start, end)
     marked = np.array(data.draw(st.lists(st.booleans(), min_size=len(end), max_size=len(end))), np.bool_)
     expected = []
     for row in range(len(end)):
@@ -62,7 +62,7 @@ def test_nearest_marked_walks_up(rows: Spans, data: st.DataObject) -> None:
 @given(spans, st.lists(st.integers(-1, 45), max_size=20))
 def test_innermost_covers_the_instant(rows: Spans, times: list[int]) -> None:
     thread, start, end = ordered([(0, s, length) for _, s, length in rows])
-    parent = nesting.parents(thread, end)
+    parent = nesting.parents(thread, start, end)
     found = nesting.innermost(start, end, parent, np.array(times, np.int64))
     for time, row in zip(times, found, strict=True):
         last = int(np.searchsorted(start, time, side="right")) - 1
@@ -77,6 +77,18 @@ def test_a_million_siblings_take_few_rounds() -> None:
     count = 200_000
     start = np.arange(count) * 10
     end = np.concatenate(([count * 10], start[1:] + 5))
-    parent = nesting.parents(np.zeros(count, np.int64), end)
+    parent = nesting.parents(np.zeros(count, np.int64), start, end)
     assert parent[0] == -1
     assert (parent[1:] == 0).all()
+
+
+def test_what_starts_where_another_ends_is_not_inside_it() -> None:
+    start, end = np.array([0, 2, 2, 2]), np.array([2, 4, 2, 2])
+    assert nesting.parents(np.zeros(4, np.int64), start, end).tolist() == [-1, -1, 1, 1]
+
+
+def test_many_rows_without_a_length_do_not_nest() -> None:
+    start = np.zeros(50_000, np.int64)
+    parent = nesting.parents(start, start, start)
+    assert (parent == -1).all()
+    assert (nesting.innermost(start, start, parent, np.arange(50_000)) == -1).all()

@@ -60,6 +60,18 @@ def test_an_event_without_an_end_costs_only_itself(store: Store, tmp_path: Path)
 
 
 @pytest.mark.usefixtures("chunk_bytes")
+@pytest.mark.parametrize("first", ["ph", "name", "args", "ts"])
+@pytest.mark.parametrize("damage", ['"odd"quote"', '"odd", "x": {"y": 1', '"odd"], "z": 1'])
+def test_damage_costs_one_event_whatever_its_keys_order(
+    first: str, damage: str, store: Store, tmp_path: Path
+) -> None:
+    events = [{first: event[first], **event} for event in map(kernel_event, range(COUNT))]
+    run = run_of(store, tmp_path, json.dumps({"traceEvents": events}).replace('"k7"', damage))
+    assert len(durations(run)) >= COUNT - 2
+    assert noted(run) == {"dropped_events"}
+
+
+@pytest.mark.usefixtures("chunk_bytes")
 def test_what_follows_the_events_is_read_whole(store: Store, tmp_path: Path) -> None:
     after = {"log": [{"n": n} for n in range(500)], "baseTimeNanoseconds": 1_700_000_000_000_000_000}
     text = json.dumps({"traceEvents": json.loads(kernels_text())["traceEvents"], **after})
@@ -171,6 +183,50 @@ def test_a_run_holds_its_tables_and_nothing_else(store: Store, tmp_path: Path) -
     run = run_of(store, tmp_path, kernels_text())
     assert {path.name for path in run.path.iterdir()} == {"run.json", "device_intervals.parquet"}
     assert {path.name for path in store.path.iterdir()} == {run.id, ".gitignore"}
+
+
+def test_impossible_devices_and_step_numbers_are_no_hindrance(store: Store, tmp_path: Path) -> None:
+    args = {"device": 2**40, "stream": 2**70, "grid": [1, 2]}
+    events = [
+        kernel_event(0, args=args),
+        kernel_event(1, cat="user_annotation", name=f"ProfilerStep#{10**20}"),
+        kernel_event(2, cat="user_annotation", name="ProfilerStep#4"),
+        {
+            **kernel_event(3, ph="i", name="[memory]"),
+            "args": {"Device Type": 1, "Device Id": 2**40, "Bytes": 8},
+        },
+    ]
+    run = run_of(store, tmp_path, json.dumps(events))
+    assert set(table(run, "device_intervals")[C.DEVICE]) == {-1}
+    assert table(run, "allocations")[C.DEVICE].tolist() == [-1]
+    assert table(run, "steps")[C.STEP].tolist() == [4]
+
+
+def test_events_without_a_category_are_ops_and_kernels_of_old(store: Store, tmp_path: Path) -> None:
+    op = {"ph": "X", "name": "aten::mm", "pid": "CPU functions", "tid": 1, "ts": 1, "dur": 5, "args": {}}
+    run = run_of(store, tmp_path, json.dumps([op, {**op, "pid": "CUDA functions", "name": "gemm"}]))
+    assert table(run, "host_intervals")[C.NAME].tolist() == ["aten::mm"]
+    assert table(run, "device_intervals")[C.NAME].tolist() == ["gemm"]
+
+
+def test_text_without_boundaries_is_given_up_at_a_limit(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tracekit.ingest.kineto.split.EVENT_LIMIT", 10_000)
+    monkeypatch.setitem(reader.read.__kwdefaults__, "chunk_bytes", 1_000)
+    run = run_of(store, tmp_path, kernels_text(3)[:-20] + "}" * 200_000)
+    assert len(durations(run)) >= 2
+    assert noted(run) >= {"truncated"}
+
+
+def test_the_thread_that_marks_most_steps_decides(store: Store, tmp_path: Path) -> None:
+    def marker(number: int, start: float, dur: float, tid: int) -> dict[str, Any]:
+        marked = kernel_event(number, cat="user_annotation", name=f"ProfilerStep#{number}")
+        return {**marked, "ts": start, "dur": dur, "tid": tid, "args": {}}
+
+    events = [marker(3, 0, 500, 2), marker(3, 10, 100, 1), marker(4, 110, 100, 1)]
+    rows = table(run_of(store, tmp_path, json.dumps(events)), "steps")
+    assert rows[[C.STEP, C.DUR_NS]].to_numpy().tolist() == [[3, 100_000], [4, 100_000]]
 
 
 def test_names_of_hosts_and_users_are_not_kept(store: Store, tmp_path: Path) -> None:

@@ -10,10 +10,19 @@ import numpy as np
 import pyarrow as pa
 
 from tracekit.ingest.kineto import names
-from tracekit.ingest.kineto.columns import floats, integers, json_texts, lanes, texts, triples
+from tracekit.ingest.kineto.columns import devices, floats, integers, json_texts, lanes, texts, triples
 from tracekit.ingest.kineto.events import NO_ARGS, Args, CounterEvent, Decoded, Event
 from tracekit.ingest.kineto.times import nanoseconds
-from tracekit.schema import ALLOCATIONS, COUNTERS, DEVICE_INTERVALS, HOST_DEVICE, HOST_INTERVALS, C
+from tracekit.schema import (
+    ALLOCATIONS,
+    COUNTERS,
+    DEVICE_INTERVALS,
+    HOST_DEVICE,
+    HOST_INTERVALS,
+    C,
+    DeviceKind,
+    HostKind,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -73,20 +82,39 @@ class _Groups:
 
 
 def _grouped(events: list[Event], tally: Tally) -> _Groups:
-    by_category: dict[tuple[Any, Any], list[Event]] = defaultdict(list)
-    for event in events:
-        by_category[event.ph, event.cat].append(event)
     groups = _Groups()
-    for (phase, category), members in by_category.items():
+    for (phase, category), members in _by_category(events).items():
         if phase == "X" and category in names.DEVICE_CATEGORIES:
             groups.device[names.DEVICE_CATEGORIES[category]] += members
         elif phase == "X" and category in names.HOST_CATEGORIES:
             groups.host[names.HOST_CATEGORIES[category]] += members
+        elif phase == "X" and category is None:  # the autograd profiler of old
+            for event in members:
+                legacy = event.pid == names.LEGACY_DEVICE
+                (groups.device[DeviceKind.KERNEL] if legacy else groups.host[HostKind.OP]).append(event)
         elif phase in ("i", "I"):
             groups.memory[None] += [event for event in members if event.name == names.MEMORY_EVENT]
         elif phase == "X" and category not in names.DERIVED_CATEGORIES:
             tally.ignored[str(category)] += len(members)
+        elif phase not in names.SILENT_PHASES:
+            tally.ignored[f"phase {phase}"] += len(members)
     return groups
+
+
+def _by_category(events: list[Event]) -> dict[tuple[Any, Any], list[Event]]:
+    by_category: dict[tuple[Any, Any], list[Event]] = defaultdict(list)
+    try:
+        for event in events:
+            by_category[event.ph, event.cat].append(event)
+    except TypeError:  # a list or an object where a word should be
+        for event in events:
+            event.ph, event.cat = _word(event.ph), _word(event.cat)
+        return _by_category(events)
+    return by_category
+
+
+def _word(value: Any) -> Any:
+    return value if value is None or isinstance(value, str) else "odd"
 
 
 def _rows(
@@ -123,7 +151,7 @@ def _durations(events: Sequence[Event], usable: np.ndarray[Any, Any], tally: Tal
 
 
 def _host_columns(events: Sequence[Event], args: Sequence[Args], kinds: list[Any]) -> dict[str, pa.Array]:
-    named = [event.name if type(event.name) is str else str(event.name) for event in events]
+    named = [event.name if type(event.name) is str else _name(event) for event in events]
     return {
         C.KIND: texts([names.host_kind(kind, name) for kind, name in zip(kinds, named, strict=True)]),
         C.NAME: texts(named),
@@ -139,19 +167,23 @@ def _host_columns(events: Sequence[Event], args: Sequence[Args], kinds: list[Any
     }
 
 
+def _name(event: Event) -> str:
+    return "" if event.name is None else str(event.name)
+
+
 def _external(args: Sequence[Args]) -> pa.Array:
     values = [arg.external_id if arg.external_id is not None else arg.external_id_old for arg in args]
     return integers([value or None for value in values])  # 0 is CUPTI's "none"
 
 
 def _device_columns(events: Sequence[Event], args: Sequence[Args], kinds: list[Any]) -> dict[str, pa.Array]:
-    named = [event.name if type(event.name) is str else str(event.name) for event in events]
+    named = [event.name if type(event.name) is str else _name(event) for event in events]
     grid = triples([arg.grid for arg in args])
     block = triples([arg.block for arg in args])
     return {
         C.KIND: texts(kinds),
         C.NAME: texts(named),
-        C.DEVICE: lanes([_first(arg.device, event.pid) for arg, event in zip(args, events, strict=True)]),
+        C.DEVICE: devices([_first(arg.device, event.pid) for arg, event in zip(args, events, strict=True)]),
         C.STREAM: lanes([_first(arg.stream, event.tid) for arg, event in zip(args, events, strict=True)]),
         C.CONTEXT: integers([arg.context for arg in args]),
         C.CORRELATION_ID: integers([arg.correlation for arg in args]),
@@ -191,7 +223,7 @@ def _allocation_columns(
     return {
         C.PID: lanes([event.pid for event in events]),
         C.TID: lanes([event.tid for event in events]),
-        C.DEVICE: lanes([_memory_device(arg) for arg in args]),
+        C.DEVICE: devices([_memory_device(arg) for arg in args]),
         C.BYTES: lanes([arg.alloc_bytes for arg in args]),
         C.ADDRESS: integers([arg.address for arg in args]),
         C.TOTAL_ALLOCATED: integers([arg.total_allocated for arg in args]),

@@ -63,6 +63,17 @@ def _lane(value: Any) -> int:
     return int(digits.group()[-18:]) if digits else zlib.crc32(text.encode())
 
 
+def devices(values: Sequence[Any]) -> pa.Array:
+    """Device indices as int64 that fit 32 bits; an impossible one is -1.
+
+    Example:
+        >>> devices([0, "3", 2**32 - 1]).to_pylist()
+        [0, 3, -1]
+    """
+    found = lanes(values).to_numpy()
+    return pa.array(np.where((found >= -1) & (found < 1 << 31), found, -1))
+
+
 def floats(values: Sequence[Any]) -> pa.Array:
     """float64 with nulls."""
     try:
@@ -123,7 +134,14 @@ def json_texts(values: Sequence[msgspec.Raw]) -> pa.DictionaryArray:
     """Dictionary of JSON fragments, written compactly so that a file's white space does not matter."""
     codes = _Codes(absent=b"")
     found = [codes[bytes(value)] for value in values]
-    return _dictionary(found, [msgspec.json.format(text, indent=-1).decode() for text in codes if text])
+    return _dictionary(found, [_compact(text) for text in codes if text])
+
+
+def _compact(text: bytes) -> str:
+    try:
+        return msgspec.json.format(text, indent=-1).decode("utf-8", "replace")
+    except (msgspec.DecodeError, RecursionError):
+        return text.decode("utf-8", "replace")
 
 
 def _dictionary(codes: list[int], values: list[str]) -> pa.DictionaryArray:

@@ -9,7 +9,10 @@ from typing import Any
 import msgspec
 
 from tracekit.ingest.kineto.repair import repair
-from tracekit.ingest.kineto.split import Pieces, likely_events, take_apart
+from tracekit.ingest.kineto.split import Pieces, closes_events, likely_events, take_apart
+
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding raises on damaged or absurdly nested text."""
 
 _NONE = msgspec.Raw(b"")
 _TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
@@ -114,7 +117,7 @@ def decode(text: bytes) -> Decoded:
             trailing = int(match[1]) - 2  # counted from one, behind the bracket put in front
             return _last(text, text.rfind(b"]", 0, trailing))
         return _damaged(text)
-    except UnicodeDecodeError:
+    except (UnicodeDecodeError, RecursionError):
         return _damaged(text)
 
 
@@ -125,8 +128,10 @@ def _whole(text: bytes) -> Decoded:
 
 def _last(text: bytes, end: int) -> Decoded:
     try:
+        if not closes_events(text, end):
+            return _damaged(text)
         whole = _whole(text[:end])
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE:
         return _damaged(text)
     return Decoded(whole.events, whole.counters, clean=False, ended=True, tail=text[end:])
 
@@ -150,7 +155,7 @@ class _Mending:
         """Decode one event, repair it first where needed, or count it as dropped."""
         try:
             self._take(text)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNREADABLE:
             self._mend(text)
 
     def done(self, *, tail: bytes, ended: bool) -> Decoded:
@@ -178,7 +183,7 @@ class _Mending:
             except msgspec.ValidationError:
                 self._take(_without_odd_arguments(fixed))
             self.repaired += 1
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNREADABLE:
             self.dropped += 1
 
 

@@ -32,6 +32,12 @@ HOST_CATEGORIES = {
 DERIVED_CATEGORIES = frozenset({"gpu_user_annotation", "Trace", "ac2g", "fwdbwd"})
 """Categories that repeat what other events say; leaving them out loses nothing."""
 
+SILENT_PHASES = frozenset({"X", "M", "C", "s", "t", "f", "i", "I", "R"})
+"""Phases that are read, or only describe or connect; of any other the loss is said."""
+
+LEGACY_DEVICE = "CUDA functions"
+"""The process to which torch's autograd profiler of old gave its kernels."""
+
 MEMORY_EVENT = "[memory]"
 HOST_KINDS = tuple(HostKind)
 DEVICE_KINDS = tuple(DeviceKind)

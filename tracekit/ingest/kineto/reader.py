@@ -13,7 +13,13 @@ from tracekit.ingest import spool
 from tracekit.ingest.kineto.batches import Tally, to_batches
 from tracekit.ingest.kineto.events import decode, salvage
 from tracekit.ingest.kineto.source import open_trace, title
-from tracekit.ingest.kineto.split import CHUNK_BYTES, EVENT_LIMIT, chunks, read_opening
+from tracekit.ingest.kineto.split import (
+    CHUNK_BYTES,
+    EVENT_LIMIT,
+    chunks,
+    count_boundaries,
+    read_opening,
+)
 from tracekit.ingest.kineto.toplevel import TopLevel, top_level
 
 if TYPE_CHECKING:
@@ -192,13 +198,19 @@ class _Assembly:
         number = _SALVAGED + self._salvaged
         self._take(_salvage(_Chunk(before, str(self.directory), number)))
         if len(self._open) == len(before):
-            self.tally.dropped += 1
+            self.tally.dropped += count_boundaries(before)
             self._open = b""
 
 
-def not_a_trace(path: Path) -> UnusableInputError:
-    """The error for a file whose events say nothing."""
+def not_a_trace(trace: Trace) -> UnusableInputError:
+    """The error for a trace that gives no interval."""
+    if trace.tally.ignored:
+        kinds = ", ".join(sorted(trace.tally.ignored))
+        return UnusableInputError(
+            f"{title(trace.path)} holds {trace.tally.events} events, none of a kind that is read: {kinds}",
+            hint="export the trace with torch.profiler's export_chrome_trace",
+        )
     return UnusableInputError(
-        f"{title(path)} holds no event with a duration: nothing was recorded",
+        f"{title(trace.path)} holds no event with a duration: nothing was recorded",
         hint="profile at least one step, with activities enabled",
     )

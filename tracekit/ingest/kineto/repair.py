@@ -6,7 +6,11 @@ import re
 
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _CONTROL = re.compile(rb"[\x00-\x1f]")
-_ESCAPE = re.compile(rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|(\\)')
+_PAIR = rb"(?P<pair>\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+_HALF = rb"(?P<half>\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
+_VALID = rb'(?P<valid>\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))'
+_ESCAPE = re.compile(rb"|".join((_PAIR, _HALF, _VALID, rb"(?P<lone>\\)")))
+_MENDED = {"half": b"\\ufffd", "lone": b"\\\\"}
 _NOT_A_NUMBER = re.compile(rb"[-+]?(?:NaN|Infinity|nan|inf)\b")
 
 
@@ -17,8 +21,8 @@ def repair(text: bytes) -> bytes:
         text: One event's text.
 
     Returns:
-        The text with bad bytes replaced by U+FFFD, control characters and lone backslashes escaped, and NaN
-        and infinities as null.
+        The text with bad bytes and halves of surrogate pairs replaced by U+FFFD, control characters and lone
+        backslashes escaped, and NaN and infinities as null.
 
     Example:
         >>> repair(b'{"name": "C:\\Users\x01", "dur": NaN}')
@@ -35,5 +39,5 @@ def repair(text: bytes) -> bytes:
 
 
 def _repair_string(text: bytes) -> bytes:
-    text = _ESCAPE.sub(lambda match: b"\\\\" if match.group(1) else match.group(), text)
+    text = _ESCAPE.sub(lambda match: _MENDED.get(match.lastgroup or "", match.group()), text)
     return _CONTROL.sub(lambda match: b"\\u%04x" % match.group()[0], text)

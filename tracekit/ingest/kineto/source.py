@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from contextlib import contextmanager
+import zlib
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -20,6 +21,7 @@ STDIN = Path("-")
 _GZIP = b"\x1f\x8b"
 _GZIP_FORMAT = 31  # zlib's window size for a gzip header and trailer
 _BLOCK = 1 << 20
+_STEP = 1 << 12
 _FOREIGN = {
     b"SQLite format 3\0": "an SQLite database (an Nsight Systems export?)",
     b"\x28\xb5\x2f\xfd": "zstd-compressed",
@@ -79,21 +81,25 @@ class GzipStream(Stream):
         self._member = isal_zlib.decompressobj(wbits=_GZIP_FORMAT)
         self._inside = False  # a member has begun and not ended
         self._waiting = b""
+        self._given = 0
 
     def read(self, size: int) -> bytes:
-        """Up to `size` bytes of the inflated text; empty only at the end or where the data is damaged."""
+        """About `size` bytes of the inflated text; empty only at the end or where the data is damaged."""
         pieces: list[bytes] = []
-        while size and (piece := self._some(size)):
+        while size > 0 and (piece := self._some(size)):
             pieces.append(piece)
             size -= len(piece)
+            self._given += len(piece)
         return b"".join(pieces)
 
     def _some(self, limit: int) -> bytes:
         """Some more text; empty at the end."""
         while not self.damage:
             self._waiting = self._waiting or self._raw.read(_BLOCK)
-            if not self._waiting and not self._inside:
-                break
+            if not self._inside:
+                self._waiting = self._waiting.lstrip(b"\0")
+                if not self._waiting.startswith(_GZIP[:1]):
+                    break  # nothing, or padding behind the last member
             at_end = not self._waiting
             piece = self._inflate(limit)
             if piece:
@@ -107,13 +113,41 @@ class GzipStream(Stream):
             piece: bytes = self._member.decompress(self._waiting, limit)
         except IsalError as error:  # type: ignore[misc]  # its stub forgets that it is one
             self.damage = f"the compressed data is damaged: {error}"
-            return b""
+            return self._up_to_damage()
         self._inside = not self._member.eof
         self._waiting = self._member.unconsumed_tail
         if self._member.eof:  # another member may follow
-            self._waiting = self._member.unused_data.lstrip(b"\0")
+            self._waiting = self._member.unused_data
             self._member = isal_zlib.decompressobj(wbits=_GZIP_FORMAT)
         return piece
+
+    def _up_to_damage(self) -> bytes:
+        """What the failing call had inflated before the damage, found by starting again."""
+        if not self._raw.seekable():
+            return b""
+        self._raw.seek(0)
+        member, seen, found = zlib.decompressobj(_GZIP_FORMAT), 0, bytearray()
+        while block := member.unused_data or self._raw.read(_STEP):
+            member = zlib.decompressobj(_GZIP_FORMAT) if member.eof else member
+            before = member.copy()
+            try:
+                piece, damaged = member.decompress(block), False
+            except zlib.error:
+                piece, damaged = _bytewise(before, block), True
+            found += piece[max(0, self._given - seen) :]
+            seen += len(piece)
+            if damaged:
+                break
+        return bytes(found)
+
+
+def _bytewise(member: zlib._Decompress, block: bytes) -> bytes:
+    """Everything a block inflates to before its damage."""
+    found = bytearray()
+    with suppress(zlib.error):
+        for place in range(len(block)):
+            found += member.decompress(block[place : place + 1])
+    return bytes(found)
 
 
 def _recognise(path: Path, raw: io.BufferedReader) -> Stream:

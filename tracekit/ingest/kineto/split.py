@@ -24,9 +24,15 @@ HEADER_LIMIT = 256 << 20
 EVENT_LIMIT = 64 << 20
 """No event is as long as this; a piece without a boundary in so many bytes is damaged."""
 
+_OVERLAP = 1 << 16
+"""A boundary with all its white space is shorter than this."""
+
 _CUT = re.compile(rb"\}\s*,(?=\s*\{)")
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[{}\[\]]', re.DOTALL)  # a string may lack its end
-_NEXT_EVENT = re.compile(rb'\}\s*,(?=\s*\{\s*"ph")')
+_NEXT_EVENT = re.compile(
+    rb'\}\s*,(?=\s*\{\s*"(?:ph|name|cat|pid|tid|ts|dur|args|id|s|bp)"\s*:)'  # the keys an event has
+)
+_END = re.compile(rb'\]\s*(?:,\s*"|\}|\Z)')
 _EVENTS_KEY = re.compile(rb"\s*:\s*\[")
 _CLOSED_BY = {b"{": b"}", b"[": b"]"}
 _SPACE = b" \t\r\n"
@@ -74,7 +80,7 @@ def _events_start(buffer: bytes) -> int | None:
     start = len(buffer) - len(buffer.removeprefix(b"\xef\xbb\xbf").lstrip())
     if buffer[start : start + 1] == b"[":
         return start + 1 if _opens_events(buffer[start + 1 :]) else None
-    if buffer[start : start + 1] != b"{":
+    if buffer[start : start + 1] != b"{" or b'"traceEvents"' not in buffer:
         return None
     depth = 0
     for token in _TOKEN.finditer(buffer, start):
@@ -97,37 +103,34 @@ def _opens_events(text: bytes) -> bool:
 
 def chunks(stream: Stream, rest: bytes, *, size: int = CHUNK_BYTES) -> Iterator[bytes]:
     """Pieces of about `size` bytes that hold whole events, the last one with what follows the events."""
-    buffer = rest
+    buffer, searched = rest, 0
     while True:
-        if len(buffer) < size:
-            block = stream.read(size)
-            if not block:
-                break
-            buffer = buffer + block if buffer else block
-            if len(buffer) < size:
+        if len(buffer) >= size:
+            cut = _last_cut(buffer, searched)
+            if cut is None and len(buffer) > EVENT_LIMIT:
+                cut = len(buffer), len(buffer)  # no event is so long: what it is, is the decoder's to say
+            if cut:
+                yield buffer[: cut[0]]
+                buffer, searched = buffer[cut[1] :], 0
                 continue
-        cut = _last_cut(buffer)
-        if cut is None:
-            block = stream.read(size)
-            if not block:
-                break
-            buffer += block
-            continue
-        before, after = cut
-        yield buffer[:before]
-        buffer = buffer[after:]
+            searched = max(0, len(buffer) - _OVERLAP)
+        block = stream.read(size)
+        if not block:
+            break
+        buffer += block
     if buffer.strip(_SPACE):
         yield buffer
 
 
-def _last_cut(buffer: bytes) -> tuple[int, int] | None:
-    """End of the last event that another follows, and the start of that one."""
-    end = len(buffer)
-    while (brace := buffer.rfind(b"}", 0, end)) >= 0:
-        match = _CUT.match(buffer, brace)
-        if match:
-            return brace + 1, match.end()
-        end = brace
+def _last_cut(buffer: bytes, start: int) -> tuple[int, int] | None:
+    """End of the last event that another follows, and the start of that one; looks from the end on."""
+    low, window = len(buffer), _OVERLAP
+    while low > start:
+        low, high = max(start, low - window), min(len(buffer), low + _OVERLAP)
+        matches = list(_CUT.finditer(buffer, low, high))
+        if matches:
+            return matches[-1].start() + 1, matches[-1].end()
+        window *= 4
     return None
 
 
@@ -163,7 +166,7 @@ def take_apart(text: bytes) -> Pieces:
         if mark in _CLOSED_BY:
             start = start if opened else token.start()
             opened.append(_CLOSED_BY[mark])
-        elif mark == b"]" and not opened:
+        elif mark == b"]" and not opened and closes_events(text, token.start()):
             return Pieces(events, text[token.start() :], ended=True)
         elif mark in (b"}", b"]") and opened:
             if opened.pop() != mark:
@@ -172,6 +175,16 @@ def take_apart(text: bytes) -> Pieces:
                 done = token.end()
                 events.append(text[start:done])
     return Pieces(events, text[done:].lstrip(_SPACE + b","), ended=False)
+
+
+def closes_events(text: bytes, bracket: int) -> bool:
+    """Whether a bracket outside of all events is the one that closes them, by what follows it."""
+    return _END.match(text, bracket) is not None
+
+
+def count_boundaries(text: bytes) -> int:
+    """How many events a damaged text seems to hold, to be counted as lost."""
+    return 1 + len(_CUT.findall(text))
 
 
 def likely_events(text: bytes) -> list[bytes]:

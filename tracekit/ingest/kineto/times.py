@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
+from decimal import ROUND_HALF_EVEN, Decimal
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -17,6 +17,7 @@ Bools: TypeAlias = npt.NDArray[np.bool_]
 
 _MICROSECONDS = pa.decimal128(38, 3)  # three digits after the point are nanoseconds
 _LIMIT = 1 << 62
+_DIGITS = 19
 
 
 def nanoseconds(texts: Sequence[memoryview | bytes]) -> tuple[Ints, Bools]:
@@ -64,7 +65,9 @@ def _one_by_one(texts: Sequence[memoryview | bytes]) -> tuple[Ints, Bools]:
 def _exact(text: bytes) -> int | None:
     try:
         scaled = Decimal(text.decode("ascii").strip('" \t\r\n')).scaleb(3)
+        if not scaled.is_finite() or scaled.adjusted() > _DIGITS:
+            return None  # before a number of a million digits is made
         value = int(scaled.to_integral_value(ROUND_HALF_EVEN))
-    except (InvalidOperation, UnicodeDecodeError, ValueError, OverflowError):
+    except (ArithmeticError, UnicodeDecodeError, ValueError):
         return None
     return value if abs(value) < _LIMIT else None

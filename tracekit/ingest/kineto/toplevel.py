@@ -58,7 +58,7 @@ def top_level(header: bytes, after: bytes) -> TopLevel:
         for candidate in (text, repair(text)):
             try:
                 fields = msgspec.json.decode(candidate, type=dict[str, msgspec.Raw])
-            except (msgspec.DecodeError, UnicodeDecodeError):
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 continue
             return _known_fields(fields)
     return TopLevel()
@@ -72,6 +72,6 @@ def _known_fields(fields: dict[str, msgspec.Raw]) -> TopLevel:
             continue
         try:
             known[spec.name] = msgspec.json.decode(raw, type=spec.type, strict=False)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue
     return TopLevel(**known)
