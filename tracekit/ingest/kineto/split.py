@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 4 << 20
 HEADER_LIMIT = 256 << 20
-EVENT_LIMIT = 64 << 20
+EVENT_LIMIT = 16 << 20
 """No event is as long as this; a piece without a boundary in so many bytes is damaged."""
 
 _OVERLAP = 1 << 16
