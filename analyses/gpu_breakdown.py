@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from tracekit.intervals import Ints, Union
     from tracekit.run import Run
 
-COMMUNICATION = r"(?i)nccl|rccl|all_?reduce|reduce_?scatter|all_?gather"
-"""Names of kernels that talk to other devices: NCCL, RCCL and custom collectives."""
+COMMUNICATION = r"(?i)nccl|rccl|all_?reduce|reduce_?scatter|all_?gather|cross_device_reduce"
+"""Names of kernels that talk to other devices: NCCL, RCCL and custom collectives, vLLM's and SGLang's too."""
 
 OPAQUE_GRAPHS = (
     "some CUDA graphs were recorded as opaque blocks: their time is graph_ns, neither active nor idle; "

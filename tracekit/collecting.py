@@ -189,20 +189,26 @@ def _meta(request: Request, recording: Recording, *, collector: str, now: dateti
     asked = asdict(request)
     del asked["stacks"]  # an option of the profiler
     workload = {"name": asked.pop("workload"), **asked}
-    pinned = request.pin_memory and recording.device != "cpu"
-    workload |= {"device": recording.device, "threads": recording.threads, "pin_memory": pinned}
+    outcome = _outcome(request, recording)
+    workload |= {name: getattr(outcome, name) for name in ("device", "threads", "pin_memory")}
     return RunMeta(
         run_id=new_run_id(f"{request.workload}-{request.mode}", now=now),
         created_at=timestamp(now),
         t0_unix_ns=0,
         collector=CollectorMeta(collector, recording.version, recording.options),
         workload=workload,
-        command=command(request),
+        command=command(outcome),
         environment=recording.environment,
         fingerprint=fingerprint(workload, recording.environment, recording.options, collector=collector),
         timings=recording.timings,
         diagnostics=[*recording.diagnostics, *_ignored(request, recording.device)],
     )
+
+
+def _outcome(request: Request, recording: Recording) -> Request:
+    """The request with what was found in place of what was asked for."""
+    pinned = request.pin_memory and recording.device != "cpu"
+    return replace(request, device=recording.device, threads=recording.threads, pin_memory=pinned)
 
 
 def _ignored(request: Request, device: str) -> list[Diagnostic]:

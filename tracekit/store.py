@@ -16,12 +16,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import psutil
 import pyarrow.parquet as pq
 
 from tracekit import gitinfo
 from tracekit import meta as run_meta
-from tracekit.errors import RunNotFoundError, UnusableInputError
+from tracekit.errors import RunNotFoundError, TracekitError, UnusableInputError
 from tracekit.meta import RunMeta, TableFile
 from tracekit.run import Run
 from tracekit.schema import TABLES
@@ -33,7 +34,7 @@ ENVIRONMENT_VARIABLE = "TRACEKIT_STORE"
 DIRECTORY = ".tracekit"
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _TEMPORARY = re.compile(r"\.tmp-(\d+)-[0-9a-f]+")
-_LATEST = re.compile(r"latest(?:~(\d+))?")
+_LATEST = re.compile(r"latest(?:~(\d{1,9}))?")
 
 
 def locate(option: str | None = None) -> Path:
@@ -64,10 +65,11 @@ class Draft:
 
     def commit(self, meta: RunMeta) -> Run:
         """Seal the tables into `run.json` and move the run into the store."""
-        sealed = replace(meta, tables={name: _seal(files) for name, files in _table_files(self.path)})
-        run_meta.write(self.path, sealed)
-        target = self.store.path / sealed.run_id
-        self.path.rename(target)
+        with self.store.writing():
+            sealed = replace(meta, tables={name: _seal(files) for name, files in _table_files(self.path)})
+            run_meta.write(self.path, sealed)
+            target = self.store.path / sealed.run_id
+            self.path.rename(target)
         return Run(target)
 
 
@@ -93,11 +95,15 @@ class Store:
         ]
         return [Run(entry) for entry in sorted(entries, key=_age)]
 
+    def readable(self) -> list[Run]:
+        """The runs whose metadata can be read, oldest first; the others must not block these."""
+        return [run for run in self.runs() if _is_readable(run)]
+
     @contextmanager
     def draft(self) -> Iterator[Draft]:
         """A directory to write a run into; it vanishes unless committed."""
         directory = self._temporary()
-        with self._writing():
+        with self.writing():
             self._prepare()
             directory.mkdir()
         try:
@@ -118,7 +124,7 @@ class Store:
     def remove(self, run: Run) -> None:
         """Delete a run: it is renamed first, so that a half-deleted run is never listed."""
         grave = self._temporary()
-        with self._writing():
+        with self.writing():
             run.path.rename(grave)
             shutil.rmtree(grave)
 
@@ -126,20 +132,43 @@ class Store:
         return self.path / f".tmp-{os.getpid()}-{secrets.token_hex(4)}"
 
     @contextmanager
-    def _writing(self) -> Iterator[None]:
+    def writing(self) -> Iterator[None]:
+        """Turns an error of the file system into one that names the store.
+
+        Raises:
+            UnusableInputError: No space, no permission, or the like.
+        """
         try:
             yield
+        except BrokenPipeError:  # of an output, not of a file
+            raise
         except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else str(error)
             raise UnusableInputError(
-                f"the store {self.path} cannot be written: {error.strerror}",
+                f"the store {self.path} cannot be written: {reason}",
                 hint="choose another place with --store or $TRACEKIT_STORE",
             ) from error
 
     def resolve(self, reference: str) -> Run:
         """The run a person means: id or unique prefix, `latest~N`, label, `git:REV`, or a path to a run.
 
+        A path with a separator wins; one without gives way to what the store holds.
+
         Raises:
             RunNotFoundError: None or several match.
+        """
+        path = _at(reference) if reference else None
+        run = path if os.sep in reference and path else self.find(reference) or path
+        if run:
+            return run
+        what = f"no run, label or file matches {_short(reference)!r}" if reference else "'' names no run"
+        raise RunNotFoundError(what, hint="`tracekit runs` lists what there is")
+
+    def find(self, reference: str) -> Run | None:
+        """The run of this store that a person means by anything but a path; None when there is none.
+
+        Raises:
+            RunNotFoundError: Several match, or none does and it can mean nothing but a run.
         """
         runs = self.runs()
         exact = next((run for run in runs if run.path.name == reference), None)
@@ -148,10 +177,8 @@ class Store:
         if match := _LATEST.fullmatch(reference):
             return self._latest(runs, int(match[1] or 0))
         if reference.startswith("git:"):
-            return self._of_commit(runs, reference.removeprefix("git:"))
-        if (Path(reference) / run_meta.FILE_NAME).is_file():
-            return Run(Path(reference))
-        return self._by_label_or_prefix(runs, reference)
+            return self._of_commit(reference.removeprefix("git:"))
+        return self._by_label_or_prefix(runs, reference) if reference else None
 
     def _latest(self, runs: list[Run], back: int) -> Run:
         if back >= len(runs):
@@ -161,30 +188,47 @@ class Store:
             )
         return runs[-1 - back]
 
-    def _of_commit(self, runs: list[Run], revision: str) -> Run:
+    def _of_commit(self, revision: str) -> Run:
         sha = gitinfo.commit(revision)
-        for run in reversed(runs):
+        for run in reversed(self.readable()):
             if run.meta.git and run.meta.git.sha == sha:
                 return run
         raise RunNotFoundError(
             f"no run was recorded at {revision} ({sha[:12]})", hint="`tracekit runs` lists what there is"
         )
 
-    def _by_label_or_prefix(self, runs: list[Run], reference: str) -> Run:
-        labelled = [run for run in runs if run.meta.label == reference]
+    def _by_label_or_prefix(self, runs: list[Run], reference: str) -> Run | None:
+        labelled = [run for run in self.readable() if run.meta.label == reference]
         if labelled:
             return labelled[-1]
-        starting = [run for run in runs if reference and run.path.name.startswith(reference)]
-        if len(starting) == 1:
-            return starting[0]
-        if starting:
+        starting = [run for run in runs if run.path.name.startswith(reference)]
+        if len(starting) > 1:
             shown = ", ".join(run.path.name for run in starting[:3])
             raise RunNotFoundError(
                 f"{reference!r} fits {len(starting)} runs: {shown}, ...", hint="give more of the run id"
             )
-        raise RunNotFoundError(
-            f"no run, label or file matches {reference!r}", hint="`tracekit runs` lists what there is"
-        )
+        return starting[0] if starting else None
+
+
+def _at(reference: str) -> Run | None:
+    """The run whose folder this is; None when it is none, or cannot be asked for."""
+    path = Path(reference)
+    try:
+        return Run(path) if (path / run_meta.FILE_NAME).is_file() else None
+    except OSError:
+        return None
+
+
+def _short(reference: str) -> str:
+    return reference if len(reference) <= 200 else f"{reference[:200]}..."
+
+
+def _is_readable(run: Run) -> bool:
+    try:
+        run.meta  # noqa: B018 (read once, cached by the run)
+    except (TracekitError, msgspec.MsgspecError, ValueError):
+        return False
+    return True
 
 
 def timestamp(now: datetime) -> str:

@@ -3,14 +3,20 @@ from __future__ import annotations
 import os
 import socket
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tracekit import environment
-from tracekit.collecting import Request, command, decide
+from samples.simulator import Program, write
+from tracekit import environment, registry
+from tracekit.collecting import Recording, Request, collect, command, decide
 from tracekit.errors import PluginError, UnusableInputError
 from tracekit.fingerprint import fingerprint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tracekit.store import Store
 
 MNIST = Request(workload="mnist_cnn")
 GPU = {"index": 0, "name": "H100", "sm_count": 132, "compute_capability": "9.0"}
@@ -58,6 +64,34 @@ def test_the_command_repeats_the_request() -> None:
     context = collect.make_context("collect", words[2:])
     shared = {name: value for name, value in context.params.items() if hasattr(request, name)}
     assert Request(**shared) == request
+
+
+class Recorder:
+    """A collector that finds a CPU with four threads and records one op."""
+
+    name = "recorder"
+
+    def record(self, request: Request, directory: Path, **_: Any) -> Recording:
+        program = Program()
+        with program.op("aten::relu"):
+            pass
+        trace = write(program, directory / "trace.json")
+        return Recording(traces=(trace,), device="cpu", threads=4, version="1", timings=None)
+
+
+def test_the_recorded_command_is_what_was_run(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "load", _recorder_or(registry.load))
+    meta = collect(store, Request(workload="mnist_cnn", pin_memory=True)).meta
+    words = meta.command
+    assert words[words.index("--device") + 1] == "cpu"
+    assert words[words.index("--threads") + 1] == "4"
+    assert words[words.index("--batch-size") + 1] == "64"
+    assert "--pin-memory" not in words
+    assert [item.code for item in meta.diagnostics if item.code == "pin_memory_ignored"]
+
+
+def _recorder_or(load: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda group, name: Recorder if group == registry.COLLECTORS else load(group, name)
 
 
 def test_the_fingerprint_is_flat_and_names_the_gpu_only_when_it_was_used() -> None:

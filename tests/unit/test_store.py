@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -155,3 +157,43 @@ def test_the_store_lies_where_it_is_named_else_in_the_repository(
     monkeypatch.setenv("TRACEKIT_STORE", str(tmp_path / "named"))
     assert locate() == tmp_path / "named"
     assert locate("option") == Path("option")
+
+
+def test_a_run_that_cannot_be_read_blocks_no_other(store: Store, git: Git) -> None:
+    good = make_run(store, label="mine", git=gitinfo.state())
+    for second, text in ((1, "{"), (2, '{"schema_version": 0}'), (3, '{"schema_version": "\xff"}')):
+        (make_run(store, after_s=second, label="mine").path / "run.json").write_text(text)
+    for reference in ("mine", good.id[:16], "git:HEAD"):
+        assert store.resolve(reference) == good
+    assert [run.path.name for run in store.readable()] == [good.id]
+
+
+def test_what_the_store_holds_wins_over_a_path_without_a_separator(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, other = make_run(store, label="mine"), make_run(Store(tmp_path / "other"))
+    monkeypatch.chdir(tmp_path)
+    for name in ("mine", "latest", ours.id[:16], "elsewhere"):
+        shutil.copytree(other.path, name)
+    for reference in ("mine", "latest", ours.id[:16]):
+        assert store.resolve(reference) == ours
+        assert store.resolve(f"./{reference}").path == Path(reference)
+    assert store.resolve("elsewhere").path == Path("elsewhere")
+
+
+@pytest.mark.parametrize("reference", ["x" * 5_000, "x/" * 5_000, "latest~" + "9" * 5_000])
+def test_a_reference_of_any_length_gets_one_line(store: Store, reference: str) -> None:
+    make_run(store)
+    with pytest.raises(RunNotFoundError, match=r"no run, label or file") as caught:
+        store.resolve(reference)
+    assert len(caught.value.message) < 300
+
+
+def test_a_full_disk_at_the_end_leaves_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "")
+
+    monkeypatch.setattr("tracekit.store.run_meta.write", full)
+    with pytest.raises(UnusableInputError, match="cannot be written: No space left"):
+        make_run(store)
+    assert (store.runs(), temporary(store)) == ([], [])

@@ -151,11 +151,11 @@ def _summary(run: Run) -> None:
 
     if run.meta.timings:
         steps = run.meta.timings.step_ns
-        median = render.human(round(statistics.median(steps)), "ns")
+        median = render.human(statistics.median_low(steps), "ns")
         click.echo(f"\nA step takes {median} without the profiler (median of {len(steps)}).")
 
     result = analysis.analyze(run, SUMMARY)
-    more = f"`tracekit analyze {run.id}` shows all"
+    more = f"`tracekit analyze {run.id} {SUMMARY} --limit 0` shows all"
     for spec in analysis.get(SUMMARY).tables:
         if spec.name in SUMMARY_TABLES and spec.name in result.tables:
             table = result.tables[spec.name]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from statistics import median
+from statistics import median_low
 from typing import TYPE_CHECKING, Any
 
 from tracekit.analysis import Column
@@ -25,7 +25,7 @@ TIMING = (
     Column("steps", "", "which steps"),
     Column("count", "count", "number of steps"),
     Column("min_ns", "ns", "shortest"),
-    Column("median_ns", "ns", "median"),
+    Column("median_ns", "ns", "median, the lower of the two middle values"),
     Column("max_ns", "ns", "longest"),
 )
 GPU = (
@@ -118,7 +118,7 @@ def _timings(timings: Timings | None) -> list[Row]:
             "steps": name,
             "count": len(times),
             "min_ns": min(times),
-            "median_ns": round(median(times)),
+            "median_ns": median_low(times),
             "max_ns": max(times),
         }
         for name, times in measured.items()

@@ -101,6 +101,20 @@ def test_devices_and_ranks_are_kept_apart(tmp_path: Path) -> None:
     assert whole[[C.RANK, C.DEVICE, "active_ns"]].to_numpy().tolist() == [[0, 0, 10], [0, 1, 11], [1, 0, 15]]
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+        "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(vllm::RankData*, int)",
+        "void sglang::cross_device_reduce_2stage<half, 2>(sglang::RankData*, int)",
+        "void two_shot_all_reduce_kernel<float>(float*)",
+    ],
+)
+def test_collectives_of_every_library_are_communication(tmp_path: Path, name: str) -> None:
+    run = make_run(tmp_path, device_intervals=[kernel(0, 10, name=name), kernel(10, 15)])
+    assert only(analyze(run, "gpu_breakdown").tables["whole"])["communication_ns"] == 10
+
+
 def test_opaque_graph_time_stands_apart(tmp_path: Path) -> None:
     run = make_run(
         tmp_path, device_intervals=[kernel(0, 10), device(DeviceKind.GRAPH, 5, 30), kernel(40, 50)]

@@ -57,7 +57,30 @@ def test_only_a_first_launch_far_above_the_others_is_listed(tmp_path: Path) -> N
         ("triton_red_fused_add_12", "triton_red_fused_add"),
         ("void f<(int)64, (bool)1, half, 2>(half*)", "f<half>"),
         ("void g<true, false, -1>()", "g"),
-        ("ampere_sgemm_128x64_tn", "ampere_sgemm_128x64_tn"),
+        ("ampere_sgemm_128x64_tn", "ampere_sgemm_tn"),
+        ("volta_sgemm_32x32_sliced1x4_tn", "volta_sgemm_sliced_tn"),
+        (
+            "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize32x32x8_stage3_warpsize1x2x1_ffma_aligna4_alignc4"
+            "_execute_kernel__5x_cublas",
+            "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize_stage_warpsize_ffma_aligna_alignc"
+            "_execute_kernel__5x_cublas",
+        ),
+        (
+            "sm80_xmma_fprop_implicit_gemm_tf32f32_nhwc_tilesize128x128x16_stage4_warpsize2x2x1_g1"
+            "_tensor16x8x8_kernel_cudnn",
+            "sm80_xmma_fprop_implicit_gemm_tf32f32_nhwc_tilesize_stage_warpsize_g1_tensor16x8x8_kernel_cudnn",
+        ),
+        (
+            "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_64x64_64x6_tn_align8>(int)",
+            "cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_tn_align>",
+        ),
+        (
+            "ampere_bf16_s16816gemm_bf16_128x256_ldg8_relu_f2f_stages_64x3_tn",
+            "ampere_bf16_s16816gemm_bf16_ldg_relu_f2f_stages_tn",
+        ),
+        ("nvjet_tst_256x128_64x4_1x2_h_bz_coopA_NNT", "nvjet_tst_h_bz_coopA_NNT"),
+        ("cutlass3x_sm90_s64x128x16gemm_128x128x64_2x1x1_tn", "cutlass3x_sm90_s64x128x16gemm_tn"),
+        ("void winogradForwardData9x9_5x5<float>(int)", "winogradForwardData9x9_5x5<float>"),
         ("void Functor::operator()(int)", "Functor::operator()"),
         ("", ""),
         ("(weird", "(weird"),
@@ -65,6 +88,20 @@ def test_only_a_first_launch_far_above_the_others_is_listed(tmp_path: Path) -> N
 )
 def test_family(name: str, expected: str) -> None:
     assert family(name) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("sm80_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize128x128x32_tensor16x8x16_kernel", True),
+        ("sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize32x32x8_stage3_ffma_aligna4_alignc4_kernel", False),
+        ("void cutlass::Kernel<cutlass_80_simt_sgemm_128x64_8x5_nn_align1>(int)", False),
+        ("void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_64x64_32x6_tn_align4>(int)", True),
+        ("ampere_sgemm_128x64_tn", False),
+    ],
+)
+def test_tensor_cores_are_told_by_the_name(name: str, expected: bool) -> None:
+    assert uses_tensor_cores(name) is expected
 
 
 def test_families_are_stable() -> None:

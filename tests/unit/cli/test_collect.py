@@ -3,9 +3,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from tests.builders import host, make_run
+from tracekit.cli.collect import _summary
 from tracekit.cli.main import run
+from tracekit.meta import Timings
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pytest
 
 
@@ -17,6 +22,20 @@ def test_extra_arguments_are_a_usage_error(capsys: pytest.CaptureFixture[str]) -
 def test_a_level_that_is_not_offered_names_those_that_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["collect", "--workload", "mnist_cnn", "--level", "compile"]) == 2
     assert capsys.readouterr().err == "tracekit: mnist_cnn has no level 'compile'; use --level eager\n"
+
+
+def test_the_summary_has_the_analyses_median_and_names_the_command_that_shows_every_row(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ops = [host(f"op{number}", number * 10, number * 10 + 5) for number in range(40)]
+    timings = Timings([1_000_000, 4_000_000], [], "perf_counter")
+    made = make_run(tmp_path, meta={"timings": timings}, host_intervals=ops)
+    _summary(made)
+    shown = capsys.readouterr().out
+    assert "A step takes 1.00 ms without the profiler (median of 2)." in shown
+    assert f"32 more rows; `tracekit analyze {made.id} gpu_breakdown --limit 0` shows all" in shown
+    assert run(["analyze", made.id, "gpu_breakdown", "--limit", "0", "--store", str(tmp_path)]) == 0
+    assert "op39" in capsys.readouterr().out
 
 
 def test_workloads_say_what_they_take(capsys: pytest.CaptureFixture[str]) -> None:
