@@ -25,15 +25,14 @@ LAUNCH_PATTERN = r"(?i)(?:launch|memcpy|memset)"
 """Runtime and driver calls that put work on a device."""
 NO_DEVICE = (
     "no device in this capture: nothing ran on a GPU or the CUDA activity was off; "
-    "record on a GPU machine with `tracekit collect --device cuda`"
+    "record on a GPU machine with `tracekit collect --workload resnet50 --device cuda`"
 )
 NOT_RECORDED = (
     "the host launched GPU work but no GPU activity was recorded (the profiler lacked permission, or another "
     "tool held CUPTI): this is not an idle GPU; allow GPU performance counters and record again"
 )
 NO_STEPS = (
-    "no profiled steps in this capture: call `profiler.step()` once per iteration (or `rec.step()` in "
-    "`tracekit.record`) to get per-step numbers"
+    "no profiled steps in this capture: call `profiler.step()` once per iteration to get per-step numbers"
 )
 
 RANK = Column(C.RANK, "", "rank of the process in its job")

@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+import re
+import shlex
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from tracekit.analyses._common import union_by
+from tracekit.analyses._common import NO_DEVICE, NO_STEPS, union_by
 
 from tests.builders import kernel, make_run
-from tracekit import intervals
+from tracekit import intervals, registry
 from tracekit.analysis import analyze
+from tracekit.cli.main import COMMANDS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,3 +41,14 @@ def test_unions_of_kernels_are_exact_after_a_clock_jump(tmp_path: Path) -> None:
     rows = [kernel(at, at + 20, name=f"k{letter}") for letter, at in zip("abcdefghijkl", times, strict=True)]
     names = analyze(make_run(tmp_path, device_intervals=rows), "kernels").tables["names"]
     assert names["union_ns"].tolist() == [20] * 12
+
+
+def test_notes_name_only_what_exists() -> None:
+    (said,) = re.findall(r"`(.+?)`", NO_DEVICE)
+    program, command, *options = shlex.split(said)
+    given = dict(zip(options[::2], options[1::2], strict=True))
+    known = {flag for parameter in import_module(COMMANDS[command]).command.params for flag in parameter.opts}
+    assert program == "tracekit"
+    assert set(given) <= known
+    assert given["--workload"] in registry.names(registry.WORKLOADS)
+    assert re.findall(r"`(.+?)`", NO_STEPS) == ["profiler.step()"]
