@@ -9,7 +9,6 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow.compute as pc
 
-from tracekit import intervals
 from tracekit.analysis import Column
 from tracekit.schema import BUSY_KINDS, C, HostKind
 
@@ -26,15 +25,14 @@ LAUNCH_PATTERN = r"(?i)(?:launch|memcpy|memset)"
 """Runtime and driver calls that put work on a device."""
 NO_DEVICE = (
     "no device in this capture: nothing ran on a GPU or the CUDA activity was off; "
-    "record on a GPU machine with `tracekit collect --device cuda`"
+    "record on a GPU machine with `tracekit collect --workload resnet50 --device cuda`"
 )
 NOT_RECORDED = (
     "the host launched GPU work but no GPU activity was recorded (the profiler lacked permission, or another "
     "tool held CUPTI): this is not an idle GPU; allow GPU performance counters and record again"
 )
 NO_STEPS = (
-    "no profiled steps in this capture: call `profiler.step()` once per iteration (or `rec.step()` in "
-    "`tracekit.record`) to get per-step numbers"
+    "no profiled steps in this capture: call `profiler.step()` once per iteration to get per-step numbers"
 )
 
 RANK = Column(C.RANK, "", "rank of the process in its job")
@@ -90,14 +88,17 @@ def union_by(codes: Ints, groups: int, start: Ints, end: Ints) -> Ints:
         >>> union_by(np.array([0, 0, 1]), 2, np.array([0, 2, 0]), np.array([3, 5, 4]))
         array([5, 4])
     """
-    if not len(codes):
-        return np.zeros(groups, np.int64)
-    low = int(start.min())
-    lane = int(end.max()) - low + 1  # lanes of one group each, so that groups never touch
-    shift = codes * lane - low
-    starts, ends = intervals.union(start + shift, end + shift)
+    kept = end > start
+    order = np.lexsort((start[kept], codes[kept]))
+    lane, starts, ends = codes[kept][order], start[kept][order], end[kept][order]
     lengths = np.zeros(groups, np.int64)
-    np.add.at(lengths, starts // lane, ends - starts)
+    if not len(order):
+        return lengths
+    moments, place = np.unique(ends, return_inverse=True)  # places stay small where times do not
+    reach = moments[np.maximum.accumulate(lane * len(moments) + place) % len(moments)]
+    first = np.concatenate(([True], (lane[1:] != lane[:-1]) | (starts[1:] > reach[:-1])))
+    last = np.concatenate((first[1:], [True]))
+    np.add.at(lengths, lane[first], reach[last] - starts[first])
     return lengths
 
 

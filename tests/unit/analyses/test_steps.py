@@ -70,3 +70,15 @@ def test_ranks_are_told_apart(tmp_path: Path) -> None:
         [0, 10],
         [1, 30],
     ]
+
+
+def test_times_far_from_zero_stay_exact_where_a_step_launched_nothing(tmp_path: Path) -> None:
+    far = 1_700_000_000_000_000_000
+    run = make_run(
+        tmp_path,
+        steps=[step(0, far, far + 90), step(1, far + 100, far + 190)],
+        device_intervals=[kernel(far + 5, far + 155, **{C.STEP: 0})],
+    )
+    steps = analyze(run, "steps").tables["steps"]
+    assert steps["window_ns"].tolist() == [155, 90]
+    assert steps["device_span_ns"].tolist() == [150, pd.NA]

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import re
+import shlex
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from tracekit.analyses._common import NO_DEVICE, NO_STEPS, union_by
+
+from tests.builders import kernel, make_run
+from tracekit import intervals, registry
+from tracekit.analysis import analyze
+from tracekit.cli.main import COMMANDS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CLOCK_JUMP_NS = 1_700_000_000_000_000_000
+"""From a clock that counts from the start of the machine to one that counts from 1970."""
+
+
+@pytest.mark.parametrize("far", [0, CLOCK_JUMP_NS])
+def test_union_by_is_that_of_each_group_alone(far: int) -> None:
+    random = np.random.default_rng(7)
+    start = random.integers(0, 1_000, 500) + far * random.integers(0, 2, 500)
+    end = start + random.integers(0, 20, 500)
+    codes = random.integers(0, 30, 500)
+    alone = [intervals.length(intervals.union(start[codes == one], end[codes == one])) for one in range(31)]
+    assert union_by(codes, 31, start, end).tolist() == alone
+
+
+def test_union_by_of_nothing_is_zero() -> None:
+    nothing = np.empty(0, np.int64)
+    assert union_by(nothing, 2, nothing, nothing).tolist() == [0, 0]
+
+
+def test_unions_of_kernels_are_exact_after_a_clock_jump(tmp_path: Path) -> None:
+    times = [0, *(CLOCK_JUMP_NS + number * 100 for number in range(11))]
+    rows = [kernel(at, at + 20, name=f"k{letter}") for letter, at in zip("abcdefghijkl", times, strict=True)]
+    names = analyze(make_run(tmp_path, device_intervals=rows), "kernels").tables["names"]
+    assert names["union_ns"].tolist() == [20] * 12
+
+
+def test_notes_name_only_what_exists() -> None:
+    (said,) = re.findall(r"`(.+?)`", NO_DEVICE)
+    program, command, *options = shlex.split(said)
+    given = dict(zip(options[::2], options[1::2], strict=True))
+    known = {flag for parameter in import_module(COMMANDS[command]).command.params for flag in parameter.opts}
+    assert program == "tracekit"
+    assert set(given) <= known
+    assert given["--workload"] in registry.names(registry.WORKLOADS)
+    assert re.findall(r"`(.+?)`", NO_STEPS) == ["profiler.step()"]
