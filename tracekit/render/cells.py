@@ -64,8 +64,8 @@ def shorten(text: str, width: int) -> str:
 def _end(text: str, width: int) -> str:
     """The end of a text that fits a width."""
     start = max(0, len(text) - width)
-    while cell_len(text[start:]) > width:
-        start += 1
+    while cell_len(text[start:]) > width or (start < len(text) and not cell_len(text[start])):
+        start += 1  # nor does it begin with an accent of the letter before it
     return text[start:]
 
 

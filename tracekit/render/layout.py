@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 PADDING = 2
 _NAMES = 20
 _PROSE = 12
+_TIGHT = 12
 _GOALS = ((0, 16), (24, 40))
 """Widths that first the names and then the prose grow to, in rounds, before either takes what it needs."""
 _FIELD = 10
@@ -67,12 +68,19 @@ class Laid:
     @cached_property
     def least(self) -> int:
         """Width it can do with."""
-        enough = _PROSE if self.prose else _NAMES
-        return max(min(self.needed, enough), self._head) if self.shrinks else self.needed
+        return self._at_most(_PROSE if self.prose else _NAMES)
+
+    @cached_property
+    def tightest(self) -> int:
+        """Width it can do with where else another column would be left out."""
+        return self._at_most(_TIGHT)
 
     @cached_property
     def _head(self) -> int:
         return max(map(cell_len, self.head.split("\n")))
+
+    def _at_most(self, width: int) -> int:
+        return max(min(self.needed, width), self._head) if self.shrinks else self.needed
 
     def fitted(self, width: int) -> list[str]:
         """The cells cut to a width, unless they wrap."""
@@ -82,31 +90,48 @@ class Laid:
         """The cells where each is a field of its own, which may take a few lines."""
         most = _FIELD_LINES * width
         return [
-            cell if self.wraps or (" " in cell and cell_len(cell) <= most) else shorten(cell, width)
+            cell if self.wraps or (cell_len(cell) <= most and _breaks(cell, width)) else shorten(cell, width)
             for cell in self.cells
         ]
 
 
+def _breaks(text: str, width: int) -> bool:
+    """Whether lines of a width can break between its words."""
+    return all(cell_len(word) <= width for word in text.split())
+
+
 def fit(columns: Sequence[Laid], width: int) -> bool:
     """Whether all columns fit, each as narrow as it may be."""
-    return sum(column.least + PADDING for column in columns) <= width + PADDING
+    return _taken([column.least for column in columns]) <= width
+
+
+def _taken(widths: Sequence[int]) -> int:
+    return sum(widths) + PADDING * (len(widths) - 1)
 
 
 def fitting(columns: Sequence[Laid], width: int) -> list[Laid]:
     """The columns to show: the first and the prose, then the others in order while there is room."""
+    least = _narrowed(columns, width)
     kept = {place for place, column in enumerate(columns) if column.prose or not place}
     for place in range(len(columns)):
         if place not in kept:
-            if not fit([columns[one] for one in (*kept, place)], width):
+            if _taken([least[one] for one in (*kept, place)]) > width:
                 break
             kept.add(place)
     return [columns[place] for place in sorted(kept)]
 
 
+def _narrowed(columns: Sequence[Laid], width: int) -> list[int]:
+    """Least widths; names after the first give way where that keeps another column."""
+    if fit(columns, width):
+        return [column.least for column in columns]
+    return [column.tightest if place else column.least for place, column in enumerate(columns)]
+
+
 def share_out(columns: Sequence[Laid], width: int) -> list[int]:
     """The widths: room to spare goes to names and prose by turns, so that neither starves the other."""
-    widths = [column.least for column in columns]
-    spare = width + PADDING - sum(widths) - PADDING * len(widths)
+    widths = _narrowed(columns, width)
+    spare = width - _taken(widths)
     prose = [place for place, column in enumerate(columns) if column.prose]
     others = [place for place in range(len(columns)) if place not in prose]
     shrinking = [place for place, column in enumerate(columns) if column.shrinks]

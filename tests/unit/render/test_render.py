@@ -201,3 +201,21 @@ def test_shortened_text_fits_in_cells(text: str, width: int) -> None:
 @pytest.mark.parametrize("letter", "\u00ad\u115f\u1160\u180e\u3164\uffa0\u200b\u2066")
 def test_what_cannot_be_seen_is_spelled_out(letter: str) -> None:
     assert clean(f"a{letter}b") in {f"a\\x{ord(letter):02x}b", f"a\\u{ord(letter):04x}b"}
+
+
+def test_later_names_narrow_before_a_number_is_left_out() -> None:
+    columns = [
+        Column("name", "", "n"),
+        Column("family", "", "f"),
+        *(Column(f"n{number}", "count", "n") for number in range(4)),
+    ]
+    row = {"name": "n" * 50, "family": "f" * 50, **{f"n{number}": 1_234_567 for number in range(4)}}
+    text = table_text([row] * 6, columns, width=60)
+    assert text.splitlines()[-1] == "2 more columns: n2, n3; --format csv has all"
+    assert max(widths(text)) <= 60
+
+
+def test_a_cut_leaves_no_accent_without_its_letter() -> None:
+    accented = "e\u0301" * 30
+    for width in range(5, 30):
+        assert "\u2026\u0301" not in shorten(accented, width)
