@@ -81,6 +81,8 @@ def _rendered(
     if output_format == "json":
         return render.as_json(run.id, shown, limit=limit or 0)
     if output_format == "csv":
+        for note in render.notes(shown):
+            click.echo(note, err=True)  # CSV has no place for it, and may have no table either
         return render.as_csv(shown, limit=limit or 0)
     verdict = _verdict(run, results)
     if output_format == "markdown":

@@ -80,9 +80,10 @@ def _row(run: Run) -> dict[str, Any]:
 
 def _columns() -> list[Column]:
     from tracekit.analysis import Column
+    from tracekit.render.cells import ID
 
     return [
-        Column("run_id", "", "identifies the run; its prefix will do where unique"),
+        Column("run_id", ID, "identifies the run; its prefix will do where unique"),
         Column("label", "", "name given by the user"),
         Column("workload", "", "what ran"),
         Column("mode", "", "train or infer"),

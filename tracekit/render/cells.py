@@ -5,12 +5,17 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from rich.cells import cell_len, set_cell_size
+
 ELLIPSIS = "…"
 MISSING = "–"
 PROSE = "prose"
 """Unit of a column of sentences, which wrap instead of being cut."""
+ID = "id"
+"""Unit of a column of identifiers, which are to be copied and so are never cut."""
 _UNSAFE = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff\U000e0000-\U000e007f]"
+    "[\x00-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202e\u2060-\u2069\u3164"
+    "\ud800-\udfff\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
 _TIMES = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
 _NAMESPACES = re.compile(r"\b(?:[A-Za-z_]\w*::|\(anonymous namespace\)::)+(?=[A-Za-z_({])")
@@ -34,7 +39,9 @@ def _spelled(code: int) -> str:
 
 
 def shorten(text: str, width: int) -> str:
-    """The text cut to a width: C++ namespaces go first, then the middle, as both ends tell a kernel apart.
+    """The text cut to a width in cells of a terminal, of which a wide character takes two.
+
+    C++ namespaces go first, then the middle, as both ends tell a kernel apart.
 
     Example:
         >>> shorten("void at::native::vectorized_elementwise_kernel<4>", 40)
@@ -42,17 +49,24 @@ def shorten(text: str, width: int) -> str:
         >>> shorten("void at::native::vectorized_elementwise_kernel<4>", 20)
         'void vecto…kernel<4>'
     """
-    if len(text) <= width:
+    if cell_len(text) <= width:
         return text
     if "<" in text or "(" in text:  # a C++ signature; an op such as aten::add keeps its name
         text = _NAMESPACES.sub("", text)
-    if len(text) <= width:
+    if cell_len(text) <= width:
         return text
     if width < 2:
-        return text[:width]
+        return set_cell_size(text, width)
     tail = (width - 1) // 2
-    head = width - 1 - tail
-    return f"{text[:head]}{ELLIPSIS}{text[len(text) - tail :]}"
+    return f"{set_cell_size(text, width - 1 - tail)}{ELLIPSIS}{_end(text, tail)}"
+
+
+def _end(text: str, width: int) -> str:
+    """The end of a text that fits a width."""
+    start = max(0, len(text) - width)
+    while cell_len(text[start:]) > width or (start < len(text) and not cell_len(text[start])):
+        start += 1  # nor does it begin with an accent of the letter before it
+    return text[start:]
 
 
 def human(value: Any, unit: str) -> str:

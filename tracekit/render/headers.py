@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
+
 if TYPE_CHECKING:
     from tracekit.analysis import Column
     from tracekit.render.data import Record
@@ -30,10 +32,10 @@ def folded(head: str, width: int) -> str:
         sum
     """
     words = head.split(" ")
-    if len(head) <= width or len(words) < 2:
+    if cell_len(head) <= width or len(words) < 2:
         return head
     cuts = [(" ".join(words[:n]), " ".join(words[n:])) for n in range(1, len(words))]
-    return "\n".join(min(cuts, key=lambda cut: max(map(len, cut))))
+    return "\n".join(min(cuts, key=lambda cut: max(map(cell_len, cut))))
 
 
 def is_text(rows: list[Record], column: Column) -> bool:

@@ -97,6 +97,11 @@ def verdict_line(result: Result) -> str:
     return f"{INTEGRITY}: {clean(str(row['verdict']))}: {clean(str(row['reason']))}\n"
 
 
+def notes(results: Results) -> list[str]:
+    """What the analyses have to say beside their tables, one line each."""
+    return [f"{clean(name)}: {clean(note)}" for name, (_, result) in results.items() for note in result.notes]
+
+
 def only_table(results: Results, table: str) -> Results:
     """The results cut down to the tables of one name.
 
@@ -111,9 +116,23 @@ def only_table(results: Results, table: str) -> Results:
     if not kept:
         known = sorted({name for _, result in results.values() for name in result.tables})
         raise UnusableInputError(
-            f"no result has a table {table!r}", hint=f"there are: {', '.join(known) or 'none'}"
+            f"no result has a table {clean(table)!r}{_why_without(results, table)}",
+            hint=f"there are: {', '.join(known) or 'none'}",
         )
     return kept
+
+
+def _why_without(results: Results, table: str) -> str:
+    """What the analyses that can give a table say where they did not, to end an error's line."""
+    declaring = {
+        name: (analysis, result)
+        for name, (analysis, result) in results.items()
+        if any(spec.name == table for spec in analysis.tables)
+    }
+    reasons = "; ".join(notes(declaring))
+    if reasons:
+        return f" on this run: {reasons}"
+    return f" on this run, though {', '.join(declaring)} can give one" if declaring else ""
 
 
 def _with_only(result: Result, table: str) -> Result:

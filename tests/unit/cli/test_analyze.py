@@ -4,8 +4,9 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from tracekit.analyses._common import NO_DEVICE
 
-from tests.builders import kernel, make_run, memcpy
+from tests.builders import host, kernel, make_run, memcpy
 from tracekit import registry
 from tracekit.cli.main import run
 
@@ -59,6 +60,29 @@ def test_csv_names_each_table_and_one_alone_has_only_its_rows(directory: str, ca
     assert "# kernels.families\nfamily," in capsys.readouterr().out
     assert analyze("latest", "gpu_breakdown", "--table", "whole", "--format", "csv", store=directory) == 0
     assert capsys.readouterr().out.startswith("rank,device,window_ns,active_ns,movement_ns,idle_ns,")
+
+
+@pytest.fixture
+def without_device(tmp_path: Path) -> str:
+    make_run(tmp_path, host_intervals=[host("aten::relu", 0, 10)])
+    return str(tmp_path)
+
+
+def test_csv_without_a_table_says_why_on_stderr(without_device: str, capsys: Capture) -> None:
+    assert analyze("latest", "kernels", "--format", "csv", store=without_device) == 0
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err == f"kernels: {NO_DEVICE}\n"
+
+
+def test_a_table_that_this_run_cannot_have_is_refused_with_the_reason(
+    without_device: str, capsys: Capture
+) -> None:
+    assert analyze("latest", "gpu_breakdown", "--table", "whole", store=without_device) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == (
+        f"tracekit: no result has a table 'whole' on this run: gpu_breakdown: {NO_DEVICE}; there are: host"
+    )
 
 
 def test_a_limit_holds_in_every_format(tmp_path: Path, capsys: Capture) -> None:

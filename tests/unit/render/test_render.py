@@ -9,11 +9,12 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
 from tracekit import render
 from tracekit.analysis import Column
 from tracekit.cli.options import FORMATS
-from tracekit.render.cells import clean, human, shorten
+from tracekit.render.cells import ID, clean, human, shorten
 from tracekit.render.terminal import table_text
 
 COLUMNS = [Column("name", "", "n"), Column("dur_ns", "ns", "d"), Column("part", "share", "p")]
@@ -127,3 +128,94 @@ def test_one_row_too_wide_is_shown_a_field_a_line() -> None:
 
 def test_no_rows_is_said() -> None:
     assert "(no rows)" in table_text([], COLUMNS)
+
+
+def widths(text: str) -> set[int]:
+    return {cell_len(line) for line in text.splitlines()}
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+def test_prose_stays_when_the_terminal_is_narrow(width: int) -> None:
+    columns = [
+        Column("check", "", "c"),
+        *(Column(f"number_{number}", "count", "n") for number in range(4)),
+        Column("detail", "prose", "d"),
+        Column("next_step", "prose", "n"),
+    ]
+    numbers = {f"number_{number}": 123_456_789 for number in range(4)}
+    row = {"check": "a_check_with_a_long_name", "detail": "what " * 20, "next_step": "then " * 20, **numbers}
+    text = table_text([row] * 6, columns, width=width)
+    table = "".join(line for line in text.splitlines(keepends=True) if "--format csv" not in line)
+    assert max(widths(table)) <= width
+    assert "next step" in table
+    assert (table.count("what"), table.count("then")) == (120, 120)
+    assert ("more column" in text) == (width < 120)
+
+
+@pytest.mark.parametrize("width", [25, 30, 40])
+def test_names_and_prose_give_way_before_the_table_overflows(width: int) -> None:
+    columns = [Column("name", "", "n"), Column("total", "count", "t"), Column("why", "prose", "w")]
+    row = {"name": "n" * 50, "total": 123_456_789, "why": "word " * 10}
+    text = table_text([row] * 6, columns, width=width)
+    table = "".join(line for line in text.splitlines(keepends=True) if "--format csv" not in line)
+    assert max(widths(table)) <= width
+    assert table.count("word") == 60
+    assert "1 more column: total; --format csv has all" in text
+
+
+@pytest.mark.parametrize("width", [50, 60, 80, 120])
+def test_a_few_rows_are_shown_a_field_a_line_only_where_that_fits(width: int) -> None:
+    columns = [
+        Column("measure", "", "m"),
+        *(Column(f"number_{number}", "count", "n") for number in range(12)),
+    ]
+    row = {"measure": "device, first start to last end", **{c.name: 1_234_567 for c in columns[1:]}}
+    text = table_text([row] * 4, columns, width=width)
+    table = "".join(line for line in text.splitlines(keepends=True) if "--format csv" not in line)
+    assert max(widths(table)) <= width
+    assert ("more column" in text) == (width == 50)
+
+
+def test_an_identifier_is_shown_whole() -> None:
+    columns = [Column("run_id", ID, "r"), *(Column(f"number_{n}", "count", "n") for n in range(9))]
+    row = {"run_id": "20261121T065320Z-a-name-that-is-long-f15990", **{c.name: 1 for c in columns[1:]}}
+    for rows in ([row], [row] * 4, [row] * 9):
+        assert table_text(rows, columns, width=60).count(row["run_id"]) == len(rows)
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_wide_characters_cut_no_number_and_keep_the_columns_straight(width: int) -> None:
+    names = ["漢字カーネル" * 30, "e\u0301 combining", "\U0001f680" * 40, "plain"]
+    rows = [{"name": name, "dur_ns": 1_234_567, "part": 0.125} for name in names * 2]
+    lines = table_text(rows, COLUMNS, width=width).splitlines()
+    assert all(line.endswith("1.23 ms  12.5 %") for line in lines[1:])
+    assert len(set(map(cell_len, lines[1:]))) == 1
+    assert cell_len(lines[1]) <= width
+
+
+@given(st.text(alphabet="ab漢カ\U0001f680", max_size=50), st.integers(3, 30))
+def test_shortened_text_fits_in_cells(text: str, width: int) -> None:
+    assert cell_len(shorten(text, width)) <= width
+
+
+@pytest.mark.parametrize("letter", "\u00ad\u115f\u1160\u180e\u3164\uffa0\u200b\u2066")
+def test_what_cannot_be_seen_is_spelled_out(letter: str) -> None:
+    assert clean(f"a{letter}b") in {f"a\\x{ord(letter):02x}b", f"a\\u{ord(letter):04x}b"}
+
+
+def test_later_names_narrow_before_a_number_is_left_out() -> None:
+    columns = [
+        Column("name", "", "n"),
+        Column("family", "", "f"),
+        *(Column(f"n{number}", "count", "n") for number in range(4)),
+    ]
+    row = {"name": "n" * 50, "family": "f" * 50, **{f"n{number}": 1_234_567 for number in range(4)}}
+    text = table_text([row] * 6, columns, width=60)
+    assert text.splitlines()[-1] == "2 more columns: n2, n3; --format csv has all"
+    assert max(widths(text)) <= 60
+
+
+def test_a_cut_leaves_no_accent_without_its_letter() -> None:
+    accented = "e\u0301" * 30
+    for width in range(5, 30):
+        assert "\u2026\u0301" not in shorten(accented, width)

@@ -1,0 +1,163 @@
+"""Which columns of a table fit a terminal, and how wide each is, in cells: a wide character takes two."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+
+from tracekit.render.cells import ID, PROSE, clean, human, shorten
+from tracekit.render.headers import folded, header, is_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracekit.analysis import Column
+    from tracekit.render.data import Record
+
+PADDING = 2
+_NAMES = 20
+_PROSE = 12
+_TIGHT = 12
+_GOALS = ((0, 16), (24, 40))
+"""Widths that first the names and then the prose grow to, in rounds, before either takes what it needs."""
+_FIELD = 10
+_FLOOR = 4
+_FIELD_LINES = 3
+
+
+@dataclass(frozen=True)
+class Laid:
+    """One column's cells as text, and the room they take."""
+
+    head: str
+    cells: list[str]
+    words: bool
+    prose: bool
+    identifies: bool
+
+    @classmethod
+    def of(cls, rows: list[Record], column: Column) -> Laid:
+        """The rows' values of one column."""
+        cells = [human(row[column.name], column.unit) for row in rows]
+        head = folded(clean(header(column)), max(map(cell_len, cells)))
+        return cls(head, cells, is_text(rows, column), column.unit == PROSE, column.unit == ID)
+
+    @property
+    def wraps(self) -> bool:
+        """Whether what is too long takes more lines instead of being cut."""
+        return self.prose or self.identifies
+
+    @property
+    def shrinks(self) -> bool:
+        """Whether it may be narrower than its cells; a number never is."""
+        return self.words and not self.identifies
+
+    @cached_property
+    def widest(self) -> int:
+        """Width of the widest cell."""
+        return max(map(cell_len, self.cells))
+
+    @cached_property
+    def needed(self) -> int:
+        """Width of the widest line, the heading's included."""
+        return max(self.widest, self._head)
+
+    @cached_property
+    def least(self) -> int:
+        """Width it can do with."""
+        return self._at_most(_PROSE if self.prose else _NAMES)
+
+    @cached_property
+    def tightest(self) -> int:
+        """Width it can do with where else another column would be left out."""
+        return self._at_most(_TIGHT)
+
+    @cached_property
+    def _head(self) -> int:
+        return max(map(cell_len, self.head.split("\n")))
+
+    def _at_most(self, width: int) -> int:
+        return max(min(self.needed, width), self._head) if self.shrinks else self.needed
+
+    def fitted(self, width: int) -> list[str]:
+        """The cells cut to a width, unless they wrap."""
+        return self.cells if self.wraps else [shorten(cell, width) for cell in self.cells]
+
+    def fields(self, width: int) -> list[str]:
+        """The cells where each is a field of its own, which may take a few lines."""
+        most = _FIELD_LINES * width
+        return [
+            cell if self.wraps or (cell_len(cell) <= most and _breaks(cell, width)) else shorten(cell, width)
+            for cell in self.cells
+        ]
+
+
+def _breaks(text: str, width: int) -> bool:
+    """Whether lines of a width can break between its words."""
+    return all(cell_len(word) <= width for word in text.split())
+
+
+def fit(columns: Sequence[Laid], width: int) -> bool:
+    """Whether all columns fit, each as narrow as it may be."""
+    return _taken([column.least for column in columns]) <= width
+
+
+def _taken(widths: Sequence[int]) -> int:
+    return sum(widths) + PADDING * (len(widths) - 1)
+
+
+def fitting(columns: Sequence[Laid], width: int) -> list[Laid]:
+    """The columns to show: the first and the prose, then the others in order while there is room."""
+    least = _narrowed(columns, width)
+    kept = {place for place, column in enumerate(columns) if column.prose or not place}
+    for place in range(len(columns)):
+        if place not in kept:
+            if _taken([least[one] for one in (*kept, place)]) > width:
+                break
+            kept.add(place)
+    return [columns[place] for place in sorted(kept)]
+
+
+def _narrowed(columns: Sequence[Laid], width: int) -> list[int]:
+    """Least widths; names after the first give way where that keeps another column."""
+    if fit(columns, width):
+        return [column.least for column in columns]
+    return [column.tightest if place else column.least for place, column in enumerate(columns)]
+
+
+def share_out(columns: Sequence[Laid], width: int) -> list[int]:
+    """The widths: room to spare goes to names and prose by turns, so that neither starves the other."""
+    widths = _narrowed(columns, width)
+    spare = width - _taken(widths)
+    prose = [place for place, column in enumerate(columns) if column.prose]
+    others = [place for place in range(len(columns)) if place not in prose]
+    shrinking = [place for place, column in enumerate(columns) if column.shrinks]
+    while spare < 0 and shrinking and max(widths[place] for place in shrinking) > _FLOOR:
+        widths[max(shrinking, key=widths.__getitem__)] -= 1
+        spare += 1
+    needed = [column.needed for column in columns]
+    for names_goal, prose_goal in (*_GOALS, (max(needed), max(needed))):
+        for place in others:  # the first matter most
+            spare = _grow(widths, [place], [min(need, names_goal) for need in needed], spare)
+        spare = _grow(widths, prose, [min(need, prose_goal) for need in needed], spare)
+    return widths
+
+
+def _grow(widths: list[int], places: list[int], goals: list[int], spare: int) -> int:
+    """Widen the narrowest of these columns, a cell at a time, up to their goals; return the room left."""
+    while spare > 0 and (short := [place for place in places if widths[place] < goals[place]]):
+        widths[min(short, key=widths.__getitem__)] += 1
+        spare -= 1
+    return spare
+
+
+def field_width(columns: Sequence[Laid], width: int) -> int | None:
+    """Width of a row's cells where each column is a line; None where they do not fit."""
+    heads = max(cell_len(column.head.replace("\n", " ")) for column in columns)
+    rows = len(columns[0].cells)
+    least = max(min(column.widest, _FIELD) if column.shrinks else column.widest for column in columns)
+    share = (width - heads) // rows - PADDING
+    return min(share, max(column.widest for column in columns)) if share >= least else None
