@@ -34,6 +34,6 @@ def step_windows(run: Run) -> pd.DataFrame:
     last = last.astype({C.STEP: np.int64, END_NS: "Int64"})  # a left merge makes plain integers floats
     table = steps.merge(last, how="left", on=_KEYS)
     host_end = table[C.START_NS] + table[C.DUR_NS]
-    table[END_NS] = table[END_NS].fillna(host_end).astype(np.int64)
+    table[END_NS] = table[END_NS].fillna(host_end).to_numpy(dtype=np.int64)
     table[END_NS] = np.maximum(table[END_NS], host_end)
     return table.rename(columns={C.DUR_NS: HOST_NS}).sort_values(_KEYS, ignore_index=True)
