@@ -28,7 +28,7 @@ from tracekit.analysis import Analysis, Column, Result, TableSpec
 from tracekit.schema import C, DeviceKind
 
 from . import _groups
-from ._common import DEVICE, NO_PARENT, RANK, absent_device_note, ints, positions
+from ._common import DEVICE, NO_PARENT, RANK, absent_device_note, busy, ints, positions
 from ._names import family, uses_tensor_cores
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def compute(run: Run) -> Result:
     where = pc.field(C.KIND) == str(DeviceKind.KERNEL)
     frame = run.table("device_intervals", columns=_READ, where=where)
     if frame.empty:
-        return Result(notes=(absent_device_note(run),))
+        return Result(notes=(_no_kernels_note(run),))
     kernels = _described(run, frame)
     names = _groups.by(kernels, [C.NAME, _FAMILY, _TENSOR])
     tables = {
@@ -76,6 +76,25 @@ def compute(run: Run) -> Result:
         tables["by_shape"] = _groups.by(kernels, [_OP, C.INPUT_SHAPES, _FAMILY])
         notes += [NO_SHAPES_NOTE] if (kernels[C.INPUT_SHAPES] == NO_SHAPES).all() else []
     return Result(tables, notes=tuple(notes))
+
+
+def _no_kernels_note(run: Run) -> str:
+    """What the devices did instead, or why nothing is known of them."""
+    kinds = busy(run, [C.KIND])[C.KIND]
+    found = [(int((kinds == kind).sum()), names) for kind, names in _NOT_KERNELS.items()]
+    total = sum(count for count, _ in found)
+    if not total:
+        return absent_device_note(run)
+    listed = " and ".join(f"{count:,} {names[count != 1]}" for count, names in found if count)
+    were = "was" if total == 1 else "were"
+    return f"no kernels in this capture, but {listed} {were} recorded: see `gpu_breakdown`"
+
+
+_NOT_KERNELS = {
+    DeviceKind.MEMCPY: ("copy", "copies"),
+    DeviceKind.MEMSET: ("memset", "memsets"),
+    DeviceKind.GRAPH: ("opaque graph", "opaque graphs"),
+}
 
 
 def _described(run: Run, frame: pd.DataFrame) -> pd.DataFrame:
