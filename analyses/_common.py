@@ -34,6 +34,8 @@ NOT_RECORDED = (
 NO_STEPS = (
     "no profiled steps in this capture: call `profiler.step()` once per iteration to get per-step numbers"
 )
+UNLINKED = "device intervals could not be linked to ops"
+"""What was recorded on a device, and no launch of it: zero per op would be a guess."""
 
 RANK = Column(C.RANK, "", "rank of the process in its job")
 DEVICE = Column(C.DEVICE, "", "device index")

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from tracekit.schema import C, HostKind
 
-from ._checks import ERROR, OK, Check, counted
+from ._checks import ERROR, INFO, OK, Check, counted
 from ._common import LAUNCH_PATTERN, NO_PARENT, NOT_RECORDED, busy, ints, matches, positions
 
 if TYPE_CHECKING:
@@ -73,14 +73,18 @@ def _unlinked(device: pd.DataFrame) -> Check:
 def _unanswered(calls: pd.DataFrame, device: pd.DataFrame) -> list[Check]:
     launched = device[C.LAUNCH_ROW].dropna().unique()
     missing = ~calls[C.ROW_ID].isin(launched)
-    if device[C.LAUNCH_ROW].isna().all():
-        missing &= False  # no launch is linked at all, which `device_without_launch` says
     found = []
     for name, call, what, warn, error in _UNANSWERED:
         mine = calls["call"] == call
-        count = int((missing & mine).sum())
-        found.append(counted(name, count, int(mine.sum()), what, warn=warn, error=error))
+        count, total = int((missing & mine).sum()), int(mine.sum())
+        if total and not len(launched):
+            found.append(Check(name, INFO, detail=f"{total:,} {call} calls: {_UNKNOWN}"))
+        else:
+            found.append(counted(name, count, total, what, warn=warn, error=error))
     return found
+
+
+_UNKNOWN = "unknown how many have a device interval, since no launch is linked to one"
 
 
 _KERNELS_LOST = "kernel launches have no device interval; that GPU time is missing"

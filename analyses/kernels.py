@@ -25,10 +25,10 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.analysis import Analysis, Column, Result, TableSpec
-from tracekit.schema import C, DeviceKind
+from tracekit.schema import C, DeviceKind, HostKind
 
 from . import _groups
-from ._common import DEVICE, NO_PARENT, RANK, absent_device_note, busy, ints, positions
+from ._common import DEVICE, NO_PARENT, RANK, UNLINKED, absent_device_note, busy, ints, positions
 from ._names import family, uses_tensor_cores
 
 if TYPE_CHECKING:
@@ -46,12 +46,14 @@ FEWEST_LAUNCHES = 3
 
 _FAMILY, _OP, _TENSOR = "family", "op", "tensor_cores"
 _FIRST, _LATER = "first_ns", "later_median_ns"
-_READ = (C.KIND, C.NAME, C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.OP_ROW)
+_READ = (C.KIND, C.NAME, C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.OP_ROW, C.LAUNCH_ROW)
 
 NO_OPS_NOTE = (
     "no kernel could be traced to an op, so nothing is told by op or shape: record the CPU activity too "
     "(`--collector torch` does)"
 )
+UNLINKED_NOTE = f"{UNLINKED}, so nothing is told by op or shape"
+OUTSIDE_OPS_NOTE = "every kernel was launched outside of an op, so nothing is told by op or shape"
 NO_SHAPES_NOTE = "no input shapes were recorded: record with `record_shapes=True` to tell kernels by shape"
 
 
@@ -70,7 +72,7 @@ def compute(run: Run) -> Result:
     }
     notes = []
     if (kernels[_OP] == NO_OP).all():
-        notes.append(NO_OPS_NOTE)
+        notes.append(_no_op_note(run, frame))
     else:
         tables["by_op"] = _groups.by(kernels, [_OP])
         tables["by_shape"] = _groups.by(kernels, [_OP, C.INPUT_SHAPES, _FAMILY])
@@ -95,6 +97,14 @@ _NOT_KERNELS = {
     DeviceKind.MEMSET: ("memset", "memsets"),
     DeviceKind.GRAPH: ("opaque graph", "opaque graphs"),
 }
+
+
+def _no_op_note(run: Run, frame: pd.DataFrame) -> str:
+    """Why no kernel has an op."""
+    ops = run.arrow("host_intervals", columns=[C.ROW_ID], where=pc.field(C.KIND) == str(HostKind.OP))
+    if not ops.num_rows:
+        return NO_OPS_NOTE
+    return UNLINKED_NOTE if frame[C.LAUNCH_ROW].isna().all() else OUTSIDE_OPS_NOTE
 
 
 def _described(run: Run, frame: pd.DataFrame) -> pd.DataFrame:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
 import pytest
 
 from tests.builders import Row, host, kernel, make_run, step
@@ -117,3 +118,15 @@ def test_a_cpu_run_is_good(tmp_path: Path) -> None:
         "good",
         {"profiler_overhead": "info"},
     )
+
+
+def test_launches_are_unknown_and_not_lost_where_none_is_linked(tmp_path: Path) -> None:
+    run = make_run(tmp_path, **{**LINKED, "device_intervals": [kernel(10, 20, **{C.STEP: 0})]})
+    checks = analyze(run, "integrity").tables["checks"].set_index("check")
+    row = checks.loc["launch_without_device"]
+    assert row["level"] == "info"
+    assert pd.isna(row["count"])
+    assert pd.isna(row["share"])
+    assert "unknown" in row["detail"]
+    assert "no launch is linked" in row["detail"]
+    assert checks.loc["graph_without_device", ["level", "count"]].tolist() == ["ok", 0]

@@ -3,9 +3,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tracekit.analyses._names import family, uses_tensor_cores
 from tracekit.analyses._common import NO_DEVICE
-from tracekit.analyses.kernels import NO_OPS_NOTE
+from tracekit.analyses._names import family, uses_tensor_cores
+from tracekit.analyses.kernels import NO_OPS_NOTE, OUTSIDE_OPS_NOTE, UNLINKED_NOTE
 
 from tests.builders import Row, device, host, kernel, make_run, memcpy, memset
 from tracekit.analysis import analyze
@@ -59,6 +59,13 @@ def test_a_capture_of_copies_alone_says_so(tmp_path: Path, rows: list[Row], said
     result = analyze(make_run(tmp_path, host_intervals=calls, device_intervals=rows), "kernels")
     note = f"no kernels in this capture, but {said} recorded: see `gpu_breakdown`"
     assert (result.tables, result.notes) == ({}, (note,))
+
+
+@pytest.mark.parametrize(("launch", "note"), [({}, UNLINKED_NOTE), ({"launch_row": 1}, OUTSIDE_OPS_NOTE)])
+def test_kernels_without_an_op_say_why(tmp_path: Path, launch: Row, note: str) -> None:
+    rows = [host("aten::add", 0, 5), host("cudaLaunchKernel", 6, 7, kind=HostKind.RUNTIME)]
+    run = make_run(tmp_path, host_intervals=rows, device_intervals=[kernel(8, 9, **launch)])
+    assert analyze(run, "kernels").notes == (note,)
 
 
 def test_a_capture_without_a_device_says_so(tmp_path: Path) -> None:
