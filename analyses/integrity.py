@@ -51,8 +51,16 @@ def compute(run: Run) -> Result:
 
 
 def _diagnostics(run: Run) -> list[Check]:
-    """What the importer or collector noticed, at its own level."""
-    return [Check(found.code, str(found.level), detail=found.message) for found in run.meta.diagnostics]
+    """What the importer or collector noticed, at its own level, but for what a check of its own says."""
+    return [
+        Check(found.code, str(found.level), detail=found.message)
+        for found in run.meta.diagnostics
+        if found.code not in _CHECKED
+    ]
+
+
+_CHECKED = {"unlinked"}
+"""Diagnostics that a check repeats: `device_without_launch` counts without waits, which have no launch."""
 
 
 def _verdict(checks: list[Check]) -> pd.DataFrame:

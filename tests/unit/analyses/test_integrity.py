@@ -6,10 +6,10 @@ import pandas as pd
 import pytest
 from tracekit.analyses._common import NO_DEVICE
 
-from tests.builders import Row, host, kernel, make_run, step
+from tests.builders import Row, device, host, kernel, make_run, step
 from tracekit.analysis import analyze
 from tracekit.meta import Diagnostic, Level, Timings
-from tracekit.schema import C, HostKind
+from tracekit.schema import C, DeviceKind, HostKind
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -205,3 +205,19 @@ def test_only_its_own_intervals_are_the_profilers(tmp_path: Path, name: str, lev
     assert check["level"] == level
     assert pd.isna(check["share"]) == (level == "info")
     assert ("none were recorded" in check["detail"]) == (level == "info")
+
+
+def test_nothing_to_count_among_has_no_consequence(tmp_path: Path) -> None:
+    details = rows_of(make_run(tmp_path, **LINKED))["detail"]
+    assert details["graph_without_device"] == "0 of 0 graph replays have no device interval"
+    assert details["copy_without_device"] == "0 of 0 copy and memset calls have no device interval"
+    assert not details.str.startswith("0 ").to_numpy()[details.str.contains(";")].any()
+
+
+def test_links_are_counted_once_and_without_waits(tmp_path: Path) -> None:
+    rows = [*LINKED["device_intervals"], kernel(21, 22), device(DeviceKind.SYNC, 23, 24)]
+    found = [Diagnostic(Level.INFO, "unlinked", "trace.json: 2 of 3 device intervals have no launching call")]
+    run = make_run(tmp_path, meta={"diagnostics": found}, **{**LINKED, "device_intervals": rows})
+    checks = rows_of(run)
+    assert "unlinked" not in checks.index
+    assert checks.loc["device_without_launch", "detail"].startswith("1 of 2 device intervals")
