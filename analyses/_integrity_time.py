@@ -70,7 +70,7 @@ def _overhead(run: Run) -> Check:
         return Check(
             "profiler_overhead",
             INFO,
-            detail="unknown: no profiled steps, or no un-profiled ones to compare with",
+            detail="unknown: no profiled steps of known length, or no un-profiled ones to compare with",
         )
     part = float(table["overhead_share"].max())
     longer = "longer" if part >= 0 else "less"
