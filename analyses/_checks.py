@@ -30,9 +30,7 @@ class Check:
         }
 
 
-def counted(
-    name: str, count: int, of: int, what: str, *, warn: float, error: float | None = None, none: str = ""
-) -> Check:
+def counted(name: str, count: int, of: int, what: str, *, warn: float, error: float | None = None) -> Check:
     """A check whose level follows from a share.
 
     Args:
@@ -42,16 +40,16 @@ def counted(
         what: What is counted over what, and after a semicolon what follows from it.
         warn: Above this share it is a warning.
         error: Above this share it is an error.
-        none: Detail where there is nothing to count among.
 
     Example:
         >>> counted("unlinked", 3, 10, "device intervals have no launch", warn=0.05).level
         'warn'
     """
+    plain = what.split(";")[0]  # a consequence follows only from something
     if not of:
-        return Check(name, OK, 0, None, none or f"0 of 0 {what}")
+        return Check(name, OK, 0, None, f"0 of 0 {plain}")
     share = count / of
-    said = what if count else what.split(";")[0]  # a consequence follows only from something
+    said = what if count else plain
     return Check(name, level(share, warn=warn, error=error), count, share, f"{count:,} of {of:,} {said}")
 
 

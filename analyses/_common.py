@@ -22,7 +22,9 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 
 NO_PARENT = -1
 LAUNCH_PATTERN = r"(?i)(?:launch|memcpy|memset)"
-"""Runtime and driver calls that put work on a device."""
+"""Runtime and driver calls that put work on a device, but for those of `HOST_FUNCTION_PATTERN`."""
+HOST_FUNCTION_PATTERN = r"(?i)launchhostfunc"
+"""Calls that put a function of the host in a stream: it never has a device interval."""
 NO_DEVICE = (
     "no device in this capture: nothing ran on a GPU or the CUDA activity was off; "
     "record on a GPU machine with `tracekit collect --workload resnet50 --device cuda`"
@@ -34,6 +36,8 @@ NOT_RECORDED = (
 NO_STEPS = (
     "no profiled steps in this capture: call `profiler.step()` once per iteration to get per-step numbers"
 )
+UNLINKED = "device intervals could not be linked to ops"
+"""What was recorded on a device, and no launch of it: zero per op would be a guess."""
 
 RANK = Column(C.RANK, "", "rank of the process in its job")
 DEVICE = Column(C.DEVICE, "", "device index")
@@ -61,7 +65,17 @@ def absent_device_note(run: Run) -> str:
     """Why a run without device intervals has none."""
     kinds = pc.field(C.KIND).isin([str(HostKind.RUNTIME), str(HostKind.SYNC)])
     calls = run.table("host_intervals", columns=[C.NAME], where=kinds)
-    return NOT_RECORDED if matches(calls[C.NAME], LAUNCH_PATTERN).any() else NO_DEVICE
+    return NOT_RECORDED if launches(calls[C.NAME]).any() else NO_DEVICE
+
+
+def launches(names: pd.Series) -> pd.Series:
+    """Whether each call puts work on a device.
+
+    Example:
+        >>> launches(pd.Series(["cudaMemcpyAsync", "cudaLaunchHostFunc"], dtype="category")).tolist()
+        [True, False]
+    """
+    return matches(names, LAUNCH_PATTERN) & ~matches(names, HOST_FUNCTION_PATTERN)
 
 
 def matches(names: pd.Series, pattern: str) -> pd.Series:

@@ -10,14 +10,18 @@ import pyarrow.compute as pc
 
 from tracekit.schema import C, HostKind
 
-from ._checks import ERROR, OK, Check, counted
-from ._common import LAUNCH_PATTERN, NO_PARENT, NOT_RECORDED, busy, ints, matches, positions
+from ._checks import ERROR, INFO, OK, Check, counted
+from ._common import NO_PARENT, NOT_RECORDED, busy, ints, launches, matches, positions
 
 if TYPE_CHECKING:
+    from tracekit.intervals import Ints
     from tracekit.run import Run
 
 GRAPH_PATTERN = r"(?i)graphlaunch"
 KERNEL_PATTERN = r"(?i)launch"
+CAPTURE_BEGIN_PATTERN = r"(?i)stream_?begin_?capture"
+CAPTURE_END_PATTERN = r"(?i)stream_?end_?capture"
+"""Between these, calls of a thread are recorded into a graph and run nothing."""
 _GRAPH, _KERNEL, _COPY = "graph", "kernel", "copy"
 
 
@@ -26,7 +30,7 @@ def device_checks(run: Run) -> list[Check]:
     device = busy(run, [C.ROW_ID, C.START_NS, C.DUR_NS, C.STEP, C.RANK, C.LAUNCH_ROW])
     calls = _launch_calls(run)
     if device.empty:
-        return [_without_device(run, len(calls))]
+        return [_without_device(run, int((~calls["captured"]).sum()))]
     return [
         Check("device_events", OK, len(device), None, f"{len(device):,} device intervals were recorded"),
         _unlinked(device),
@@ -38,16 +42,38 @@ def device_checks(run: Run) -> list[Check]:
 
 
 def _launch_calls(run: Run) -> pd.DataFrame:
+    """The calls that put work on a device: what they launch, and whether only into a graph."""
     where = pc.field(C.KIND).isin([str(HostKind.RUNTIME), str(HostKind.SYNC)])
-    calls = run.table("host_intervals", columns=[C.ROW_ID, C.NAME, C.START_NS], where=where)
+    thread = [C.RANK, C.PID, C.TID]
+    calls = run.table("host_intervals", columns=[C.ROW_ID, C.NAME, C.START_NS, *thread], where=where)
     names = calls[C.NAME]
-    kept = matches(names, LAUNCH_PATTERN)
     kinds = np.select(
         [matches(names, GRAPH_PATTERN), matches(names, KERNEL_PATTERN)],
         [_GRAPH, _KERNEL],
         _COPY,
     )
-    return calls.assign(call=kinds)[kept].reset_index(drop=True)
+    captures = matches(names, CAPTURE_BEGIN_PATTERN).astype(np.int64) - matches(names, CAPTURE_END_PATTERN)
+    captured = np.zeros(len(calls), bool)
+    for at in calls.groupby(thread).indices.values() if captures.any() else ():
+        ordered = at[np.argsort(ints(calls, C.START_NS)[at], kind="stable")]
+        captured[ordered] = _inside(captures.to_numpy(np.int64)[ordered])
+    return calls.assign(call=kinds, captured=captured)[launches(names)].reset_index(drop=True)
+
+
+def _inside(turns: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Which places lie between a begin (1) and its end (-1); one without the other means nothing.
+
+    Example:
+        >>> _inside(np.array([-1, 0, 1, 0, -1, 0, 1, 0]))[[1, 3, 5, 7]].tolist()
+        [False, True, False, False]
+    """
+    return (_open(turns) > 0) & (_open(-turns[::-1])[::-1] > 0)
+
+
+def _open(turns: Ints) -> Ints:
+    """How many are open at each place, never fewer than none."""
+    level = np.cumsum(turns)
+    return level - np.minimum(np.minimum.accumulate(level), 0)
 
 
 def _without_device(run: Run, launches: int) -> Check:
@@ -72,15 +98,20 @@ def _unlinked(device: pd.DataFrame) -> Check:
 
 def _unanswered(calls: pd.DataFrame, device: pd.DataFrame) -> list[Check]:
     launched = device[C.LAUNCH_ROW].dropna().unique()
+    calls = calls[~calls["captured"]]
     missing = ~calls[C.ROW_ID].isin(launched)
-    if device[C.LAUNCH_ROW].isna().all():
-        missing &= False  # no launch is linked at all, which `device_without_launch` says
     found = []
     for name, call, what, warn, error in _UNANSWERED:
         mine = calls["call"] == call
-        count = int((missing & mine).sum())
-        found.append(counted(name, count, int(mine.sum()), what, warn=warn, error=error))
+        count, total = int((missing & mine).sum()), int(mine.sum())
+        if total and not len(launched):
+            found.append(Check(name, INFO, detail=f"{total:,} {call} calls: {_UNKNOWN}"))
+        else:
+            found.append(counted(name, count, total, what, warn=warn, error=error))
     return found
+
+
+_UNKNOWN = "unknown how many have a device interval, since no launch is linked to one"
 
 
 _KERNELS_LOST = "kernel launches have no device interval; that GPU time is missing"

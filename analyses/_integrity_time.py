@@ -11,7 +11,7 @@ from tracekit import intervals
 from tracekit.schema import C, HostKind
 
 from ._checks import INFO, OK, WARN, Check, counted, level
-from ._common import busy, ints, spans
+from ._common import busy, ints, matches, spans
 from .steps import overhead, profiled_steps
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from tracekit.run import Run
 
 JUMP_NS = 10_000_000_000
+PROFILER_PATTERN = r"(?i)activity buffer request|buffer flush|instrumentation|cupti|resource"
+"""Overhead rows of the profiler itself; others, such as lazy loading, are the program's own."""
 
 
 def time_checks(run: Run) -> list[Check]:
@@ -51,9 +53,11 @@ def _jumps(start: Ints, end: Ints) -> Check:
 
 def _profiler_intervals(run: Run, start: Ints, end: Ints) -> Check:
     where = pc.field(C.KIND) == str(HostKind.OVERHEAD)
-    own = intervals.length(
-        intervals.union(*spans(run.table("host_intervals", columns=[C.START_NS, C.DUR_NS], where=where)))
-    )
+    rows = run.table("host_intervals", columns=[C.NAME, C.START_NS, C.DUR_NS], where=where)
+    rows = rows[matches(rows[C.NAME], PROFILER_PATTERN)]
+    if rows.empty:
+        return Check("profiler_intervals", INFO, detail="the profiler's own intervals: none were recorded")
+    own = intervals.length(intervals.union(*spans(rows)))
     capture = int(end.max() - start.min()) if len(start) else 0
     part = own / capture if capture else 0.0
     detail = f"the profiler's own intervals cover {100 * part:.1f} % of the capture"
@@ -66,7 +70,7 @@ def _overhead(run: Run) -> Check:
         return Check(
             "profiler_overhead",
             INFO,
-            detail="unknown: no profiled steps, or no un-profiled ones to compare with",
+            detail="unknown: no profiled steps of known length, or no un-profiled ones to compare with",
         )
     part = float(table["overhead_share"].max())
     longer = "longer" if part >= 0 else "less"

@@ -31,9 +31,10 @@ def step_windows(run: Run) -> pd.DataFrame:
     launched = launched[launched[C.STEP].notna()]
     ends = launched.assign(**{END_NS: launched[C.START_NS] + launched[C.DUR_NS]})
     last = ends.groupby(_KEYS, as_index=False)[END_NS].max()
-    last = last.astype({C.STEP: np.int64, END_NS: "Int64"})  # a left merge makes plain integers floats
+    last[C.STEP] = last[C.STEP].astype(np.int64)
+    last[END_NS] = last[END_NS].astype("Int64")  # a left merge makes plain integers floats
     table = steps.merge(last, how="left", on=_KEYS)
     host_end = table[C.START_NS] + table[C.DUR_NS]
-    table[END_NS] = table[END_NS].fillna(host_end).astype(np.int64)
+    table[END_NS] = table[END_NS].fillna(host_end).to_numpy(dtype=np.int64)
     table[END_NS] = np.maximum(table[END_NS], host_end)
     return table.rename(columns={C.DUR_NS: HOST_NS}).sort_values(_KEYS, ignore_index=True)

@@ -5,14 +5,17 @@ Each check has a level: ok, info, warn or error. The verdict is *misleading* whe
 
 * Device work without its launch: warn above 5 %. The time is right, but ops do not get their part of it.
 * Kernel launches without device work: warn above 1 %, error above 20 %: that much GPU time is missing. Copy
-  and memset calls without it are only information: libraries make calls of no bytes, which do nothing.
+  and memset calls without it are only information: libraries make calls of no bytes, which do nothing. Calls
+  while a stream of their thread is captured into a graph are left out: they run nothing; so are functions of
+  the host put in a stream. Where no launch is linked at all, how many are lost is unknown.
 * Graph replays without device work: warn at the first, error above 10 % of them: one holds many kernels.
 * A GPU, but no device events: error. The device may have been busy all the time.
 * Device work that starts before its launch call: warn above 1 %: the clocks of host and device disagree.
 * Gaps of more than 10 s without any event: warn: a clock jump, or a suspended process.
 * Device work of no duration: warn above 10 %: the clock is too coarse (whole microseconds) for its kernels.
 * Overhead: warn above 20 %, error above 100 % of the un-profiled step; and warn where the profiler's own
-  intervals cover over 5 % of the capture, error over 50 %.
+  intervals (activity buffers, instrumentation, CUPTI's resources) cover over 5 % of the capture, error over
+  50 %. Loading of kernels and full queues are recorded beside them and are the program's own.
 
 Sources: reports by users of other profilers; Kineto's and CUPTI's documented losses.
 
@@ -48,8 +51,16 @@ def compute(run: Run) -> Result:
 
 
 def _diagnostics(run: Run) -> list[Check]:
-    """What the importer or collector noticed, at its own level."""
-    return [Check(found.code, str(found.level), detail=found.message) for found in run.meta.diagnostics]
+    """What the importer or collector noticed, at its own level, but for what a check of its own says."""
+    return [
+        Check(found.code, str(found.level), detail=found.message)
+        for found in run.meta.diagnostics
+        if found.code not in _CHECKED
+    ]
+
+
+_CHECKED = {"unlinked"}
+"""Diagnostics that a check repeats: `device_without_launch` counts without waits, which have no launch."""
 
 
 def _verdict(checks: list[Check]) -> pd.DataFrame:

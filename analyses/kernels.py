@@ -25,10 +25,10 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.analysis import Analysis, Column, Result, TableSpec
-from tracekit.schema import C, DeviceKind
+from tracekit.schema import C, DeviceKind, HostKind
 
 from . import _groups
-from ._common import DEVICE, NO_PARENT, RANK, absent_device_note, ints, positions
+from ._common import DEVICE, NO_PARENT, RANK, UNLINKED, absent_device_note, busy, ints, positions
 from ._names import family, uses_tensor_cores
 
 if TYPE_CHECKING:
@@ -46,12 +46,14 @@ FEWEST_LAUNCHES = 3
 
 _FAMILY, _OP, _TENSOR = "family", "op", "tensor_cores"
 _FIRST, _LATER = "first_ns", "later_median_ns"
-_READ = (C.KIND, C.NAME, C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.OP_ROW)
+_READ = (C.KIND, C.NAME, C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.OP_ROW, C.LAUNCH_ROW)
 
 NO_OPS_NOTE = (
     "no kernel could be traced to an op, so nothing is told by op or shape: record the CPU activity too "
     "(`--collector torch` does)"
 )
+UNLINKED_NOTE = f"{UNLINKED}, so nothing is told by op or shape"
+OUTSIDE_OPS_NOTE = "every kernel was launched outside of an op, so nothing is told by op or shape"
 NO_SHAPES_NOTE = "no input shapes were recorded: record with `record_shapes=True` to tell kernels by shape"
 
 
@@ -60,7 +62,7 @@ def compute(run: Run) -> Result:
     where = pc.field(C.KIND) == str(DeviceKind.KERNEL)
     frame = run.table("device_intervals", columns=_READ, where=where)
     if frame.empty:
-        return Result(notes=(absent_device_note(run),))
+        return Result(notes=(_no_kernels_note(run),))
     kernels = _described(run, frame)
     names = _groups.by(kernels, [C.NAME, _FAMILY, _TENSOR])
     tables = {
@@ -70,12 +72,39 @@ def compute(run: Run) -> Result:
     }
     notes = []
     if (kernels[_OP] == NO_OP).all():
-        notes.append(NO_OPS_NOTE)
+        notes.append(_no_op_note(run, frame))
     else:
         tables["by_op"] = _groups.by(kernels, [_OP])
         tables["by_shape"] = _groups.by(kernels, [_OP, C.INPUT_SHAPES, _FAMILY])
         notes += [NO_SHAPES_NOTE] if (kernels[C.INPUT_SHAPES] == NO_SHAPES).all() else []
     return Result(tables, notes=tuple(notes))
+
+
+def _no_kernels_note(run: Run) -> str:
+    """What the devices did instead, or why nothing is known of them."""
+    kinds = busy(run, [C.KIND])[C.KIND]
+    found = [(int((kinds == kind).sum()), names) for kind, names in _NOT_KERNELS.items()]
+    total = sum(count for count, _ in found)
+    if not total:
+        return absent_device_note(run)
+    listed = " and ".join(f"{count:,} {names[count != 1]}" for count, names in found if count)
+    were = "was" if total == 1 else "were"
+    return f"no kernels in this capture, but {listed} {were} recorded: see `gpu_breakdown`"
+
+
+_NOT_KERNELS = {
+    DeviceKind.MEMCPY: ("copy", "copies"),
+    DeviceKind.MEMSET: ("memset", "memsets"),
+    DeviceKind.GRAPH: ("opaque graph", "opaque graphs"),
+}
+
+
+def _no_op_note(run: Run, frame: pd.DataFrame) -> str:
+    """Why no kernel has an op."""
+    ops = run.arrow("host_intervals", columns=[C.ROW_ID], where=pc.field(C.KIND) == str(HostKind.OP))
+    if not ops.num_rows:
+        return NO_OPS_NOTE
+    return UNLINKED_NOTE if frame[C.LAUNCH_ROW].isna().all() else OUTSIDE_OPS_NOTE
 
 
 def _described(run: Run, frame: pd.DataFrame) -> pd.DataFrame:

@@ -7,7 +7,7 @@ All times are integer nanoseconds, over all threads and ranks of the run.
 * host total = Σ of durations; a call inside a call of the same op is left out, so recursion counts once.
 * device self = Σ of the durations of the intervals (kernels, copies, memsets, graphs) the op launched itself:
   it is the innermost op of the launch. device total adds what its child ops launched, at any depth, each
-  interval once.
+  interval once. Missing, not zero, where no device interval can be linked to its launch.
 * allocated and freed bytes = Σ over the allocator events whose innermost op it is, device memory and host
   memory apart.
 
@@ -30,7 +30,7 @@ import pandas as pd
 from tracekit.analysis import Analysis, Column, Result, TableSpec
 from tracekit.schema import HOST_DEVICE, C
 
-from ._common import NO_PARENT, absent_device_note, busy, ints, positions, share
+from ._common import NO_PARENT, UNLINKED, absent_device_note, busy, ints, positions, share
 from ._host_time import Ops, read_ops, total_by
 
 if TYPE_CHECKING:
@@ -57,10 +57,8 @@ def compute(run: Run) -> Result:
     ops = read_ops(run, columns=(C.INPUT_SHAPES,))
     if ops.frame.empty:
         return Result(notes=(NO_OPS,))
-    launched, notes = _launched(run, ops), []
-    memory = _memory(run, ops)
-    if launched is None:
-        notes.append(absent_device_note(run))
+    (launched, why), memory = _launched(run, ops), _memory(run, ops)
+    notes = [] if why is None else [why]
     if memory is None:
         notes.append(NO_MEMORY)
     tables = {"ops": _table(ops, ops.names, launched, memory).assign(**{C.NAME: ops.labels})}
@@ -142,13 +140,16 @@ def _device_measures(
     }
 
 
-def _launched(run: Run, ops: Ops) -> _Launched | None:
-    frame = busy(run, [C.DUR_NS, C.OP_ROW])
+def _launched(run: Run, ops: Ops) -> tuple[_Launched, None] | tuple[None, str]:
+    """What the ops launched, or why it is not known."""
+    frame = busy(run, [C.DUR_NS, C.OP_ROW, C.LAUNCH_ROW])
     if frame.empty:
-        return None
+        return None, absent_device_note(run)
     at = positions(ops.frame[C.ROW_ID], frame[C.OP_ROW])
     known = at != NO_PARENT
-    return _Launched(at[known], ints(frame, C.DUR_NS)[known])
+    if not known.any() and frame[C.LAUNCH_ROW].isna().all():
+        return None, UNLINKED
+    return _Launched(at[known], ints(frame, C.DUR_NS)[known]), None
 
 
 def _memory(run: Run, ops: Ops) -> dict[str, Ints] | None:

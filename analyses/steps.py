@@ -5,13 +5,23 @@ All times are integer nanoseconds. Per step of one rank:
 * host = duration of the step's marker on the host;
 * window = from the step's start to the later of its end on the host and the end of the last device interval
   launched in it;
+* own = the part of the window after the windows of all earlier steps, that is from the later of the step's
+  start and the last earlier end, to its own end. Where the host runs ahead of the device, windows overlap and
+  hold the queue of the steps before, and own is the period between successive ends on the device; elsewhere
+  it is the window. Missing where a step ends no later than an earlier one: they cannot be told apart.
 * device span = first start to last end of the device intervals launched in it; device busy = length of their
   union, over the devices of the rank together. Missing, not zero, where nothing was launched.
 
 Percentiles are values that occurred (inverted empirical distribution); the spread is (p95 − p05) over the
-median. A warm-up outlier is one of the first steps, without a gap, whose window exceeds the median by more
-than 10 % and by more than 3 scaled median absolute deviations; it needs at least 4 steps to be told. The
-overhead compares the median window of the other steps with the median step time measured without a profiler.
+median. A warm-up outlier is one of the first steps, without a gap, whose own time exceeds the median by more
+than 10 % and by more than 3 scaled median absolute deviations; it needs at least 4 steps to be told, and the
+own time of each.
+
+The overhead compares medians of like with like, warm-up outliers left out. `cuda_event` clocks take a step
+from when the device reaches it to when it is done with it, so they are compared with own; of several steps
+the first is left out where it put work on a device, since its window may hold work queued before the capture.
+`perf_counter` clocks take the host's time alone and are compared with host. Unknown where an own time is
+missing, and where a device was timed but no device work of the profiled steps is known.
 
 Source: TorchBench (Hao et al., 2023), 2.2.
 
@@ -41,8 +51,21 @@ if TYPE_CHECKING:
 FEWEST_STEPS = 4
 OUTLIER_SHARE = 0.1
 OUTLIER_DEVIATIONS = 3
+OWN_NS = "own_ns"
 _MAD_TO_SIGMA = 1.4826
+_NEVER = np.iinfo(np.int64).min
 
+HOST_CLOCK = "perf_counter"
+
+OVERLAPPING = (
+    "some steps end on the device no later than an earlier one, so the time of each cannot be told and the "
+    "profiler's overhead is unknown"
+)
+NOT_SEEN = (
+    "the steps without a profiler were timed on the device and no device work of the profiled ones is known, "
+    "so the profiler's overhead is unknown"
+)
+ELSEWHERE = "no device interval belongs to a profiled step, so their device time is unknown"
 NO_TIMINGS = (
     "no step times without a profiler, so its overhead is unknown: `tracekit collect` measures them, an "
     "imported trace has none"
@@ -50,6 +73,7 @@ NO_TIMINGS = (
 _MEASURES = {
     HOST_NS: "on the host",
     "window_ns": "window",
+    OWN_NS: "window, after those of earlier steps",
     "device_span_ns": "device, first start to last end",
     "device_busy_ns": "device, union",
 }
@@ -61,20 +85,28 @@ def compute(run: Run) -> Result:
     if steps.empty:
         return Result(notes=(NO_STEPS,))
     tables = {"summary": _summary(steps), "steps": steps}
-    notes = [absent_device_note(run)] if steps["device_busy_ns"].isna().all() else []
+    notes = [_device_note(run)] if steps["device_busy_ns"].isna().all() else []
     timings = run.meta.timings
-    if timings and timings.step_ns:
-        tables["overhead"] = overhead(run, steps)
-    else:
+    compared = overhead(run, steps)
+    if not compared.empty:
+        tables["overhead"] = compared
+    if timings is None or not timings.step_ns:
         notes.append(NO_TIMINGS)
+    elif len(compared) < steps[C.RANK].nunique():
+        notes.append(NOT_SEEN if steps["device_span_ns"].isna().all() else OVERLAPPING)
     return Result(tables, notes=tuple(notes))
+
+
+def _device_note(run: Run) -> str:
+    return absent_device_note(run) if busy(run, [C.DUR_NS]).empty else ELSEWHERE
 
 
 def profiled_steps(run: Run) -> pd.DataFrame:
     """The table of every profiled step."""
     table = step_windows(run).merge(_on_device(run), how="left", on=[C.RANK, C.STEP])
     table["window_ns"] = table[END_NS] - table[C.START_NS]
-    slow = [_warmup(ints(rows, "window_ns")) for _, rows in table.groupby(C.RANK, sort=True)]
+    table[OWN_NS] = _own(table)
+    slow = [_warmup(rows[OWN_NS]) for _, rows in table.groupby(C.RANK, sort=True)]
     table["warmup_outlier"] = np.concatenate([np.empty(0, bool), *slow])
     return table[[C.RANK, C.STEP, C.START_NS, *_MEASURES, "warmup_outlier"]]
 
@@ -92,13 +124,24 @@ def _on_device(run: Run) -> pd.DataFrame:
     return table.drop(columns=["first", "last"]).astype({C.STEP: np.int64})
 
 
-def _warmup(windows: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _own(table: pd.DataFrame) -> pd.Series:
+    """The part of each window after all earlier ones of the rank, missing where there is none."""
+    ordered = table.sort_values([C.RANK, C.START_NS], kind="stable")
+    start, end = ints(ordered, C.START_NS), ordered[END_NS]
+    earlier = end.groupby(ordered[C.RANK]).cummax().groupby(ordered[C.RANK]).shift(fill_value=_NEVER)
+    reached = earlier.to_numpy(dtype=np.int64)
+    own = pd.Series(end.to_numpy(dtype=np.int64) - np.maximum(start, reached), index=ordered.index)
+    return own.astype("Int64").mask((reached > start) & (own <= 0)).reindex(table.index)
+
+
+def _warmup(own: pd.Series) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """The leading steps that are far longer than the median."""
-    if len(windows) < FEWEST_STEPS:
-        return np.zeros(len(windows), bool)
-    middle = float(np.median(windows))
-    deviation = _MAD_TO_SIGMA * float(np.median(np.abs(windows - middle)))
-    slow = windows - middle > max(OUTLIER_SHARE * middle, OUTLIER_DEVIATIONS * deviation)
+    if len(own) < FEWEST_STEPS or own.isna().any():
+        return np.zeros(len(own), bool)
+    times = own.to_numpy(dtype=np.int64)
+    middle = float(np.median(times))
+    deviation = _MAD_TO_SIGMA * float(np.median(np.abs(times - middle)))
+    slow = times - middle > max(OUTLIER_SHARE * middle, OUTLIER_DEVIATIONS * deviation)
     return np.logical_and.accumulate(slow)
 
 
@@ -136,13 +179,17 @@ def percentile(values: Ints, rank: int) -> int:
 
 
 def overhead(run: Run, steps: pd.DataFrame) -> pd.DataFrame:
-    """The profiled steps of each rank against the run's un-profiled step times."""
+    """The profiled steps of each rank whose time is known against the run's un-profiled step times."""
     timings = run.meta.timings
     if timings is None or not timings.step_ns:
         return pd.DataFrame()
     plain = percentile(np.array(timings.step_ns, np.int64), 50)
-    kept = steps[~steps["warmup_outlier"]]
-    medians = [(rank, percentile(ints(own, "window_ns"), 50)) for rank, own in kept.groupby(C.RANK)]
+    compared = [(rank, _comparable(own, timings.clock)) for rank, own in steps.groupby(C.RANK)]
+    medians = [
+        (rank, percentile(times.to_numpy(dtype=np.int64), 50))
+        for rank, times in compared
+        if not times.isna().any()
+    ]
     return pd.DataFrame(
         [
             {
@@ -159,9 +206,23 @@ def overhead(run: Run, steps: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+def _comparable(steps: pd.DataFrame, clock: str) -> pd.Series:
+    """Those times of one rank's steps that the clock of the un-profiled steps would have taken."""
+    kept = ~steps["warmup_outlier"]
+    if clock == HOST_CLOCK:
+        return steps.loc[kept, HOST_NS]
+    off_device = steps["device_span_ns"].isna()
+    if off_device.all():
+        return steps[OWN_NS].mask(off_device)
+    if len(steps) > 1:
+        kept &= (steps[C.START_NS] > steps[C.START_NS].min()) | off_device
+    return steps.loc[kept, OWN_NS]
+
+
 _TIMES = (
     Column(HOST_NS, "ns", "duration of the marker on the host"),
     Column("window_ns", "ns", "step start to the later of host end and last device end"),
+    Column(OWN_NS, "ns", "the part of the window after the windows of all earlier steps"),
     Column("device_span_ns", "ns", "first start to last end of what it launched"),
     Column("device_busy_ns", "ns", "union of what it launched, devices of the rank together"),
 )
@@ -172,11 +233,14 @@ ANALYSIS = Analysis(
     question="How long do the steps take, how steady are they, and what does the profiler add?",
     definition=(
         "host = marker duration; window = step start to the later of host end and the end of the last "
-        "device interval launched in it; device busy = union of what it launched. Percentiles are values "
-        "that occurred and spread = (p95 − p05) / median; the summary and the overhead leave warm-up "
-        "outliers out (leading steps longer than the median by over 10 % and over 3 scaled median "
-        "absolute deviations, from 4 steps on). Overhead = median profiled window − median un-profiled "
-        "step."
+        "device interval launched in it; own = the part of the window after the windows of all earlier "
+        "steps (the period between ends on the device, where the host runs ahead); device busy = union of "
+        "what it launched. Percentiles are values that occurred and spread = (p95 − p05) / median; the "
+        "summary and the overhead leave warm-up outliers out (leading steps whose own time exceeds the "
+        "median by over 10 % and over 3 scaled median absolute deviations, from 4 steps on). Overhead = "
+        "median profiled − median un-profiled step, both as the clock of the latter takes them: own for "
+        "cuda_event, without the first step where it put work on a device; host for perf_counter. Unknown "
+        "where a step ends no later than an earlier one, or cuda_event has no device work to compare with."
     ),
     tables=(
         TableSpec(
@@ -199,7 +263,7 @@ ANALYSIS = Analysis(
             "Profiled against un-profiled steps",
             (
                 RANK,
-                Column("profiled_ns", "ns", "median window of the profiled steps"),
+                Column("profiled_ns", "ns", "median of the profiled steps as that clock takes them"),
                 Column("unprofiled_ns", "ns", "median step without a profiler"),
                 Column("overhead_ns", "ns", "profiled minus un-profiled"),
                 Column("overhead_share", "share", "overhead over the un-profiled step"),

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
 import pytest
+from tracekit.analyses._common import NO_DEVICE
 
-from tests.builders import Row, host, kernel, make_run, step
+from tests.builders import Row, device, host, kernel, make_run, step
 from tracekit.analysis import analyze
 from tracekit.meta import Diagnostic, Level, Timings
-from tracekit.schema import C, HostKind
+from tracekit.schema import C, DeviceKind, HostKind
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,6 +25,8 @@ def levels(run: Run) -> tuple[str, dict[str, str]]:
     """The verdict, and the checks that are not fine."""
     tables = analyze(run, "integrity").tables
     checks = dict(zip(tables["checks"]["check"], tables["checks"]["level"], strict=True))
+    if checks["profiler_intervals"] == "info":  # none were recorded
+        del checks["profiler_intervals"]
     return tables["verdict"]["verdict"][0], {name: level for name, level in checks.items() if level != "ok"}
 
 
@@ -79,7 +83,12 @@ def test_a_clean_run_is_good(tmp_path: Path) -> None:
             {"clock_jump": "warn"},
         ),
         (
-            {"host_intervals": [*LINKED["host_intervals"], host("flush", 5, 25, kind=HostKind.OVERHEAD)]},
+            {
+                "host_intervals": [
+                    *LINKED["host_intervals"],
+                    host("Buffer Flush", 5, 25, kind=HostKind.OVERHEAD),
+                ]
+            },
             "misleading",
             {"profiler_intervals": "error"},
         ),
@@ -117,3 +126,98 @@ def test_a_cpu_run_is_good(tmp_path: Path) -> None:
         "good",
         {"profiler_overhead": "info"},
     )
+
+
+def test_launches_are_unknown_and_not_lost_where_none_is_linked(tmp_path: Path) -> None:
+    run = make_run(tmp_path, **{**LINKED, "device_intervals": [kernel(10, 20, **{C.STEP: 0})]})
+    checks = analyze(run, "integrity").tables["checks"].set_index("check")
+    row = checks.loc["launch_without_device"]
+    assert row["level"] == "info"
+    assert pd.isna(row["count"])
+    assert pd.isna(row["share"])
+    assert "unknown" in row["detail"]
+    assert "no launch is linked" in row["detail"]
+    assert checks.loc["graph_without_device", ["level", "count"]].tolist() == ["ok", 0]
+
+
+def rows_of(run: Run) -> pd.DataFrame:
+    return analyze(run, "integrity").tables["checks"].set_index("check")
+
+
+@pytest.mark.parametrize("prefix", ["cuda", "hip", "cu"])
+def test_launches_into_a_graph_run_nothing(tmp_path: Path, prefix: str) -> None:
+    captured = [
+        call(f"{prefix}StreamBeginCapture", 100),
+        *(call(f"{prefix}LaunchKernel", at) for at in (110, 120)),
+        call(f"{prefix}StreamBeginCapture_v2", 125),
+        call(f"{prefix}StreamEndCapture", 135),
+        call(f"{prefix}MemcpyAsync", 140),
+        call(f"{prefix}StreamEndCapture", 150),
+    ]
+    checks = rows_of(
+        make_run(tmp_path, **{**LINKED, "host_intervals": [*LINKED["host_intervals"], *captured]})
+    )
+    assert checks.loc["launch_without_device", ["level", "count"]].tolist() == ["ok", 0]
+    assert checks.loc["launch_without_device", "detail"].startswith("0 of 1 ")
+    assert checks.loc["copy_without_device", "level"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("begin", "end"),
+    [
+        (call("cudaStreamBeginCapture", 100), None),
+        (None, call("cudaStreamEndCapture", 200)),
+        (call("cudaStreamEndCapture", 100), call("cudaStreamBeginCapture", 200)),
+        ({**call("cudaStreamBeginCapture", 100), C.TID: 2}, {**call("cudaStreamEndCapture", 200), C.TID: 2}),
+    ],
+)
+def test_a_launch_outside_of_a_capture_is_lost(tmp_path: Path, begin: Row | None, end: Row | None) -> None:
+    around = [row for row in (begin, call("cudaLaunchKernel", 150), end) if row]
+    checks = rows_of(make_run(tmp_path, **{**LINKED, "host_intervals": [*LINKED["host_intervals"], *around]}))
+    assert checks.loc["launch_without_device", ["level", "count"]].tolist() == ["error", 1]
+
+
+@pytest.mark.parametrize("name", ["cudaLaunchHostFunc", "cuLaunchHostFunc_ptsz", "hipLaunchHostFunc"])
+def test_functions_of_the_host_have_no_device_interval(tmp_path: Path, name: str) -> None:
+    only = make_run(tmp_path / "only", host_intervals=[call(name, 0)])
+    assert levels(only) == ("good", {"profiler_overhead": "info"})
+    assert analyze(only, "kernels").notes == (NO_DEVICE,)
+    calls = [*LINKED["host_intervals"], call(name, 6)]
+    beside = make_run(tmp_path / "beside", meta=PLAIN, **{**LINKED, "host_intervals": calls})
+    assert levels(beside) == ("good", {})
+
+
+@pytest.mark.parametrize(
+    ("name", "level"),
+    [
+        ("Lazy Function Loading", "info"),
+        ("Runtime Triggered Module Loading", "info"),
+        ("Command Buffer Full", "info"),
+        ("Activity Buffer Request", "error"),
+        ("Instrumentation", "error"),
+        ("CUPTI", "error"),
+        ("Resource", "error"),
+    ],
+)
+def test_only_its_own_intervals_are_the_profilers(tmp_path: Path, name: str, level: str) -> None:
+    rows = [*LINKED["host_intervals"], host(name, 5, 25, kind=HostKind.OVERHEAD)]
+    check = rows_of(make_run(tmp_path, **{**LINKED, "host_intervals": rows})).loc["profiler_intervals"]
+    assert check["level"] == level
+    assert pd.isna(check["share"]) == (level == "info")
+    assert ("none were recorded" in check["detail"]) == (level == "info")
+
+
+def test_nothing_to_count_among_has_no_consequence(tmp_path: Path) -> None:
+    details = rows_of(make_run(tmp_path, **LINKED))["detail"]
+    assert details["graph_without_device"] == "0 of 0 graph replays have no device interval"
+    assert details["copy_without_device"] == "0 of 0 copy and memset calls have no device interval"
+    assert not details.str.startswith("0 ").to_numpy()[details.str.contains(";")].any()
+
+
+def test_links_are_counted_once_and_without_waits(tmp_path: Path) -> None:
+    rows = [*LINKED["device_intervals"], kernel(21, 22), device(DeviceKind.SYNC, 23, 24)]
+    found = [Diagnostic(Level.INFO, "unlinked", "trace.json: 2 of 3 device intervals have no launching call")]
+    run = make_run(tmp_path, meta={"diagnostics": found}, **{**LINKED, "device_intervals": rows})
+    checks = rows_of(run)
+    assert "unlinked" not in checks.index
+    assert checks.loc["device_without_launch", "detail"].startswith("1 of 2 device intervals")

@@ -3,12 +3,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from tracekit.analyses._common import NO_DEVICE
 from tracekit.analyses._names import family, uses_tensor_cores
-from tracekit.analyses.kernels import NO_OPS_NOTE
+from tracekit.analyses.kernels import NO_OPS_NOTE, OUTSIDE_OPS_NOTE, UNLINKED_NOTE
 
-from tests.builders import host, kernel, make_run
+from tests.builders import Row, device, host, kernel, make_run, memcpy, memset
 from tracekit.analysis import analyze
-from tracekit.schema import C
+from tracekit.schema import C, DeviceKind, HostKind
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,6 +44,32 @@ def test_only_a_first_launch_far_above_the_others_is_listed(tmp_path: Path) -> N
     result = analyze(make_run(tmp_path, device_intervals=slow + steady), "kernels")
     assert result.tables["first_launches"].to_numpy().tolist() == [["a", 0, 0, 50_000, 5_000, 2, 45_000]]
     assert result.notes == (NO_OPS_NOTE,)
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([memcpy(0, 1)], "1 copy was"),
+        ([memcpy(0, 1), memcpy(2, 3), memset(4, 5)], "2 copies and 1 memset were"),
+        ([device(DeviceKind.GRAPH, 0, 9)], "1 opaque graph was"),
+    ],
+)
+def test_a_capture_of_copies_alone_says_so(tmp_path: Path, rows: list[Row], said: str) -> None:
+    calls = [host("cudaMemcpyAsync", 0, 1, kind=HostKind.RUNTIME)]
+    result = analyze(make_run(tmp_path, host_intervals=calls, device_intervals=rows), "kernels")
+    note = f"no kernels in this capture, but {said} recorded: see `gpu_breakdown`"
+    assert (result.tables, result.notes) == ({}, (note,))
+
+
+@pytest.mark.parametrize(("launch", "note"), [({}, UNLINKED_NOTE), ({"launch_row": 1}, OUTSIDE_OPS_NOTE)])
+def test_kernels_without_an_op_say_why(tmp_path: Path, launch: Row, note: str) -> None:
+    rows = [host("aten::add", 0, 5), host("cudaLaunchKernel", 6, 7, kind=HostKind.RUNTIME)]
+    run = make_run(tmp_path, host_intervals=rows, device_intervals=[kernel(8, 9, **launch)])
+    assert analyze(run, "kernels").notes == (note,)
+
+
+def test_a_capture_without_a_device_says_so(tmp_path: Path) -> None:
+    assert analyze(make_run(tmp_path), "kernels").notes == (NO_DEVICE,)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pandas as pd
+from tracekit.analyses._common import UNLINKED
 from tracekit.analyses.ops import NO_MEMORY, NO_OPS, NO_SHAPES
 
 from tests.builders import host, kernel, make_run, memcpy
@@ -84,3 +85,14 @@ def test_what_was_not_recorded_is_missing_and_not_zero(tmp_path: Path) -> None:
 def test_no_ops_says_so(tmp_path: Path) -> None:
     result = analyze(make_run(tmp_path), "ops")
     assert (result.tables, result.notes) == ({}, (NO_OPS,))
+
+
+def test_device_time_that_cannot_be_linked_is_missing_and_not_zero(tmp_path: Path) -> None:
+    rows = [host("add", 0, 5), host("cudaLaunchKernel", 6, 7, kind=HostKind.RUNTIME)]
+    unlinked = make_run(tmp_path / "a", host_intervals=rows, device_intervals=[kernel(8, 9)])
+    outside = make_run(tmp_path / "b", host_intervals=rows, device_intervals=[kernel(8, 9, launch_row=1)])
+    columns = ["launches", "device_self_ns", "device_total_ns", "device_share"]
+    result = analyze(unlinked, "ops")
+    assert result.tables["ops"][columns].isna().all(axis=None)
+    assert result.notes[0] == UNLINKED
+    assert analyze(outside, "ops").tables["ops"][columns[:3]].to_numpy().tolist() == [[0, 0, 0]]

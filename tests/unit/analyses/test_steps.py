@@ -4,15 +4,17 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 from tracekit.analyses._common import NO_DEVICE, NO_STEPS
-from tracekit.analyses.steps import NO_TIMINGS
+from tracekit.analyses.steps import ELSEWHERE, NO_TIMINGS, NOT_SEEN, OVERLAPPING
 
-from tests.builders import kernel, make_run, step
+from tests.builders import host, kernel, make_run, step
 from tracekit.analysis import analyze
 from tracekit.meta import Timings
-from tracekit.schema import C
+from tracekit.schema import C, HostKind
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tracekit.run import Run
 
 
 def test_warm_up_is_left_out_and_overhead_is_against_plain_steps(tmp_path: Path) -> None:
@@ -82,3 +84,107 @@ def test_times_far_from_zero_stay_exact_where_a_step_launched_nothing(tmp_path: 
     steps = analyze(run, "steps").tables["steps"]
     assert steps["window_ns"].tolist() == [155, 90]
     assert steps["device_span_ns"].tolist() == [150, pd.NA]
+
+
+def ahead(path: Path, ends: list[int], *, clock: str = "cuda_event", lasting: int = 100) -> Run:
+    """A host that enqueues a step every 10 ns, and the ends of what each does on the device."""
+    return make_run(
+        path,
+        meta={"timings": Timings([lasting] * 3, [], clock)},
+        steps=[step(number, number * 10, number * 10 + 9) for number in range(len(ends))],
+        host_intervals=[
+            host("cudaLaunchKernel", number * 10 + 1, number * 10 + 2, kind=HostKind.RUNTIME)
+            for number in range(len(ends))
+        ],
+        device_intervals=[
+            kernel(number * 10 + 5, end, launch_row=number, **{C.STEP: number})
+            for number, end in enumerate(ends)
+        ],
+    )
+
+
+def overhead_check(run: Run) -> tuple[str, float]:
+    checks = analyze(run, "integrity").tables["checks"].set_index("check")
+    return tuple(checks.loc["profiler_overhead", ["level", "share"]])
+
+
+def test_a_host_that_runs_ahead_is_no_overhead(tmp_path: Path) -> None:
+    run = ahead(tmp_path, [104, 204, 304, 404, 504, 604])
+    tables = analyze(run, "steps").tables
+    assert tables["steps"]["window_ns"].tolist() == [104, 194, 284, 374, 464, 554]
+    assert tables["steps"]["own_ns"].tolist() == [104, 100, 100, 100, 100, 100]
+    assert not tables["steps"]["warmup_outlier"].any()
+    assert tables["overhead"][["profiled_ns", "overhead_ns"]].to_numpy().tolist() == [[100, 0]]
+    assert overhead_check(run) == ("ok", 0.0)
+
+
+def test_overhead_of_a_host_that_runs_ahead_is_that_of_the_device(tmp_path: Path) -> None:
+    run = ahead(tmp_path, [150, 300, 450, 600], lasting=100)
+    assert analyze(run, "steps").tables["overhead"]["overhead_share"].tolist() == [0.5]
+    assert overhead_check(run) == ("warn", 0.5)
+
+
+def test_the_first_step_may_hold_a_queue_from_before_the_capture(tmp_path: Path) -> None:
+    run = ahead(tmp_path, [900, 1000, 1100])
+    assert analyze(run, "steps").tables["overhead"]["overhead_ns"].tolist() == [0]
+    alone = ahead(tmp_path / "alone", [120])
+    assert analyze(alone, "steps").tables["overhead"]["profiled_ns"].tolist() == [120]
+
+
+def test_warm_up_is_told_by_own_times_and_not_by_growing_windows(tmp_path: Path) -> None:
+    ends = [500, 600, 700, 800, 900]
+    steps = analyze(ahead(tmp_path, ends), "steps").tables["steps"]
+    assert steps["window_ns"].tolist() == [500, 590, 680, 770, 860]
+    assert steps["warmup_outlier"].tolist() == [True, False, False, False, False]
+
+
+def test_a_clock_of_the_host_is_compared_with_the_host(tmp_path: Path) -> None:
+    run = ahead(tmp_path, [104, 204, 304, 404], clock="perf_counter", lasting=9)
+    assert analyze(run, "steps").tables["overhead"]["overhead_ns"].tolist() == [0]
+
+
+def test_idle_time_between_steps_belongs_to_none(tmp_path: Path) -> None:
+    run = make_run(
+        tmp_path,
+        meta={"timings": Timings([30], [], "cuda_event")},
+        steps=[step(0, 0, 20), step(1, 100, 120), step(2, 200, 220)],
+        device_intervals=[kernel(at + 5, at + 30, **{C.STEP: at // 100}) for at in (0, 100, 200)],
+    )
+    tables = analyze(run, "steps").tables
+    assert tables["steps"]["own_ns"].tolist() == [30, 30, 30]
+    assert tables["overhead"]["overhead_ns"].tolist() == [0]
+
+
+def test_steps_that_end_out_of_order_have_an_unknown_overhead(tmp_path: Path) -> None:
+    run = ahead(tmp_path, [104, 304, 204, 404])
+    result = analyze(run, "steps")
+    assert result.tables["steps"]["own_ns"].tolist() == [104, 200, pd.NA, 100]
+    assert "overhead" not in result.tables
+    assert result.notes == (OVERLAPPING,)
+    level, share = overhead_check(run)
+    assert level == "info"
+    assert pd.isna(share)
+
+
+def test_device_work_outside_of_steps_is_not_an_absent_device(tmp_path: Path) -> None:
+    run = make_run(
+        tmp_path,
+        meta={"timings": Timings([100], [], "cuda_event")},
+        steps=[step(0, 0, 10), step(1, 10, 20)],
+        device_intervals=[kernel(50, 60)],
+    )
+    result = analyze(run, "steps")
+    assert "overhead" not in result.tables
+    assert result.notes == (ELSEWHERE, NOT_SEEN)
+
+
+def test_own_times_are_of_one_rank_and_exact_far_from_zero(tmp_path: Path) -> None:
+    far = 1_700_000_000_000_000_001
+    rows = [
+        step(number, far + number * 10, far + number * 10 + 9, **{C.RANK: rank})
+        for rank in (0, 1)
+        for number in (0, 1)
+    ]
+    late = [kernel(far + 5, far + 23, **{C.STEP: 0, C.RANK: 0})]
+    steps = analyze(make_run(tmp_path, steps=rows, device_intervals=late), "steps").tables["steps"]
+    assert steps[[C.RANK, "own_ns"]].to_numpy().tolist() == [[0, 23], [0, pd.NA], [1, 9], [1, 9]]
