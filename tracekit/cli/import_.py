@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import rich_click as click
 
 from tracekit.cli.options import open_store, store_option
+
+if TYPE_CHECKING:
+    from tracekit.errors import TracekitError
 
 
 @click.command("import")
@@ -17,7 +21,8 @@ def command(paths: tuple[Path, ...], *, label: str | None, store: str | None) ->
     """Import Kineto traces (torch.profiler's JSON, plain or gzipped) into the store.
 
     A PATH is a trace, a folder of traces, or - for standard input; what a file is, is told by its content.
-    The traces of one job's ranks become one run. Prints one run id a line on stdout, and nothing else.
+    The traces of one job's ranks become one run. Prints one run id a line on stdout, and nothing else;
+    a PATH that cannot be used does not keep the others back, and the exit code is 2.
 
     \b
     tracekit import trace.json.gz
@@ -27,16 +32,29 @@ def command(paths: tuple[Path, ...], *, label: str | None, store: str | None) ->
     import pyarrow as pa
 
     from tracekit.cli.progress import byte_progress
-    from tracekit.ingest import import_job, plan
+    from tracekit.errors import TracekitError
+    from tracekit.ingest.importer import import_each
 
     pa.set_memory_pool(pa.system_memory_pool())  # it gives memory back between reading and writing
-    target = open_store(store)
-    jobs = plan(paths)
+    errors: dict[str, TracekitError] = {}
     with byte_progress("reading") as progress:
-        for job in jobs:
-            run = import_job(target, job, label=label, progress=progress)
-            click.echo(run.id)
-            _warn(run.id, [d.message for d in run.meta.diagnostics if d.level != "info"])
+        for outcome in import_each(open_store(store), paths, label=label, progress=progress):
+            if isinstance(outcome, TracekitError):
+                errors[outcome.message] = outcome
+                continue
+            click.echo(outcome.id)
+            _warn(outcome.id, [d.message for d in outcome.meta.diagnostics if d.level != "info"])
+    _fail(list(errors.values()))
+
+
+def _fail(errors: list[TracekitError]) -> None:
+    """One line for each error; the last is raised, which prints its line and sets the exit code."""
+    from tracekit.cli.main import one_line
+
+    for error in errors[:-1]:
+        click.echo(one_line(error), err=True)
+    if errors:
+        raise errors[-1]
 
 
 def _warn(run_id: str, messages: list[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from importlib import import_module
@@ -77,6 +78,8 @@ def run(arguments: list[str]) -> int:
     except BrokenPipeError:
         sys.stderr.close()  # the reader went away, as in `tracekit runs | head`
         return ExitCode.OK
+    except OSError as error:
+        return _fail(_unusable(error), ExitCode.UNUSABLE, debug=debug)
 
 
 def _help_for(error: click.ClickException) -> str:
@@ -89,5 +92,19 @@ def _fail(error: TracekitError, code: ExitCode, *, debug: bool) -> int:
         import traceback
 
         traceback.print_exception(error)
-    click.echo(f"tracekit: {error.message}" + (f"; {error.hint}" if error.hint else ""), err=True)
+    click.echo(one_line(error), err=True)
     return code
+
+
+def one_line(error: TracekitError) -> str:
+    """How an error is printed."""
+    return f"tracekit: {error.message}" + (f"; {error.hint}" if error.hint else "")
+
+
+def _unusable(error: OSError) -> TracekitError:
+    """What the system said where nothing better is known."""
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    named = f"{error.filename}: {reason}" if error.filename else reason
+    unusable = TracekitError(named, hint="see where with `tracekit --debug`")
+    unusable.__cause__ = error
+    return unusable

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import errno
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from tracekit import __version__
-from tracekit.ingest import notes
-from tracekit.ingest.jobs import Job, Source, plan
+from tracekit.errors import TracekitError
+from tracekit.ingest import files, notes, ranks
+from tracekit.ingest.jobs import Job, Source, survey
 from tracekit.ingest.kineto.reader import Trace, not_a_trace, read
 from tracekit.ingest.origin import completed
 from tracekit.ingest.pool import Pool, cores, open_pool
@@ -22,9 +24,11 @@ from tracekit.store import new_run_id, timestamp
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracekit.ingest.kineto.toplevel import TopLevel
     from tracekit.run import Run
     from tracekit.store import Draft, Store
+
+_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+"""What the file system says only to one who writes."""
 
 POOL_BYTES = 24 << 20
 """From this many bytes of input on, starting worker processes costs less than it saves."""
@@ -49,9 +53,26 @@ def import_traces(
         progress: Told how far decoding is.
 
     Raises:
-        UnusableInputError: A path cannot be used; runs imported before it stay.
+        UnusableInputError: A path cannot be used; the runs of the others stay.
     """
-    return [import_job(store, job, label=label, progress=progress) for job in plan(paths)]
+    outcomes = list(import_each(store, paths, label=label, progress=progress))
+    for outcome in outcomes:
+        if isinstance(outcome, TracekitError):
+            raise outcome
+    return [outcome for outcome in outcomes if not isinstance(outcome, TracekitError)]
+
+
+def import_each(
+    store: Store, paths: Sequence[Path], *, label: str | None = None, progress: Progress = _silent
+) -> Iterator[Run | TracekitError]:
+    """Import traces as `import_traces` does; what cannot be used is told, and keeps nothing else back."""
+    plan = survey(paths)
+    for job in plan.jobs:
+        try:
+            yield import_job(store, job, label=label, progress=progress)
+        except TracekitError as error:
+            plan.errors.append(error)
+    yield from plan.errors
 
 
 def import_job(store: Store, job: Job, *, label: str | None = None, progress: Progress = _silent) -> Run:
@@ -63,6 +84,7 @@ def import_job(store: Store, job: Job, *, label: str | None = None, progress: Pr
         t0_unix_ns=0,
         label=label,
         collector=Collector("import", __version__, {"sources": [source.identity for source in job.sources]}),
+        diagnostics=[*job.notes],
     )
     return _normalize(store, job.sources, meta, samples=(), progress=progress)
 
@@ -96,36 +118,50 @@ def _normalize(
     store: Store, sources: tuple[Source, ...], meta: RunMeta, *, samples: Sequence[Sample], progress: Progress
 ) -> Run:
     with store.draft() as draft, store.draft() as spool:  # the spool is a draft that is never committed
-        traces = _decode(sources, spool.path, progress)
-        sizes = [_size(trace) for trace in traces]
-        zero = min(size.first_ns for size in sizes)
-        places = _places(draft, sources, traces, sizes, zero)
-        links = [write(trace, place) for trace, place in zip(traces, places, strict=True)]
-        found = [*meta.diagnostics]
-        for trace, linked in zip(traces, links, strict=True):
-            found += notes.of_trace(trace)
-            found += notes.of_links(trace, linked)
-        found += notes.of_ranks(sources, sizes)
-        write_samples(draft.path, samples, zero)
-        known = completed(
-            meta, [trace.top for trace in traces], has_device=any(link.device for link in links)
-        )
-        return draft.commit(replace(known, t0_unix_ns=zero, diagnostics=found))
+        traces = _decode(store, sources, spool.path, progress)
+        with store.writing():
+            return _write(draft, ranks.ordered(sources, traces), meta, samples)
 
 
-def _decode(sources: tuple[Source, ...], spool: Path, progress: Progress) -> list[Trace]:
+def _write(
+    draft: Draft, ranked: Sequence[tuple[Source, Trace]], meta: RunMeta, samples: Sequence[Sample]
+) -> Run:
+    sources, traces = [source for source, _ in ranked], [trace for _, trace in ranked]
+    sizes = [_size(trace) for trace in traces]
+    zero = min(size.first_ns for size in sizes)
+    places = _places(draft, sources, sizes, zero)
+    links = [write(trace, place) for trace, place in zip(traces, places, strict=True)]
+    found = [*meta.diagnostics]
+    for trace, linked in zip(traces, links, strict=True):
+        found += notes.of_trace(trace)
+        found += notes.of_links(trace, linked)
+    found += notes.of_ranks(sources, [trace.top for trace in traces], sizes)
+    write_samples(draft.path, samples, zero)
+    known = completed(meta, [trace.top for trace in traces], has_device=any(link.device for link in links))
+    return draft.commit(replace(known, t0_unix_ns=zero, diagnostics=found))
+
+
+def _decode(store: Store, sources: tuple[Source, ...], spool: Path, progress: Progress) -> list[Trace]:
     sizes = [source.size for source in sources]
-    large = sum(sizes) >= POOL_BYTES or 0 in sizes  # standard input may be of any size
+    large = sum(sizes) >= POOL_BYTES or 0 in sizes  # a stream may be of any size
     with open_pool(cores() if large else 1) as pool:
         return [
-            _decode_one(source, spool / f"{number:05d}", pool, progress)
+            _decode_one(store, source, spool / f"{number:05d}", pool, progress)
             for number, source in enumerate(sources)
         ]
 
 
-def _decode_one(source: Source, directory: Path, pool: Pool, progress: Progress) -> Trace:
-    directory.mkdir()
-    return read(source.path, directory, pool, lambda done: progress(source.path.name, done, source.size))
+def _decode_one(store: Store, source: Source, directory: Path, pool: Pool, progress: Progress) -> Trace:
+    name, size = files.name(source.path), source.size
+    with files.reading(source.path):
+        try:
+            directory.mkdir()
+            return read(source.path, directory, pool, lambda done: progress(name, done, size))
+        except OSError as error:
+            if error.errno not in _WRITING:
+                raise
+            with store.writing():
+                raise
 
 
 def _size(trace: Trace) -> Size:
@@ -135,27 +171,17 @@ def _size(trace: Trace) -> Size:
     return size
 
 
-def _places(
-    draft: Draft, sources: tuple[Source, ...], traces: list[Trace], sizes: list[Size], zero: int
-) -> list[Place]:
+def _places(draft: Draft, sources: Sequence[Source], sizes: list[Size], zero: int) -> list[Place]:
     host = accumulate((size.host for size in sizes), initial=0)
     device = accumulate((size.device for size in sizes), initial=0)
     return [
         Place(
             directory=draft.path,
             part=number if len(sources) > 1 else None,
-            rank=_rank(source, trace.top),
+            rank=source.rank or 0,
             host_row=host_row,
             device_row=device_row,
             zero_ns=zero,
         )
-        for number, (source, trace, host_row, device_row) in enumerate(
-            zip(sources, traces, host, device, strict=False)
-        )
+        for number, (source, host_row, device_row) in enumerate(zip(sources, host, device, strict=False))
     ]
-
-
-def _rank(source: Source, top: TopLevel) -> int:
-    if source.rank is not None:
-        return source.rank
-    return (top.distributed.rank if top.distributed else None) or 0

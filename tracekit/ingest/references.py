@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit.errors import UnusableInputError
+from tracekit.ingest.files import Kind, is_told_apart, kind
 from tracekit.ingest.importer import import_job
 from tracekit.ingest.jobs import plan
 from tracekit.meta import FILE_NAME
 
 if TYPE_CHECKING:
+    from tracekit.ingest.jobs import Job
     from tracekit.run import Run
     from tracekit.store import Store
 
@@ -18,24 +21,39 @@ if TYPE_CHECKING:
 def resolve(store: Store, reference: str) -> Run:
     """The run a person means; a path to a raw trace is imported, once.
 
+    A path with a separator wins; one without gives way to what the store holds.
+
     Raises:
         RunNotFoundError: Nothing, or more than one run, matches.
         UnusableInputError: The path is not a trace.
     """
-    path = Path(reference)
-    if not path.exists() or (path / FILE_NAME).exists() or _is_run_id(store, reference):
+    if not _is_raw(reference):
         return store.resolve(reference)
+    held = None if os.sep in reference else store.find(reference)
+    return held or _imported(store, Path(reference))
+
+
+def _is_raw(reference: str) -> bool:
+    """Whether a path is there that is not a run."""
+    path = Path(reference)
+    if not reference or str(path) == "-":
+        return False
+    return kind(path) is not Kind.NOTHING and kind(path / FILE_NAME) is not Kind.FILE
+
+
+def _imported(store: Store, path: Path) -> Run:
     jobs = plan([path])
     if len(jobs) > 1:
         raise UnusableInputError(
             f"{path} holds {len(jobs)} jobs, not one", hint=f"import them with `tracekit import {path}`"
         )
-    wanted = [source.identity for source in jobs[0].sources]
-    for run in reversed(store.runs()):
-        if run.meta.collector.options.get("sources") == wanted:
-            return run
-    return import_job(store, jobs[0])
+    return _earlier(store, jobs[0]) or import_job(store, jobs[0])
 
 
-def _is_run_id(store: Store, reference: str) -> bool:
-    return any(run.path.name == reference for run in store.runs())
+def _earlier(store: Store, job: Job) -> Run | None:
+    """The newest run imported from these very files."""
+    wanted = [source.identity for source in job.sources]
+    if not is_told_apart(wanted):
+        return None
+    same = (run for run in reversed(store.readable()) if run.meta.collector.options.get("sources") == wanted)
+    return next(same, None)

@@ -6,6 +6,8 @@ import rich_click as click
 from tracekit.cli import main
 from tracekit.errors import CollectionError, TracekitError
 
+HINT = "see where with `tracekit --debug`"
+
 
 def failing(error: BaseException) -> click.Command:
     @click.command()
@@ -21,6 +23,8 @@ def failing(error: BaseException) -> click.Command:
     [
         (TracekitError("no file x", hint="try y"), 2, "tracekit: no file x; try y\n"),
         (CollectionError("the program failed"), 5, "tracekit: the program failed\n"),
+        (FileNotFoundError(2, "", "/gone"), 2, f"tracekit: /gone: No such file or directory; {HINT}\n"),
+        (OSError("odd"), 2, f"tracekit: odd; {HINT}\n"),
         (KeyboardInterrupt(), 130, "tracekit: interrupted; what was not finished is not saved\n"),
     ],
 )

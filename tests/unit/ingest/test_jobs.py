@@ -1,15 +1,16 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import gzip
+import itertools
+import json
+from pathlib import Path
 
 import pytest
 
 from samples.simulator import Program, write
+from tests.traces import kernels_text
 from tracekit.errors import UnusableInputError
-from tracekit.ingest.jobs import plan
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tracekit.ingest.jobs import plan, survey
 
 
 def rank_file(path: Path, *, rank: int = 0, world_size: int = 1) -> Path:
@@ -71,3 +72,82 @@ def test_a_folder_without_traces_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.json").write_text('{"a": 1}')
     with pytest.raises(UnusableInputError, match="holds no Kineto trace"):
         plan([tmp_path])
+
+
+def behind(path: Path, rank: int, *, world_size: int = 2, pad: int = 0) -> Path:
+    """A trace that declares its rank behind its events."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    info = {"backend": "nccl", "rank": rank, "world_size": world_size, "pg_config": [{"ranks": [0, 1]}]}
+    known = {**json.loads(kernels_text()), "pad": "x" * pad, "distributedInfo": info}
+    text = json.dumps(known).encode()
+    path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
+    return path
+
+
+def test_ranks_declared_behind_the_events_are_seen(tmp_path: Path) -> None:
+    files = behind(tmp_path / "n" / "a.json", 1), behind(tmp_path / "n" / "b.json", 0, pad=2 << 20)
+    expected = [("b.json", 0), ("a.json", 1)]
+    assert planned(*files) == [("b", expected)]
+    assert planned(tmp_path / "n") == [("n", expected)]
+
+
+@pytest.mark.parametrize("info", ['"x"', "[1]", '{"rank": "a"}', '{"rank": ', "{" * 100_000])
+def test_what_only_looks_like_a_declared_rank_is_left_out(tmp_path: Path, info: str) -> None:
+    (tmp_path / "a.json").write_text(kernels_text()[:-1] + f', "distributedInfo": {info}}}')
+    assert planned(tmp_path / "a.json") == [("a", [("a.json", None)])]
+
+
+@pytest.mark.parametrize("rank", [-1, 2**31, 2**40])
+def test_a_rank_that_cannot_be_is_left_out(tmp_path: Path, rank: int) -> None:
+    assert planned(behind(tmp_path / "a.json", rank)) == [("a", [("a.json", None)])]
+    assert planned(rank_file(tmp_path / "b.json", rank=rank, world_size=2)) == [("b", [("b.json", None)])]
+
+
+def test_a_folder_for_each_rank_is_one_run(tmp_path: Path) -> None:
+    for rank in range(2):
+        rank_file(tmp_path / "job" / f"rank_{rank}" / "trace.json", rank=rank, world_size=2)
+        rank_file(tmp_path / "silent" / f"rank_{rank}" / "trace.json")
+        rank_file(tmp_path / "deep" / f"{rank}" / "profile" / "trace.json", rank=rank, world_size=2)
+    for name in ("job", "silent", "deep"):
+        assert planned(tmp_path / name) == [(name, [("trace.json", 0), ("trace.json", 1)])]
+
+
+def test_jobs_in_folders_of_one_folder_stay_apart(tmp_path: Path) -> None:
+    for job, rank in itertools.product("ab", range(2)):
+        rank_file(tmp_path / "all" / job / f"{rank}" / f"{job}.json", rank=rank, world_size=2)
+        rank_file(tmp_path / "partial" / job / f"{rank}.json", rank=rank, world_size=4)
+        rank_file(tmp_path / "alone" / job / "t.json")
+    assert [job[0] for job in planned(tmp_path / "all")] == ["a", "b"]
+    assert [job[0] for job in planned(tmp_path / "partial")] == ["a", "b"]
+    assert planned(tmp_path / "alone") == [("t", [("t.json", None)])] * 2
+
+
+def test_folders_of_nodes_are_one_run(tmp_path: Path) -> None:
+    for rank in range(4):
+        rank_file(tmp_path / "job" / f"node{rank // 2}" / f"{rank}.json", rank=rank, world_size=4)
+    assert planned(tmp_path / "job") == [("job", [(f"{rank}.json", rank) for rank in range(4)])]
+
+
+def test_a_damaged_trace_in_a_folder_is_told_and_other_files_are_not(tmp_path: Path) -> None:
+    rank_file(tmp_path / "mix" / "r0.json", world_size=2)
+    others = {"config.json": '{"a": 1}', "list.json": "[3]", "notes.txt": "x"}
+    damaged = {"r1.json": '{"traceEve', "r2.json.gz": "", "r3.pt.trace.json": "\0\0", "r4.pt.trace": "{"}
+    for name, text in {**others, **damaged}.items():
+        (tmp_path / "mix" / name).write_text(text)
+    (job,) = plan([tmp_path / "mix"])
+    assert {(note.level, note.code) for note in job.notes} == {("warn", "skipped_file")}
+    assert [note.message.split(": ")[0] for note in job.notes] == [f"left out {name}" for name in damaged]
+    assert not any(str(tmp_path) in note.message for note in job.notes)
+
+
+def test_a_folder_of_damaged_traces_says_what_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "r1.json").write_text('{"traceEve')
+    with pytest.raises(UnusableInputError, match=r"holds no Kineto trace: left out r1\.json: .*traceEvents"):
+        plan([tmp_path])
+
+
+def test_a_path_that_cannot_be_used_holds_no_other_back(tmp_path: Path) -> None:
+    good = rank_file(tmp_path / "a.json")
+    found = survey([tmp_path / "gone", good, Path("x" * 5_000)])
+    assert [job.name for job in found.jobs] == ["a"]
+    assert ["gone" in found.errors[0].message, "too long" in found.errors[1].message] == [True, True]

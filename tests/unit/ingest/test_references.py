@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.runs import make_run
+from tests.traces import kernels_text
+from tracekit.errors import RunNotFoundError
+from tracekit.ingest import resolve
+
+if TYPE_CHECKING:
+    from tracekit.store import Store
+
+
+def trace(path: Path, count: int = 3) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(kernels_text(count))
+    return str(path)
+
+
+def test_a_trace_is_imported_once(store: Store, tmp_path: Path) -> None:
+    path = trace(tmp_path / "t.json")
+    assert resolve(store, path) == resolve(store, path)
+    assert len(store.runs()) == 1
+
+
+def test_files_of_one_name_size_and_time_are_not_confused(store: Store, tmp_path: Path) -> None:
+    first, second = trace(tmp_path / "x" / "t.json"), trace(tmp_path / "y" / "t.json")
+    Path(second).write_text(Path(first).read_text().replace("k1", "q1"))
+    for path in (first, second):
+        os.utime(path, ns=(1, 1))
+    runs = [resolve(store, path) for path in (first, second)]
+    assert len({run.id for run in runs}) == 2
+    assert [resolve(store, path) for path in (first, second)] == runs
+
+
+def test_an_unreadable_run_does_not_hinder_an_import(store: Store, tmp_path: Path) -> None:
+    (make_run(store).path / "run.json").write_text("{")
+    path = trace(tmp_path / "t.json")
+    assert resolve(store, path) == resolve(store, path)
+
+
+def test_what_the_store_holds_wins_over_a_bare_file_name(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = make_run(store, label="qq")
+    monkeypatch.chdir(tmp_path)
+    Path("qq").mkdir()
+    trace(Path("latest"))
+    trace(Path("bare.json"))
+    assert [resolve(store, reference) for reference in ("qq", "latest", "latest~0", ours.id)] == [ours] * 4
+    assert resolve(store, "bare.json").rows("device_intervals") >= 3
+    assert resolve(store, "./latest") != ours
+
+
+def test_a_run_is_a_run_by_its_path(store: Store, tmp_path: Path) -> None:
+    run = make_run(store)
+    shutil.copytree(run.path, tmp_path / "copy")
+    assert resolve(store, str(tmp_path / "copy")).id == run.id
+
+
+@pytest.mark.parametrize("reference", ["", "gone.json", "x" * 5_000, "a/" + "x" * 5_000])
+def test_a_reference_to_nothing_is_refused(store: Store, reference: str) -> None:
+    make_run(store)
+    with pytest.raises(RunNotFoundError, match="no run"):
+        resolve(store, reference)

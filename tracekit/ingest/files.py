@@ -1,0 +1,114 @@
+"""Paths as they are given: what they name, what tells a file apart, and how it may be spelled in UTF-8."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from contextlib import contextmanager
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any
+
+from tracekit.errors import UnusableInputError
+from tracekit.ingest.kineto.source import STDIN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_SAMPLE = 1 << 20
+
+
+class Kind(Enum):
+    """What a path names."""
+
+    NOTHING = auto()
+    FOLDER = auto()
+    FILE = auto()
+    STREAM = auto()
+    """Standard input, a pipe or a device: it can be read once, from front to back."""
+
+
+def kind(path: Path) -> Kind:
+    """What a path names; nothing, too, when the system refuses to look."""
+    if path == STDIN:
+        return Kind.STREAM
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):
+        return Kind.NOTHING
+    if stat.S_ISDIR(mode):
+        return Kind.FOLDER
+    return Kind.FILE if stat.S_ISREG(mode) else Kind.STREAM
+
+
+def size(path: Path) -> int:
+    """Bytes of a file; 0 for what has no size before it is read."""
+    return path.stat().st_size if kind(path) is Kind.FILE else 0
+
+
+def identity(path: Path) -> dict[str, Any]:
+    """What tells a file apart without reading all of it; a stream is only named.
+
+    Raises:
+        UnusableInputError: The file cannot be read.
+    """
+    if path == STDIN:
+        return {"name": "stdin"}
+    if kind(path) is Kind.STREAM:
+        return {"name": name(path)}
+    with reading(path):
+        found = path.stat()
+        digest = _digest(path, found.st_size)
+    return {
+        "name": name(path),
+        "bytes": found.st_size,
+        "mtime_ns": found.st_mtime_ns,
+        "sampled_sha256": digest,
+    }
+
+
+def _digest(path: Path, length: int) -> str:
+    """SHA-256 of a file's first, middle and last MiB."""
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        for start in sorted({0, max(0, (length - _SAMPLE) // 2), max(0, length - _SAMPLE)}):
+            stream.seek(start)
+            digest.update(stream.read(_SAMPLE))
+    return digest.hexdigest()
+
+
+def is_told_apart(identities: list[dict[str, Any]]) -> bool:
+    """Whether all of these say what the files hold; streams and older imports do not."""
+    return all("sampled_sha256" in one for one in identities)
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turns an error of the file system into one that names the file.
+
+    Raises:
+        UnusableInputError: The file cannot be read.
+    """
+    try:
+        yield
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise UnusableInputError(
+            f"{printable(str(path))} cannot be read: {reason}", hint="check the path, or copy the file again"
+        ) from error
+
+
+def name(path: Path) -> str:
+    """A file's name in valid UTF-8, whatever its bytes are."""
+    return printable(path.name)
+
+
+def printable(text: str) -> str:
+    r"""Text from the file system in valid UTF-8.
+
+    Example:
+        >>> printable("\udcff.json")
+        '�.json'
+    """
+    return os.fsencode(text).decode("utf-8", "replace")

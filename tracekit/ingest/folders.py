@@ -1,0 +1,165 @@
+"""The jobs of a folder, whether a job's ranks lie in one folder or each in its own."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from tracekit.errors import UnusableInputError
+from tracekit.ingest.files import name, printable, reading
+from tracekit.ingest.kineto.source import open_trace
+from tracekit.ingest.ranks import Found, look, named
+from tracekit.ingest.sources import Job, Source, alone, cycles
+from tracekit.meta import Diagnostic, Level
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+_TRACE_NAME = re.compile(r"\.json(\.gz)?$|\.pt\.trace[^/]*$")
+_OTHER_LIMIT = 64 << 20
+"""Bytes of another program's JSON that are read to tell it from a damaged trace."""
+
+Key = TypeVar("Key")
+
+
+def jobs_in(root: Path) -> list[Job]:
+    """The jobs of a folder's traces, however deep they lie, in the order of their first trace.
+
+    Raises:
+        UnusableInputError: It holds no trace.
+    """
+    found, skipped = _look_through(root)
+    if not found:
+        reason = f": {skipped[0].message}" if skipped else ""
+        raise UnusableInputError(
+            f"{root} holds no Kineto trace{reason}", hint="name a folder of traces, or the trace"
+        )
+    jobs = [*_of_groups(root, found), *_single(found), *_silent(root, found)]
+    ordered = sorted(jobs, key=lambda job: job.sources[0].path)
+    return [replace(job, notes=tuple(skipped)) for job in ordered]
+
+
+def _look_through(root: Path) -> tuple[list[Found], list[Diagnostic]]:
+    found: list[Found] = []
+    skipped: list[Diagnostic] = []
+    with reading(root):
+        paths = [path for path in sorted(root.rglob("*")) if path.is_file()]
+    for path in paths:
+        try:
+            found.append(look(path))
+        except UnusableInputError as error:
+            if _TRACE_NAME.search(path.name) and not _is_other_json(path):
+                said = printable(error.message.replace(str(path), path.name))
+                skipped.append(Diagnostic(Level.WARN, "skipped_file", f"left out {name(path)}: {said}"))
+    return found, skipped
+
+
+def _is_other_json(path: Path) -> bool:
+    """Whether a file that is not a trace is whole JSON, so that nothing is lost with it."""
+    try:
+        with reading(path), open_trace(path) as stream:
+            msgspec.json.decode(stream.read(_OTHER_LIMIT).removeprefix(b"\xef\xbb\xbf"))
+    except (UnusableInputError, msgspec.DecodeError, ValueError, RecursionError):
+        return False
+    return True
+
+
+def _by(traces: Iterable[Found], key: Callable[[Found], Key]) -> dict[Key, list[Found]]:
+    sorted_out: dict[Key, list[Found]] = defaultdict(list)
+    for trace in traces:
+        sorted_out[key(trace)].append(trace)
+    return sorted_out
+
+
+def _folder(trace: Found) -> Path:
+    return trace.path.parent
+
+
+@dataclass(frozen=True)
+class _Bundle:
+    """Traces of one group that were found together in a folder, or in the folders in it."""
+
+    folder: Path
+    traces: list[Found]
+
+    @property
+    def ranks(self) -> set[int | None]:
+        return {trace.rank for trace in self.traces}
+
+    @property
+    def is_complete(self) -> bool:
+        return len(self.ranks) >= self.traces[0].world_size
+
+    def jobs(self) -> list[Job]:
+        title = self.folder.resolve().name if len(self.traces) > 1 else None
+        return cycles(title, [Source(trace.path, trace.rank) for trace in self.traces])
+
+
+def _of_groups(root: Path, found: list[Found]) -> Iterator[Job]:
+    for group, traces in _by(found, lambda trace: trace.group).items():
+        if group is not None:
+            yield from _pooled(root, traces)
+
+
+def _pooled(root: Path, traces: list[Found]) -> Iterator[Job]:
+    """Jobs of one group: each is in the deepest folder that holds all its ranks, or as many as there are."""
+    waiting: dict[Path, list[_Bundle]] = defaultdict(list)
+    for folder, own in _by(traces, _folder).items():
+        waiting[folder].append(_Bundle(folder, own))
+    while waiting:
+        folder = max(waiting, key=lambda path: len(path.parts))
+        bundles = waiting.pop(folder)
+        pool = _merged(folder, bundles)
+        if pool and folder != root and not pool.is_complete:
+            waiting[folder.parent].append(pool)
+            continue
+        for bundle in [pool] if pool else bundles:
+            yield from bundle.jobs()
+
+
+def _merged(folder: Path, bundles: list[_Bundle]) -> _Bundle | None:
+    """One bundle of several; None when a rank is in two of them, which then are different jobs."""
+    if len(bundles) == 1:
+        return bundles[0]
+    if len(set().union(*(bundle.ranks for bundle in bundles))) < sum(len(b.ranks) for b in bundles):
+        return None
+    return _Bundle(folder, [trace for bundle in bundles for trace in bundle.traces])
+
+
+def _single(found: list[Found]) -> Iterator[Job]:
+    """Jobs of traces that declare a rank and no group."""
+    single = (trace for trace in found if trace.rank is not None and trace.group is None)
+    for folder, traces in _by(single, _folder).items():
+        yield from _Bundle(folder, traces).jobs()
+
+
+def _silent(root: Path, found: list[Found]) -> Iterator[Job]:
+    """Jobs of traces that do not say which rank they are: one a folder, or one a folder of ranks' folders."""
+    nested: dict[Path, list[Source]] = defaultdict(list)
+    for folder, traces in _by((trace for trace in found if trace.rank is None), _folder).items():
+        paths = [trace.path for trace in traces]
+        rank = named(folder.name) if folder != root else None
+        if len(paths) > 1:
+            yield from cycles(folder.resolve().name, _counted(paths))
+        elif rank is not None:
+            nested[folder.parent].append(Source(paths[0], rank))
+        else:
+            yield alone(paths[0])
+    for folder, sources in nested.items():
+        if 1 < len(sources) == len({source.rank for source in sources}):
+            yield from cycles(folder.resolve().name, sources)
+        else:
+            yield from (alone(source.path) for source in sources)
+
+
+def _counted(paths: list[Path]) -> list[Source]:
+    """Ranks by file name where every name has one, else by the order of names."""
+    ranks = [named(path.name) for path in paths]
+    if None not in ranks:
+        return [Source(path, rank) for path, rank in zip(paths, ranks, strict=True)]
+    return [Source(path, number, assumed=True) for number, path in enumerate(paths)]

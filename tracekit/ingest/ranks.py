@@ -1,0 +1,127 @@
+"""Which rank a trace is of: as it declares, before or behind its events, or as a name tells."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tracekit.ingest.files import reading
+from tracekit.ingest.kineto.reader import peek
+from tracekit.ingest.kineto.toplevel import Distributed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tracekit.ingest.kineto.reader import Trace
+    from tracekit.ingest.kineto.toplevel import TopLevel
+    from tracekit.ingest.sources import Source
+
+_HIGHEST = 2**31 - 1
+_TAIL = 1 << 20
+_GZIP = b"\x1f\x8b"
+_KEY = b'"distributedInfo"'
+_COLON = re.compile(r"\s*:\s*")
+_IN_NAME = re.compile(r"(?:rank|worker)[_-]?(\d{1,10})(?!\d)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A trace, and what stands around its events as far as that can be seen without decoding them."""
+
+    path: Path
+    top: TopLevel
+
+    @property
+    def rank(self) -> int | None:
+        """Its declared rank."""
+        return declared(self.top)
+
+    @property
+    def world_size(self) -> int:
+        """Ranks of its job, as it declares; 0 when it does not."""
+        return world_size(self.top)
+
+    @property
+    def group(self) -> tuple[object, ...] | None:
+        """What the ranks of one job have in common; None for a trace of a single process."""
+        info = self.top.distributed
+        if info is None or self.rank is None or self.world_size < 2:
+            return None
+        return info.world_size, info.backend, tuple(device.name for device in self.top.devices)
+
+
+def declared(top: TopLevel) -> int | None:
+    """The rank a trace declares; None when it declares none, or one that cannot be."""
+    rank = top.distributed.rank if top.distributed else None
+    return rank if rank is not None and 0 <= rank <= _HIGHEST else None
+
+
+def world_size(top: TopLevel) -> int:
+    """Ranks of the trace's job, as it declares; 0 when it does not."""
+    size = (top.distributed.world_size if top.distributed else None) or 0
+    return size if 0 <= size <= _HIGHEST else 0
+
+
+def named(name: str) -> int | None:
+    """The rank that a name tells.
+
+    Example:
+        >>> [named("rank_3"), named("worker12.pt.trace.json"), named("left.json")]
+        [3, 12, None]
+    """
+    match = _IN_NAME.search(name)
+    return int(match[1]) if match and int(match[1]) <= _HIGHEST else None
+
+
+def look(path: Path) -> Found:
+    """Look at a trace, without decoding its events.
+
+    Raises:
+        UnusableInputError: It is not a Kineto trace, or cannot be read.
+    """
+    with reading(path):
+        top = peek(path)
+        if top.distributed is None:
+            top = msgspec.structs.replace(top, distributed=_behind_events(path))
+    return Found(path, top)
+
+
+def _behind_events(path: Path) -> Distributed | None:
+    """`distributedInfo` from the last MiB of a plain file."""
+    with path.open("rb") as stream:
+        if stream.read(2) == _GZIP:
+            return None
+        stream.seek(max(0, path.stat().st_size - _TAIL))
+        _, key, text = stream.read().rpartition(_KEY)
+    return _value(text.decode(errors="replace")) if key else None
+
+
+def _value(text: str) -> Distributed | None:
+    colon = _COLON.match(text)
+    if not colon:
+        return None
+    try:
+        value, _ = json.JSONDecoder().raw_decode(text, colon.end())
+        return msgspec.convert(value, Distributed, strict=False)
+    except (ValueError, RecursionError, msgspec.ValidationError):
+        return None
+
+
+def ordered(sources: Sequence[Source], traces: Sequence[Trace]) -> list[tuple[Source, Trace]]:
+    """Each source with its decoded trace, by rank: what the traces declare stands above what was counted."""
+    settled = [_settled(source, trace.top) for source, trace in zip(sources, traces, strict=True)]
+    if len({source.rank for source in settled}) < len(settled):
+        settled = list(sources)  # two of them declare one rank
+    return sorted(zip(settled, traces, strict=True), key=lambda pair: pair[0].rank or 0)
+
+
+def _settled(source: Source, top: TopLevel) -> Source:
+    rank = declared(top)
+    if rank is None or (source.rank is not None and not source.assumed):
+        return source
+    return replace(source, rank=rank, assumed=False)

@@ -1,0 +1,84 @@
+"""A job and its sources, one for each rank."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tracekit.ingest import files
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tracekit.meta import Diagnostic
+
+_SUFFIX = re.compile(r"(\.pt)?(\.trace)?(\.json)?(\.gz)?$")
+
+
+@dataclass(frozen=True)
+class Source:
+    """One trace of a job.
+
+    Attributes:
+        rank: Its rank, as declared in the trace, told by its name, or counted; None when it is alone and says
+            nothing that can be seen before it is decoded.
+        assumed: Whether the rank was counted, for want of anything better.
+    """
+
+    path: Path
+    rank: int | None = None
+    assumed: bool = False
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file; 0 for what has no size before it is read."""
+        return files.size(self.path)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What tells the file apart without reading all of it."""
+        return files.identity(self.path)
+
+
+@dataclass(frozen=True)
+class Job:
+    """Traces that become one run.
+
+    Attributes:
+        notes: What was noticed while they were looked for.
+    """
+
+    name: str
+    sources: tuple[Source, ...]
+    notes: tuple[Diagnostic, ...] = ()
+
+
+def cycles(name: str | None, sources: list[Source]) -> list[Job]:
+    """Split sources so that a rank occurs once in each job: its n-th trace goes to the n-th job.
+
+    Args:
+        name: The jobs' name; None names each after its first trace.
+        sources: Traces with a rank.
+    """
+    found: list[dict[int | None, Source]] = []
+    for source in sorted(sources, key=lambda source: source.path.name):
+        free = next((cycle for cycle in found if source.rank not in cycle), None)
+        if free is None:
+            found.append(free := {})
+        free[source.rank] = source
+    return [_job(name, tuple(cycle.values())) for cycle in found]
+
+
+def alone(path: Path) -> Job:
+    """A trace that is a job of its own."""
+    return Job(_stem(path), (Source(path),))
+
+
+def _job(name: str | None, sources: tuple[Source, ...]) -> Job:
+    ordered = tuple(sorted(sources, key=lambda source: (source.rank or 0, source.path.name)))
+    return Job(name or _stem(ordered[0].path), ordered)
+
+
+def _stem(path: Path) -> str:
+    return _SUFFIX.sub("", path.name) or "trace"
