@@ -42,7 +42,8 @@ class Column:
 
     Attributes:
         name: Its name.
-        unit: `ns`, `bytes`, `share` (0 to 1) or `count`; `prose` for sentences, empty for names.
+        unit: `ns`, `bytes`, `share` (0 to 1) or `count`; `prose` for sentences, which wrap; `id` for what is
+            copied, which is never cut; empty for names.
         meaning: What a value says.
     """
 
