@@ -134,6 +134,23 @@ def test_a_name_that_is_not_utf8(store: Store, tmp_path: Path, capsys: Capture) 
     assert {"bad_duration", "skipped_file"} <= codes(store.runs()[1]).keys()
 
 
+def test_a_label_that_is_not_utf8(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "t.json").write_text(GOOD)
+    arguments = [str(tmp_path / "t.json"), "--label", os.fsdecode(b"\xff"), "--store", str(store.path)]
+    assert tracekit(["import", *arguments]) == 0
+    assert store.runs()[0].meta.label == "\ufffd"
+
+
+def test_a_descriptor_is_read_once(store: Store) -> None:
+    reader, writer = os.pipe()
+    os.write(writer, GOOD.encode())
+    os.close(writer)
+    done = import_in_process([f"/dev/fd/{reader}", "--store", str(store.path)], pass_fds=[reader])
+    os.close(reader)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert "-pipe-" in done.stdout.decode()
+
+
 def test_a_reading_error_is_one_line(store: Store, capsys: Capture) -> None:
     assert tracekit(["import", "/proc/self/mem", "--store", str(store.path)]) == 2
     assert capsys.readouterr().err.startswith("tracekit: /proc/self/mem cannot be read: Input/output error")

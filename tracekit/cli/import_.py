@@ -33,12 +33,14 @@ def command(paths: tuple[Path, ...], *, label: str | None, store: str | None) ->
 
     from tracekit.cli.progress import byte_progress
     from tracekit.errors import TracekitError
+    from tracekit.ingest.files import printable
     from tracekit.ingest.importer import import_each
 
     pa.set_memory_pool(pa.system_memory_pool())  # it gives memory back between reading and writing
+    named = printable(label) if label is not None else None
     errors: dict[str, TracekitError] = {}
     with byte_progress("reading") as progress:
-        for outcome in import_each(open_store(store), paths, label=label, progress=progress):
+        for outcome in import_each(open_store(store), paths, label=named, progress=progress):
             if isinstance(outcome, TracekitError):
                 errors[outcome.message] = outcome
                 continue

@@ -35,18 +35,34 @@ def jobs_in(root: Path) -> list[Job]:
     """
     found, skipped = _look_through(root)
     if not found:
-        reason = f": {skipped[0].message}" if skipped else ""
+        reason = f": {next(iter(skipped.values())).message}" if skipped else ""
         raise UnusableInputError(
             f"{root} holds no Kineto trace{reason}", hint="name a folder of traces, or the trace"
         )
     jobs = [*_of_groups(root, found), *_single(found), *_silent(root, found)]
-    ordered = sorted(jobs, key=lambda job: job.sources[0].path)
-    return [replace(job, notes=tuple(skipped)) for job in ordered]
+    return _noted(sorted(jobs, key=lambda job: job.sources[0].path), skipped)
 
 
-def _look_through(root: Path) -> tuple[list[Found], list[Diagnostic]]:
+def _noted(jobs: list[Job], skipped: dict[Path, Diagnostic]) -> list[Job]:
+    """The jobs, each with what is said of the files that were left out nearest to its own."""
+    notes: dict[int, list[Diagnostic]] = defaultdict(list)
+    for path, note in skipped.items():
+        nearness = [max(_nearness(path, source.path) for source in job.sources) for job in jobs]
+        for number, near in enumerate(nearness):
+            if near == max(nearness):
+                notes[number].append(note)
+    return [replace(job, notes=tuple(notes[number])) for number, job in enumerate(jobs)]
+
+
+def _nearness(one: Path, other: Path) -> tuple[int, bool]:
+    """How many folders two files share, and whether they lie in one."""
+    shared = set(one.parents) & set(other.parents)
+    return len(shared), one.parent == other.parent
+
+
+def _look_through(root: Path) -> tuple[list[Found], dict[Path, Diagnostic]]:
     found: list[Found] = []
-    skipped: list[Diagnostic] = []
+    skipped: dict[Path, Diagnostic] = {}
     with reading(root):
         paths = [path for path in sorted(root.rglob("*")) if path.is_file()]
     for path in paths:
@@ -55,7 +71,7 @@ def _look_through(root: Path) -> tuple[list[Found], list[Diagnostic]]:
         except UnusableInputError as error:
             if _TRACE_NAME.search(path.name) and not _is_other_json(path):
                 said = printable(error.message.replace(str(path), path.name))
-                skipped.append(Diagnostic(Level.WARN, "skipped_file", f"left out {name(path)}: {said}"))
+                skipped[path] = Diagnostic(Level.WARN, "skipped_file", f"left out {name(path)}: {said}")
     return found, skipped
 
 

@@ -63,7 +63,9 @@ def survey(paths: Sequence[Path]) -> Plan:
 
 def _stream(path: Path) -> Job:
     """A job of what can be read only once: nobody looks at it before it is imported."""
-    return Job("stdin", (Source(path),)) if path == STDIN else alone(path)
+    if path == STDIN:
+        return Job("stdin", (Source(path),))
+    return Job("pipe", (Source(path),)) if path.name.isdigit() else alone(path)  # /dev/fd/63 says nothing
 
 
 def _grouped(files: list[Found]) -> list[Job]:

@@ -140,6 +140,16 @@ def test_a_damaged_trace_in_a_folder_is_told_and_other_files_are_not(tmp_path: P
     assert not any(str(tmp_path) in note.message for note in job.notes)
 
 
+def test_a_damaged_trace_is_told_of_the_job_beside_it(tmp_path: Path) -> None:
+    for name in ("a/r0.json", "b/r0.json", "c/rank_0/t.json"):
+        rank_file(tmp_path / name)
+    for name in ("a/r1.json", "c/rank_1/t.json"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    jobs = {job.sources[0].path.relative_to(tmp_path).parts[0]: job for job in plan([tmp_path])}
+    assert {name: len(job.notes) for name, job in jobs.items()} == {"a": 1, "b": 0, "c": 1}
+
+
 def test_a_folder_of_damaged_traces_says_what_is_wrong(tmp_path: Path) -> None:
     (tmp_path / "r1.json").write_text('{"traceEve')
     with pytest.raises(UnusableInputError, match=r"holds no Kineto trace: left out r1\.json: .*traceEvents"):
