@@ -140,6 +140,8 @@ class _Writer:
         return self._write_device()
 
     def _rows(self, table: Table, parked: Parked, order: Ints, extra: Extra) -> None:
+        if not len(order):
+            return  # a table without rows has no file, nor a folder for its parts
         ranked: Extra = {C.RANK: np.full(len(order), self._place.rank), **extra}
         write_rows(Rows(table, parked, order, ranked, self._zero), self._place.path(table))
 

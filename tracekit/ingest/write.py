@@ -54,9 +54,8 @@ class Rows:
 
 
 def write_rows(rows: Rows, path: Path) -> None:
-    """Write the table; nothing is written when it has no rows."""
-    if len(rows.order):
-        write_groups(rows.table, _groups(rows), path)
+    """Write the table; it has rows."""
+    write_groups(rows.table, _groups(rows), path)
 
 
 def write_groups(table: Table, groups: Iterator[pa.Table], path: Path) -> None:

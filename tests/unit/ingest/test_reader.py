@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.traces import COUNT, durations, imported, kernel_event, kernels_text, table
-from tracekit.ingest import Sample, import_recording
+from tracekit.ingest import Sample, import_recording, import_traces
 from tracekit.ingest.kineto import reader
 from tracekit.meta import Collector, RunMeta
 from tracekit.schema import C
@@ -141,8 +141,6 @@ def test_samples_join_the_counters_of_the_trace(
 
 
 def test_ranks_that_do_not_overlap_in_time_are_doubted(store: Store, tmp_path: Path) -> None:
-    from tracekit.ingest import import_traces
-
     folder = tmp_path / "job"
     folder.mkdir()
     for number, later in enumerate((0, 10_000_000)):
@@ -227,6 +225,14 @@ def test_the_thread_that_marks_most_steps_decides(store: Store, tmp_path: Path) 
     events = [marker(3, 0, 500, 2), marker(3, 10, 100, 1), marker(4, 110, 100, 1)]
     rows = table(run_of(store, tmp_path, json.dumps(events)), "steps")
     assert rows[[C.STEP, C.DUR_NS]].to_numpy().tolist() == [[3, 100_000], [4, 100_000]]
+
+
+def test_a_run_of_ranks_has_a_folder_for_each_table_that_has_rows(store: Store, tmp_path: Path) -> None:
+    for rank in range(2):
+        (tmp_path / f"rank{rank}.json").write_text(kernels_text())
+    (run,) = import_traces(store, [tmp_path])
+    assert {path.name for path in run.path.iterdir()} == {"run.json", "device_intervals"}
+    assert set(run.meta.tables) == {"device_intervals"}
 
 
 def test_names_of_hosts_and_users_are_not_kept(store: Store, tmp_path: Path) -> None:
