@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import rich_click as click
@@ -10,9 +9,6 @@ import rich_click as click
 from tracekit.cli.options import format_option, open_store, store_option
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tracekit.collecting import Progress
     from tracekit.run import Run
 
 SUMMARY = "gpu_breakdown"
@@ -83,12 +79,13 @@ def command(
             f"unexpected arguments: {' '.join(ctx.args)}. Only built-in workloads can be collected; "
             "record your own program with torch.profiler and `tracekit import` its trace."
         )
+    from tracekit.cli.progress import step_progress
     from tracekit.collecting import Request, collect
 
     place, request = open_store(store), Request(**options)
     runs = []
     for number in range(1, repeat + 1):
-        with _progress(f"{number}/{repeat} " if repeat > 1 else "") as progress:
+        with step_progress(f"{number}/{repeat} " if repeat > 1 else "") as progress:
             run = collect(
                 place, request, collector=collector, label=label, keep_trace=keep_trace, progress=progress
             )
@@ -96,37 +93,6 @@ def command(
         if output_format == "table":
             click.echo(run.id)  # at once: a later run may fail
     _print(runs, output_format)
-
-
-@contextmanager
-def _progress(prefix: str) -> Iterator[Progress]:
-    """A bar on a terminal, else one line for each part; always on stderr."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-
-        def line(part: str, done: int, total: int) -> None:
-            if done == 0:
-                click.echo(f"{prefix}{part} ({total} step{'s' * (total != 1)})", err=True)
-
-        yield line
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(prefix)
-
-        def move(part: str, done: int, total: int) -> None:
-            bar.update(task, description=prefix + part, completed=done, total=total)
-
-        yield move
 
 
 def _print(runs: list[Run], output_format: str) -> None:

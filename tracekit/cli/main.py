@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from importlib import import_module
+from itertools import takewhile
 
 import rich_click as click
 
@@ -40,14 +41,12 @@ class LazyGroup(click.RichGroup):
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="tracekit")
-@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-@click.pass_context
-def cli(ctx: click.Context, *, debug: bool) -> None:
+@click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
+def cli() -> None:
     """Collect GPU and CPU profiles of PyTorch programs and see where the time went.
 
     Start with `tracekit collect --workload resnet50`, or `tracekit import trace.json.gz`.
     """
-    ctx.obj = debug
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -64,7 +63,7 @@ def run(arguments: list[str]) -> int:
         tracekit, version 0.1.0
         0
     """
-    debug = "--debug" in arguments
+    debug = "--debug" in takewhile(lambda word: word.startswith("-"), arguments)  # before the command's own
     try:
         return int(cli.main(arguments, prog_name="tracekit", standalone_mode=False) or 0)
     except TracekitError as error:

@@ -1,15 +1,18 @@
-"""Progress bars on stderr, only where a person watches."""
+"""Progress on stderr: bars where a person watches."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import rich_click as click
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rich.progress import TaskID
 
+    from tracekit.collecting import Progress as StepProgress
     from tracekit.ingest import Progress
 
 
@@ -30,3 +33,34 @@ def byte_progress(verb: str) -> Iterator[Progress]:
             bar.update(tasks[name], completed=done)
 
         yield update
+
+
+@contextmanager
+def step_progress(prefix: str) -> Iterator[StepProgress]:
+    """A bar on a terminal, else one line for each part; always on stderr."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+
+        def line(part: str, done: int, total: int) -> None:
+            if done == 0:
+                click.echo(f"{prefix}{part} ({total} step{'s' * (total != 1)})", err=True)
+
+        yield line
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(prefix)
+
+        def move(part: str, done: int, total: int) -> None:
+            bar.update(task, description=prefix + part, completed=done, total=total)
+
+        yield move

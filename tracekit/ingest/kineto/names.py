@@ -39,8 +39,6 @@ LEGACY_DEVICE = "CUDA functions"
 """The process to which torch's autograd profiler of old gave its kernels."""
 
 MEMORY_EVENT = "[memory]"
-HOST_KINDS = tuple(HostKind)
-DEVICE_KINDS = tuple(DeviceKind)
 
 _ANNOTATION = re.compile(r"ProfilerStep#|Optimizer\.|enumerate\(DataLoader\)|nccl:|## ")
 _BLOCKING = re.compile(r"(cuda|hip|cu)(Device|Stream|Event|Ctx)Synchronize")
