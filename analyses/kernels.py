@@ -17,10 +17,8 @@ Example:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pyarrow.compute as pc
 
@@ -28,17 +26,13 @@ from tracekit.analysis import Analysis, Column, Result, TableSpec
 from tracekit.schema import C, DeviceKind, HostKind
 
 from . import _groups
-from ._common import DEVICE, NO_PARENT, RANK, UNLINKED, absent_device_note, busy, ints, positions
+from ._common import DEVICE, RANK, UNLINKED, absent_device_note, busy, ints
+from ._hosts import NO_OP, NO_SHAPES, host_rows, texts
 from ._names import family, uses_tensor_cores
 
 if TYPE_CHECKING:
-    from tracekit.intervals import Ints
     from tracekit.run import Run
 
-    Objects: TypeAlias = npt.NDArray[np.object_]
-
-NO_OP = "(no op recorded)"
-NO_SHAPES = "(no shapes recorded)"
 FIRST_FACTOR = 3
 FIRST_EXCESS_NS = 10_000
 FEWEST_LAUNCHES = 3
@@ -111,25 +105,15 @@ def _described(run: Run, frame: pd.DataFrame) -> pd.DataFrame:
     """The kernels with their family, tensor-core use, and the op and shapes that launched them."""
     names = frame[C.NAME].astype(object)
     distinct = list(names.unique())
-    hosts = run.table(
-        "host_intervals",
-        columns=[C.ROW_ID, C.NAME, C.INPUT_SHAPES],
-        where=pc.field(C.ROW_ID).isin(frame[C.OP_ROW].dropna().unique().tolist()),
-    )
-    place = positions(hosts[C.ROW_ID], frame[C.OP_ROW])
+    launching = host_rows(run, frame[C.OP_ROW], [C.NAME, C.INPUT_SHAPES])
     described = {
         C.NAME: names,
         _FAMILY: names.map({name: family(name) for name in distinct}),
         _TENSOR: names.map({name: uses_tensor_cores(name) for name in distinct}),
-        _OP: _looked_up(hosts[C.NAME], place, NO_OP),
-        C.INPUT_SHAPES: _looked_up(hosts[C.INPUT_SHAPES], place, NO_SHAPES),
+        _OP: texts(launching[C.NAME], NO_OP),
+        C.INPUT_SHAPES: texts(launching[C.INPUT_SHAPES], NO_SHAPES),
     }
     return frame[[C.RANK, C.DEVICE, C.START_NS, C.DUR_NS]].join(pd.DataFrame(described, index=frame.index))
-
-
-def _looked_up(values: pd.Series, place: Ints, absent: str) -> Objects:
-    texts = values.astype(object).where(values.notna(), absent).to_numpy(object)
-    return np.append(texts, absent)[np.where(place == NO_PARENT, len(texts), place)]
 
 
 def _first_launches(kernels: pd.DataFrame) -> pd.DataFrame:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tracekit.analysis import Result
     from tracekit.run import Run
 
-__all__ = ["__version__", "analyze", "open"]
+__all__ = ["__version__", "analyze", "compare", "open"]
 __version__ = "0.1.0"
 
 
@@ -44,3 +44,10 @@ def analyze(run: Run, name: str) -> Result:
     from tracekit.analysis import analyze as analyze_run
 
     return analyze_run(run, name)
+
+
+def compare(base: Run, head: Run, name: str) -> Result:
+    """Explain how a second run differs from a first; see `tracekit.analysis.compare`."""
+    from tracekit.analysis import compare as compare_runs
+
+    return compare_runs(base, head, name)

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from tracekit import registry
-from tracekit.errors import PluginError, TracekitError
+from tracekit.errors import PluginError, TracekitError, UnusableInputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from tracekit.run import Run
+
+
+EVIDENCE_ROWS = 20
+"""Rows of each table a finding names at most: the weightiest, enough to look at."""
 
 
 class Severity(StrEnum):
@@ -42,8 +46,9 @@ class Column:
 
     Attributes:
         name: Its name.
-        unit: `ns`, `bytes`, `share` (0 to 1) or `count`; `prose` for sentences, which wrap; `id` for what is
-            copied, which is never cut; empty for names.
+        unit: `ns`, `bytes`, `share` (0 to 1) or `count`; `GB/s` (10⁹ bytes), `TFLOP/s`, `FLOP` and `×` (a
+            ratio); `prose` for sentences, which wrap; `id` for what is copied, which is never cut; empty for
+            names and for numbers that name something (rows, devices, steps).
         meaning: What a value says.
     """
 
@@ -62,19 +67,35 @@ class TableSpec:
 
 
 @dataclass(frozen=True)
+class Rule:
+    """When an analysis gives advice.
+
+    Attributes:
+        code: Stable identifier, the code of its findings.
+        states: The condition, with its thresholds.
+        why: Why the thresholds are what they are.
+    """
+
+    code: str
+    states: str
+    why: str
+
+
+@dataclass(frozen=True)
 class Finding:
     """One piece of ranked advice with its evidence.
 
     Attributes:
-        code: Stable identifier of the rule.
+        code: Code of the rule that gave it.
         severity: How much it matters.
         title: What is the case, in one line.
         advice: What to change, naming the line or op.
         saving_ns_per_step: Time a step would save; None where no number can be given.
         basis: Whether the saving was measured or estimated, None without a saving.
         how: How the saving was worked out.
-        confidence: From 0 to 1.
-        evidence: Table name to the row ids that show it.
+        confidence: From 0 to 1: 0.9 and more where the cause was seen to act, less where it is inferred.
+        evidence: Table of the run (`device_intervals`, `host_intervals`) to the row ids that show it, the
+            weightiest first, at most `EVIDENCE_ROWS` of each table.
     """
 
     code: str
@@ -110,6 +131,10 @@ class Analysis:
         sources: Published work that defines it.
         order: Place in menus; `integrity` is 0 and runs first.
         compute: The pure function; it never mutates a table it was given.
+        rules: When it gives advice; empty where it only describes.
+        compare: The pure function that explains how a second run differs from a first, in tables of
+            `comparison`; None where there is no such explanation.
+        comparison: Specification of the tables of `compare`.
     """
 
     name: str
@@ -120,6 +145,9 @@ class Analysis:
     sources: tuple[str, ...]
     order: int
     compute: Callable[[Run], Result]
+    rules: tuple[Rule, ...] = ()
+    compare: Callable[[Run, Run], Result] | None = None
+    comparison: tuple[TableSpec, ...] = ()
 
 
 def available() -> list[Analysis]:
@@ -167,10 +195,48 @@ def analyze(run: Run, name: str) -> Result:
         >>> result.tables["whole"]  # doctest: +SKIP
     """
     analysis = get(name)
-    result = analysis.compute(run)
-    specs = {spec.name: [column.name for column in spec.columns] for spec in analysis.tables}
+    return _checked(analysis, analysis.compute(run), analysis.tables)
+
+
+def compare(base: Run, head: Run, name: str) -> Result:
+    """Explain by one analysis how a second run differs from a first.
+
+    Args:
+        base: The run compared with.
+        head: The run in question.
+        name: Registered name of an analysis that can compare.
+
+    Returns:
+        Tables, findings and notes. Causes are named only on evidence.
+
+    Raises:
+        UnusableInputError: The analysis cannot compare runs.
+        PluginError: The analysis is unknown, or returned a table other than it declares.
+
+    Example:
+        >>> import tracekit
+        >>> base, head = tracekit.open("latest~1"), tracekit.open("latest")  # doctest: +SKIP
+        >>> tracekit.compare(base, head, "h2d_copies").findings  # doctest: +SKIP
+    """
+    analysis = get(name)
+    if analysis.compare is None:
+        able = ", ".join(one.name for one in available() if one.compare)
+        raise UnusableInputError(f"analysis {name!r} does not compare runs", hint=f"these do: {able}")
+    return _checked(analysis, analysis.compare(base, head), analysis.comparison)
+
+
+def _checked(analysis: Analysis, result: Result, tables: tuple[TableSpec, ...]) -> Result:
+    """The result, if it is what the metadata says."""
+    specs = {spec.name: [column.name for column in spec.columns] for spec in tables}
     for table, frame in result.tables.items():
-        _check(name, table, list(frame.columns), specs.get(table))
+        _check(analysis.name, table, list(frame.columns), specs.get(table))
+    known = {rule.code for rule in analysis.rules}
+    for finding in result.findings:
+        if finding.code not in known:
+            raise PluginError(
+                f"analysis {analysis.name!r} gave a finding of the rule {finding.code!r}, undeclared",
+                hint="report this to the package that brings the analysis",
+            )
     return result
 
 

@@ -18,7 +18,16 @@ if TYPE_CHECKING:
 
 PID = 4242
 EPOCH_NS = 1_760_000_000_123_456_789
-DEVICE_NAME = "Simulated GPU"
+_LIMITS = {
+    "totalGlobalMem": 80 << 30,
+    "computeMajor": 9,
+    "computeMinor": 0,
+    "maxThreadsPerMultiprocessor": 2048,
+    "regsPerMultiprocessor": 65536,
+    "sharedMemPerMultiprocessor": 233472,
+    "warpSize": 32,
+}
+"""What compute capability 9.0 allows, from NVIDIA's programming guide."""
 
 
 class Clock(StrEnum):
@@ -76,8 +85,8 @@ def microseconds(ns: int) -> msgspec.Raw:
 
 def _properties(program: Program) -> list[dict[str, Any]]:
     devices = {event.device for event in program.on_device}
-    shared = {"totalGlobalMem": 80 << 30, "computeMajor": 9, "computeMinor": 0, "numSms": 132}
-    return [{"id": device, "name": DEVICE_NAME, **shared} for device in sorted(devices)]
+    shared = {"name": program.device_name, "numSms": program.sm_count, **_LIMITS}
+    return [{"id": device, **shared} for device in sorted(devices)]
 
 
 def _events(program: Program, offset: int, *, with_device: bool) -> list[dict[str, Any]]:

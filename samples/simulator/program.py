@@ -36,6 +36,8 @@ class Program:
         world_size: Number of processes of the job.
         device: The device it uses unless told otherwise.
         start_ns: Host time of its first event.
+        device_name: What the devices call themselves; a trace of it says all the same that it is simulated.
+        sm_count: Streaming multiprocessors of each device.
 
     Example:
         >>> program = Program()
@@ -45,8 +47,18 @@ class Program:
         (6000, 2000, 0)
     """
 
-    def __init__(self, *, rank: int = 0, world_size: int = 1, device: int = 0, start_ns: int = 0) -> None:
+    def __init__(
+        self,
+        *,
+        rank: int = 0,
+        world_size: int = 1,
+        device: int = 0,
+        start_ns: int = 0,
+        device_name: str = "Simulated GPU",
+        sm_count: int = 132,
+    ) -> None:
         self.rank, self.world_size, self.device = rank, world_size, device
+        self.device_name, self.sm_count = device_name, sm_count
         self.host: list[HostEvent] = []
         self.on_device: list[DeviceEvent] = []
         self.allocations: list[Allocation] = []
@@ -101,6 +113,12 @@ class Program:
             yield
 
     @contextmanager
+    def python(self, frame: str) -> Iterator[None]:
+        """A Python frame around the block, such as `train.py(12): main`."""
+        with self.span(Kind.PYTHON, frame):
+            yield
+
+    @contextmanager
     def op(
         self,
         name: str,
@@ -110,7 +128,11 @@ class Program:
         edge_ns: int = 500,
         **args: Any,
     ) -> Iterator[int]:
-        """An operator around the block; what the block launches belongs to it."""
+        """An operator around the block; what the block launches belongs to it.
+
+        `shapes` and `dtypes` (`float`, `double`, `long int`, `c10::Half`, ...) are those of its inputs;
+        `args` are further fields as Kineto names them, such as `**{"Call stack": "train.py(12): main"}`.
+        """
         dims = [list(shape) for shape in shapes] if shapes is not None else None
         recorded = {"Input Dims": dims, "Input type": list(dtypes) if dtypes is not None else None}
         known = {key: value for key, value in recorded.items() if value is not None}
@@ -153,21 +175,26 @@ class Program:
         size: int,
         *,
         host_memory: str = "pageable",
-        gb_per_s: int = 10,
+        gb_per_s: float = 10,
+        wait: bool | None = None,
+        call: str = "cudaMemcpyAsync",
         stream: int = DEFAULT_STREAM,
         device: int | None = None,
         launch_ns: int = LAUNCH_NS,
         delay_ns: int = DELAY_NS,
     ) -> DeviceEvent:
-        """Copy bytes, `direction` being H2D, D2H or D2D; with pageable memory the host waits for the end."""
+        """Copy bytes, `direction` being H2D, D2H or D2D; with pageable memory the host waits for the end.
+
+        `wait` says otherwise: True is PyTorch's blocking copy from pinned memory, False a copy that returns.
+        """
         letters, source, target = _ENDS[direction]
         ends = [host_memory if end == "pageable" else end for end in (source, target)]
         name = f"Memcpy {letters} ({_MEMORY[ends[0]]} -> {_MEMORY[ends[1]]})"
-        correlation, earliest = self._launch("cudaMemcpyAsync", launch_ns, delay_ns)
-        dur_ns = max(1, size // gb_per_s)
+        correlation, earliest = self._launch(call, launch_ns, delay_ns)
+        dur_ns = max(1, int(size // gb_per_s))
         args = {"context": 1, "bytes": size, "memory bandwidth (GB/s)": size / dur_ns}
         event = self._device(Kind.MEMCPY, name, earliest, dur_ns, correlation, stream, device, args)
-        if "pageable" in ends:
+        if "pageable" in ends if wait is None else wait:
             self.synchronize("cudaStreamSynchronize", stream=stream, device=device)
         return event
 
@@ -219,6 +246,16 @@ class Program:
         start = self.now_ns
         self._clocks[self.tid] = max([start + 1_000, *busy])
         self._host(Kind.RUNTIME, call, start, correlation=self._identity(), args={"cbid": 165})
+
+    def wait_event(self, *, stream: int, on_stream: int, device: int | None = None) -> None:
+        """Let what `stream` does next wait for what `on_stream` has been given so far; the host goes on."""
+        where = self.device if device is None else device
+        for call in ("cudaEventRecord", "cudaStreamWaitEvent"):
+            start = self.now_ns
+            self.wait(1_000)
+            self._host(Kind.RUNTIME, call, start, correlation=self._identity(), args={"cbid": 135})
+        free = self._free.get((where, stream), 0)
+        self._free[where, stream] = max(free, self._free.get((where, on_stream), 0))
 
     def allocate(self, size: int, *, device: int | None = None) -> int:
         """Take memory from the allocator; gives its address. A negative size frees."""

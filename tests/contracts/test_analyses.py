@@ -9,7 +9,7 @@ import pytest
 from samples.simulator import Program, write
 from tests.builders import make_run
 from tracekit import registry
-from tracekit.analysis import analyze, available, get
+from tracekit.analysis import analyze, available, compare, get
 from tracekit.ingest import import_traces
 from tracekit.store import Store
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tracekit.run import Run
 
 NAMES = registry.names(registry.ANALYSES)
-UNITS = {"", "ns", "bytes", "count", "share", "prose"}
+UNITS = {"", "ns", "bytes", "count", "share", "prose", "GB/s", "TFLOP/s", "FLOP", "×"}
 each = pytest.mark.parametrize("name", NAMES)
 
 
@@ -48,7 +48,10 @@ def test_metadata_is_complete(name: str) -> None:
     one = get(name)
     assert one.name == name
     assert all((one.title, one.question, one.definition, one.sources, one.tables))
-    for spec in one.tables:
+    assert (one.compare is None) == (not one.comparison)
+    for rule in one.rules:
+        assert all((rule.states, rule.why))
+    for spec in (*one.tables, *one.comparison):
         assert spec.title
         assert len({column.name for column in spec.columns}) == len(spec.columns)
         for column in spec.columns:
@@ -73,6 +76,17 @@ def test_results_match_metadata_and_repeat(name: str, simulated: Run) -> None:
         for column in next(spec for spec in get(name).tables if spec.name == table).columns:
             if column.unit in {"ns", "bytes", "count"}:
                 assert frame[column.name].dtype.kind in "iu", column.name
+
+
+def test_no_rule_is_in_two_analyses() -> None:
+    codes = [rule.code for name in NAMES for rule in get(name).rules]
+    assert len(set(codes)) == len(codes)
+
+
+@each
+def test_a_run_does_not_differ_from_itself(name: str, simulated: Run) -> None:
+    if get(name).compare:
+        assert compare(simulated, simulated, name).findings == ()
 
 
 @each

@@ -24,7 +24,7 @@ def completed(meta: RunMeta, tops: Sequence[TopLevel], *, has_device: bool) -> R
     """
     top = tops[0]
     environment = dict(meta.environment)
-    environment["gpus"] = environment.get("gpus") or [_gpu(device) for device in top.devices]
+    environment["gpus"] = _gpus(environment.get("gpus") or [], top.devices)
     environment.setdefault("cuda", _version(top.cuda_runtime))
     options = {**meta.collector.options, **({"simulated": True} if top.simulated else {})}
     return replace(
@@ -56,6 +56,12 @@ def _flag(value: int | None) -> bool | None:
     return None if value is None else bool(value)
 
 
+def _gpus(known: list[dict[str, Any]], traced: Sequence[DeviceProperties]) -> list[dict[str, Any]]:
+    """The GPUs the collector knew, with what only the trace says of them; else the trace's own."""
+    told = {device.index: _gpu(device) for device in traced}
+    return [{**told.get(gpu["index"], {}), **gpu} for gpu in known] or list(told.values())
+
+
 def _gpu(device: DeviceProperties) -> dict[str, Any]:
     return {
         "index": device.index,
@@ -63,6 +69,10 @@ def _gpu(device: DeviceProperties) -> dict[str, Any]:
         "memory_bytes": device.memory_bytes,
         "sm_count": device.sm_count,
         "compute_capability": f"{device.major}.{device.minor}" if device.major is not None else None,
+        "max_threads_per_sm": device.max_threads_per_sm,
+        "registers_per_sm": device.registers_per_sm,
+        "shared_bytes_per_sm": device.shared_bytes_per_sm,
+        "warp_size": device.warp_size,
     }
 
 

@@ -16,6 +16,10 @@ class DeviceProperties(msgspec.Struct):
     major: int | None = msgspec.field(default=None, name="computeMajor")
     minor: int | None = msgspec.field(default=None, name="computeMinor")
     sm_count: int | None = msgspec.field(default=None, name="numSms")
+    max_threads_per_sm: int | None = msgspec.field(default=None, name="maxThreadsPerMultiprocessor")
+    registers_per_sm: int | None = msgspec.field(default=None, name="regsPerMultiprocessor")
+    shared_bytes_per_sm: int | None = msgspec.field(default=None, name="sharedMemPerMultiprocessor")
+    warp_size: int | None = msgspec.field(default=None, name="warpSize")
 
 
 class Distributed(msgspec.Struct):

@@ -1,0 +1,1 @@
+"""Programs with one planted cause each, beside a clean twin that lacks only that cause."""

@@ -1,0 +1,88 @@
+"""What stands behind a row on the host, and what a saving is measured against."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pandas as pd
+import pytest
+from tracekit.analyses._hosts import host_rows, line_of, source_lines
+from tracekit.analyses._savings import budget
+
+from tests.builders import host, kernel, make_run, step
+from tracekit.analysis import Severity
+from tracekit.schema import C, HostKind
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def ids(*values: int | None) -> pd.Series:
+    return pd.Series(values, dtype="Int64")
+
+
+def test_columns_of_host_rows_are_missing_where_the_row_is(tmp_path: Path) -> None:
+    run = make_run(tmp_path, host_intervals=[host("a", 0, 5, step=3), host("b", 6, 9)])
+    found = host_rows(run, ids(1, None, 0, 77), [C.NAME, C.STEP, C.START_NS])
+    assert found[C.NAME].fillna("-").tolist() == ["b", "-", "a", "-"]
+    assert found[C.STEP].fillna(-1).tolist() == [-1, -1, 3, -1]
+    assert found[C.START_NS].dtype == "Int64"
+
+
+def test_the_source_is_the_users_frame_of_the_stack_or_around_the_op(tmp_path: Path) -> None:
+    def frame(name: str, start: int, end: int, parent: int | None) -> dict[str, object]:
+        return host(name, start, end, kind=HostKind.PYTHON, parent_row=parent)
+
+    run = make_run(
+        tmp_path,
+        host_intervals=[
+            frame("train.py(3): <module>", 0, 100, None),
+            frame("torch/nn/modules/module.py(9): _call_impl", 1, 90, 0),
+            host("aten::relu", 2, 80, parent_row=1),
+            host("aten::copy_", 82, 85, stack="/x/site-packages/torch/a.py(1): f;data.py(7): load"),
+            frame("torch/autograd/graph.py(1): run", 200, 300, None),
+            host("aten::mul", 210, 220, parent_row=4),
+            host("aten::add", 400, 410),
+        ],
+    )
+    lines = source_lines(run, ids(2, 3, 5, 6, None))
+    assert lines.tolist() == [
+        "train.py(3): <module>",
+        "data.py(7): load",
+        "torch/autograd/graph.py(1): run",
+        "",
+        "",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("stack", "line"),
+    [
+        ("", ""),
+        ("<built-in function add>;train.py(1): main", "train.py(1): main"),
+        ("/usr/lib/python3.11/threading.py(1): run", "/usr/lib/python3.11/threading.py(1): run"),
+        ("/home/me/torch_models/net.py(4): forward", "/home/me/torch_models/net.py(4): forward"),
+    ],
+)
+def test_library_frames_are_passed_over(stack: str, line: str) -> None:
+    assert line_of(stack) == line
+
+
+def test_savings_are_per_step_and_per_capture_where_none_is_marked(tmp_path: Path) -> None:
+    rows = [kernel(0, 400), kernel(600, 1_000), kernel(0, 1_000, rank=1)]
+    marked = budget(
+        make_run(tmp_path / "a", device_intervals=rows, steps=[step(0, 0, 300), step(1, 500, 800)])
+    )
+    assert (marked.steps, marked.step_ns, marked.marked) == (2, 300, True)
+    whole = budget(make_run(tmp_path / "b", device_intervals=rows))
+    assert (whole.steps, whole.step_ns, whole.marked) == (2, 1_000, False)
+    assert [whole.severity(total) for total in (200, 60, 20)] == [Severity.HIGH, Severity.WARN, Severity.INFO]
+    assert not whole.matters(19)
+    assert whole.matters(20)
+    assert whole.per_step(50) == 25
+
+
+def test_an_empty_run_has_a_budget(tmp_path: Path) -> None:
+    nothing = budget(make_run(tmp_path))
+    assert not nothing.matters(1)
+    assert nothing.per_step(7) == 7
