@@ -23,10 +23,11 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.analysis import Analysis, Column, Result, TableSpec
+from tracekit.run import busy
 from tracekit.schema import C, DeviceKind, HostKind
 
 from . import _groups
-from ._common import DEVICE, RANK, UNLINKED, absent_device_note, busy, ints
+from ._common import DEVICE, RANK, UNLINKED, absent_device_note, ints
 from ._hosts import NO_OP, NO_SHAPES, host_rows, texts
 from ._names import family, uses_tensor_cores
 

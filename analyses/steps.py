@@ -39,10 +39,11 @@ import numpy as np
 import pandas as pd
 
 from tracekit.analysis import Analysis, Column, Result, TableSpec
+from tracekit.run import busy
 from tracekit.schema import C
+from tracekit.windows import END_NS, HOST_NS, step_windows
 
-from ._common import NO_STEPS, RANK, STEP, absent_device_note, busy, ints, spans, union_by
-from ._steps import END_NS, HOST_NS, step_windows
+from ._common import NO_STEPS, RANK, STEP, absent_device_note, ints, spans, union_by
 
 if TYPE_CHECKING:
     from tracekit.intervals import Ints
