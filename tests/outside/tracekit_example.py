@@ -1,4 +1,4 @@
-"""An analysis of an outside package: the longest kernel, with a finding where it takes over half of a step."""
+"""An analysis of an outside package: the longest kernel."""
 
 from __future__ import annotations
 

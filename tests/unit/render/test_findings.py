@@ -5,13 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import json
-
-import pytest
+from typing import TYPE_CHECKING
 
 from tracekit.analysis import Analysis, Basis, Finding, Result, Rule, Severity
 from tracekit.findings import Advice, Ranked
 from tracekit.render.findings import as_csv, as_json, as_markdown, as_text
 from tracekit.savings import Budget
+
+if TYPE_CHECKING:
+    import pytest
 
 FOUND = Finding(
     "slow\x1b[2J",
@@ -44,20 +46,20 @@ def test_text_leads_with_the_saving_and_ends_with_what_was_not_judged(
     assert text.splitlines() == [
         "run r1",
         "integrity: good",
-        "A step takes 10.00 µs (mean of 5). 2 findings of 7 rules; savings may be of the same time, so they do not "
-        "add up.",
+        "A step takes 10.00 µs (mean of 5). 2 findings of 7 rules;",
+        "savings may be of the same time, so they do not add up.",
         "",
         " 1. HIGH: saves 1.50 µs (15.0 %), estimated",
         "    copies are | slow",
         "    → pin the memory in train.py(3): main",
-        "    bytes over the best rate; confidence 75%;",
-        "    device_intervals 4, 8, 15, 16, 23 and 1 more",
-        "    [copies: slow\\x1b[2J]",
+        "    bytes over the best rate; confidence 75 %;",
+        "    device_intervals 4, 8, 15, 16, 23 and 1 more [copies:",
+        "    slow\\x1b[2J]",
         "",
         " 2. INFO: no saving can be given",
         "    steps vary",
         "    → look at them",
-        "    confidence 100% [copies: odd]",
+        "    confidence 100 % [copies: odd]",
         "",
         "Not judged, for what the run does not hold:",
         "    - copies: no shapes",
