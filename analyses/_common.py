@@ -164,3 +164,13 @@ def share(part: Ints | pd.Series, whole: int | Ints) -> Floats:
     parts, wholes = np.asarray(part, np.float64), np.asarray(whole, np.float64)
     result: Floats = np.divide(parts, wholes, out=np.full(parts.shape, np.nan), where=wholes != 0)
     return result
+
+
+def percentile(values: Ints, rank: int) -> int:
+    """A percentile that is one of the values.
+
+    Example:
+        >>> percentile(np.array([4, 1, 3, 2]), 50)
+        2
+    """
+    return int(np.percentile(values, rank, method="inverted_cdf"))
