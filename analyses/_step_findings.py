@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
 from tracekit.analysis import Basis, Finding, Rule, Severity
 from tracekit.render.cells import human
@@ -15,6 +14,8 @@ from tracekit.schema import C
 from ._common import ints, percentile
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from tracekit.savings import Budget
 
 FEWEST_SETTLED = 8
@@ -25,13 +26,14 @@ _NAMED_STEPS = 3
 RULES = (
     Rule(
         "warmup_steps",
-        "the first steps, without a gap, exceed the median by more than 10 % and by more than 3 scaled median "
-        "absolute deviations; at least 4 steps",
+        "the first steps, without a gap, exceed the median by more than 10 % and by more than 3 scaled "
+        "median absolute deviations; at least 4 steps",
         "lazy loading, autotuning and cold caches belong to no later step",
     ),
     Rule(
         "unsteady_steps",
-        f"after warm-up p95 − p05 exceeds {UNSTEADY_SHARE:.0%} of the median; at least {FEWEST_SETTLED} steps",
+        f"after warm-up p95 − p05 exceeds {human(UNSTEADY_SHARE, 'share')} of the median; at least "
+        f"{FEWEST_SETTLED} steps",
         "steps of one shape differ by a few percent; fewer steps do not show a distribution",
     ),
 )

@@ -203,7 +203,7 @@ ANALYSIS = Analysis(
         Rule(
             "slow_first_launches",
             "what first launches took beyond the later ones is at least 1 % of the run's time",
-            "below that it distorts no other number; it is a smaller part of a longer run, so no saving is given",
+            "below that it distorts no other number; a longer run shares it out, so no saving is given",
         ),
     ),
 )
