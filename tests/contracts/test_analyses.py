@@ -100,7 +100,8 @@ def orders(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
     document = json.loads(trace(training()))
     runs = []
     for seed in range(3):
-        path = directory / f"trace{seed}.json"
+        path = directory / str(seed) / "trace.json"
+        path.parent.mkdir()
         path.write_text(json.dumps(document))
         runs += import_traces(Store(directory / "store"), [path])
         random.Random(seed).shuffle(document["traceEvents"])
