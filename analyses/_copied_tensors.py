@@ -58,16 +58,18 @@ def with_tensors(copies: pd.DataFrame) -> pd.DataFrame:
     distinct = copies[keys].drop_duplicates()
     told = [_copied(*row) for row in distinct.itertuples(index=False, name=None)]
     known = pd.DataFrame(told, columns=list(_COLUMNS), index=distinct.index)
-    types = {
-        ELEMENTS: "Int64",
-        ITEM: "Int64",
-        NEEDED_ITEM: "Int64",
-        DTYPE: object,
-        SHAPE: object,
-        NARROW: object,
-    }
+    whole, text = (
+        dict.fromkeys((ELEMENTS, ITEM, NEEDED_ITEM), "Int64"),
+        dict.fromkeys((DTYPE, SHAPE, NARROW), "object"),
+    )
     codes = copies.groupby(keys, sort=False, dropna=False).ngroup()
-    table = known.astype(types).set_axis(codes.loc[distinct.index]).reindex(codes).set_axis(copies.index)
+    table = (
+        known.astype(whole)
+        .astype(text)
+        .set_axis(codes.loc[distinct.index])
+        .reindex(codes)
+        .set_axis(copies.index)
+    )
     where = pd.Series(np.where(table[NARROW].notna(), ON_HOST, ""), index=copies.index)
     return copies.join(table).assign(**{WHERE: where})
 
@@ -122,7 +124,7 @@ def with_conversions(run: Run, copies: pd.DataFrame) -> pd.DataFrame:
 
 
 def _uses(run: Run, copies: pd.DataFrame) -> pd.DataFrame:
-    """How often kernels of each step convert tensors of these dtypes and sizes, and how often others read them."""
+    """How often kernels of each step convert tensors of these dtypes and sizes, or read them otherwise."""
     where = pc.field(C.KIND) == str(DeviceKind.KERNEL)
     columns = [C.RANK, C.DEVICE, C.STEP, C.START_NS, C.OP_ROW]
     kernels = run.table("device_intervals", columns=columns, where=where)

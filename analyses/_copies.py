@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from tracekit.intervals import Ints, Union
     from tracekit.run import Run
 
+    from ._savings import Budget
+
 DIRECTION, MEMORY = "direction", "memory"
 OP, OUTER, SOURCE = "op", "outer_op", "source"
 BLOCKED_NS, EXPOSED_NS = "blocked_ns", "exposed_ns"
@@ -171,24 +173,47 @@ class Hiding:
             np.add.at(total, lane, end - start - covered(union, start, end))
         return total
 
+    def starved(self, copies: pd.DataFrame) -> int:
+        """How much earlier kernels could have run had the host not been blocked in these copies, at most.
+
+        In each gap between kernels in which copies end: the shorter of the time the host was blocked in them
+        and the gap since the first of their calls. A host that is not blocked is earlier by no more.
+        """
+        known = copies[copies[BLOCKED_NS].notna()]
+        total = 0
+        for place, rows in known.groupby(list(KEYS), sort=True):
+            start, end = self.unions.get(place, intervals.EMPTY)
+            if len(start):
+                total += _starved(rows, start, end)
+        return total
+
     def exposed(self, frame: pd.DataFrame) -> int:
         """Length of the union of all these intervals that nothing hides, on each device, summed."""
         return int(self.exposed_by(frame, np.zeros(len(frame), np.int64), 1)[0])
 
 
-def waited(copies: pd.DataFrame) -> pd.DataFrame:
-    """The host's calls and waits of these copies as intervals with the device they waited for."""
-    known = copies[copies[CALL_NS].notna()]
-    calls = {C.START_NS: ints(known, CALL_START_NS), C.DUR_NS: ints(known, CALL_NS)}
-    waits = {C.START_NS: ints(known, WAIT_START_NS), C.DUR_NS: ints(known, WAIT_NS)}
-    places = known[list(KEYS)].reset_index(drop=True)
-    both = [places.assign(**one) for one in (calls, waits)]
-    return pd.concat(both, ignore_index=True)
+def _starved(rows: pd.DataFrame, start: Ints, end: Ints) -> int:
+    """The same for copies of one device and the union of its kernels."""
+    ended = spans(rows)[1]
+    before = np.searchsorted(start, ended, side="right") - 1
+    idle = (before >= 0) & (end[before] <= ended) & (before + 1 < len(start))
+    table = pd.DataFrame(
+        {"gap": before, "call": ints(rows, CALL_START_NS), "blocked": ints(rows, BLOCKED_NS)}
+    )
+    gaps = table[idle].groupby("gap").agg(call=("call", "min"), blocked=("blocked", "sum"))
+    at = gaps.index.to_numpy(dtype=np.int64)
+    length = start[at + 1] - np.maximum(end[at], ints(gaps, "call"))
+    return int(np.minimum(np.maximum(length, 0), ints(gaps, "blocked")).sum())
 
 
 def counted(copies: pd.DataFrame, *, marked: bool) -> pd.DataFrame:
     """The copies that recur: those of profiled steps, or all where no steps are marked."""
     return copies[copies[C.STEP].notna()] if marked else copies
+
+
+def per(steps: Budget) -> str:
+    """What a number is per, within a title; `Budget.per` says more at the end of a sentence."""
+    return "per step" if steps.marked else "per capture"
 
 
 def exact_sum(values: pd.Series) -> int | None:

@@ -30,8 +30,8 @@ _CODES = {
     DIFFERS: "h2d_compare_unknown",
 }
 _MATTERS = (
-    f"the tensors of this cause together change the bytes per step by {LEAST_BYTES_SHARE:.0%} of the base's or the "
-    f"time of copies by {LEAST_TIME_SHARE:.0%}"
+    f"the tensors of this cause together change the bytes per step by {LEAST_BYTES_SHARE:.0%} of the base's "
+    f"or the time of copies by {LEAST_TIME_SHARE:.0%}"
 )
 _WHY = {
     SHAPES: "different element counts are different work, so it is tested first and times are not judged",
@@ -43,8 +43,12 @@ _WHY = {
     DIFFERS: "bytes differ and no shapes say why: a larger shape and a wider dtype look alike",
 }
 _STATES = {
-    SHAPES: "matched tensors differ in elements, or the runs' batch size and resolution explain the bytes exactly",
-    DTYPES: "equal elements and different item size, or equal batch size and the runs' dtypes explain the bytes",
+    SHAPES: (
+        "matched tensors differ in elements, or the runs' batch size and resolution explain the bytes exactly"
+    ),
+    DTYPES: (
+        "equal elements and different item size, or equal batch size and the runs' dtypes explain the bytes"
+    ),
     DUPLICATE: "equal elements and item size, and copies per step differ by at least 0.5",
     ONE_SIDE: "a tensor is copied in one run only",
     MEMORY_KIND: "equal bytes and copies, one from pageable and one from pinned memory",
@@ -55,14 +59,18 @@ RULES = tuple(
     Rule(_CODES[cause], f"comparing two runs: {_STATES[cause]}; {_MATTERS}", _WHY[cause]) for cause in _ORDER
 )
 _ADVICE = {
-    SHAPES: "The runs did different work per step: compare runs of one batch size and shape before judging times.",
+    SHAPES: (
+        "The runs did different work per step: compare runs of one batch size and shape before judging times."
+    ),
     DTYPES: "Copy the narrower dtype and convert on the device if the wider one is needed there.",
-    DUPLICATE: "Look for a second copy of the same tensor in one of the runs and keep the tensor on the device.",
+    DUPLICATE: (
+        "Look for a second copy of the same tensor in one of the runs and keep the tensor on the device."
+    ),
     ONE_SIDE: "Check whether the tensor is meant to be copied; nothing in the other run stands for it.",
     MEMORY_KIND: "Copy from pinned memory in both runs (`DataLoader(pin_memory=True)`, `non_blocking=True`).",
     LINK: (
-        "Compare the link's width and generation under load (`nvidia-smi -q -d PCIE`), the NUMA node of the "
-        "process and other traffic on the link; the traces do not show which of these it is."
+        "Compare the link's width and generation under load (`nvidia-smi -q -d PCIE`), the NUMA node of "
+        "the process and other traffic on the link; the traces do not show which of these it is."
     ),
     DIFFERS: "Record both runs with `record_shapes=True`, or name the batch size, to tell shape from dtype.",
 }
@@ -96,7 +104,8 @@ def _finding(cause: str, rows: list[dict[str, Any]], more_bytes: int, more_ns: i
     return Finding(
         _CODES[cause],
         steps.severity(saving * steps.steps) if saving else Severity.INFO,
-        f"{_WORDS[cause]}: {_tensor(heaviest)}{heaviest['because']}{others}; {_change(more_bytes, more_ns, cause)}",
+        f"{_WORDS[cause]}: {_tensor(heaviest)}{heaviest['because']}{others}; "
+        f"{_change(more_bytes, more_ns, cause)}",
         f"{_ADVICE[cause]}{_lines(heaviest)}",
         saving,
         Basis.MEASURED if saving else None,

@@ -3,8 +3,8 @@
 Copies of profiled steps (of the capture where none are marked) are grouped by op, shape, dtype, bytes and
 memory. A group of one run is matched with one of the other, in the order of their first copies in a step, by
 the first of these that agrees: all of it and the function of the source line; all of it; all but the memory;
-op and shape; op, dtype and every dimension but the first; op, dtype and number of dimensions; op. What is left
-is copied in one run only.
+op and shape; op, dtype and every dimension but the first; op, dtype and number of dimensions; op. What is
+left is copied in one run only.
 
 Each match gets the first cause that is evident: elements differ (shape), item size differs (dtype), copies
 per step differ by at least a half (duplicate), pageable against pinned (memory kind), rate of copies of at
@@ -84,7 +84,7 @@ def compare(base: Run, head: Run) -> Result:
     if not first and not second:
         return Result(notes=("neither run has copies from the host to a device",))
     rows = [_row(one, other, base, head) for one, other in matched(first, second)]
-    rows.sort(key=lambda row: -abs((row["head_bytes"] or 0) - (row["base_bytes"] or 0)))
+    rows.sort(key=_change, reverse=True)
     tables = {"totals": _totals(first, second, base, head), "causes": _frame(rows)}
     found = _copy_causes.findings(rows, first, head)
     return Result(tables, found, tuple(_notes(base, head, rows)))
@@ -106,7 +106,7 @@ def groups(run: Run) -> list[Group]:
     exposed = Hiding(run).exposed_by(copies, codes, count)
     made = [
         (int(rows["place"].min()), number, _group(rows, int(exposed[number]), steps.steps))
-        for number, rows in copies.groupby(codes, sort=True)
+        for number, (_, rows) in enumerate(copies.groupby(codes, sort=True))
     ]
     return [group for *_, group in sorted(made, key=lambda entry: entry[:2])]
 
@@ -187,6 +187,11 @@ def _row(one: Group | None, other: Group | None, base: Run, head: Run) -> dict[s
             f"{side}_group": group,
         }
     return row
+
+
+def _change(row: dict[str, Any]) -> tuple[int, int]:
+    more_bytes = (row["head_bytes"] or 0) - (row["base_bytes"] or 0)
+    return abs(more_bytes), abs(row["head_sum_ns"] - row["base_sum_ns"])
 
 
 def _evident(one: Group | None, other: Group | None, base: Run, head: Run) -> Iterator[tuple[str, str]]:
@@ -281,7 +286,9 @@ def _notes(base: Run, head: Run, rows: list[dict[str, Any]]) -> Iterator[str]:
         said = ", ".join(f"{name} {one} against {other}" for name, one, other in differing)
         yield f"the runs differ in their settings: {said}"
     if any(row["cause"] == DIFFERS for row in rows):
-        yield "no shapes were recorded on both sides: record with `record_shapes=True` to tell shape from dtype"
+        yield (
+            "no shapes were recorded on both sides: record with `record_shapes=True` to tell shape from dtype"
+        )
 
 
 def _totals(first: list[Group], second: list[Group], base: Run, head: Run) -> pd.DataFrame:

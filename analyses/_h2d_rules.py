@@ -24,8 +24,8 @@ from ._copies import (
     code_by,
     counted,
     evidence,
+    per,
     places,
-    waited,
 )
 from ._savings import CONFIDENT, budget
 
@@ -43,37 +43,42 @@ MOST_REPEATS = 3
 PING_PONG_BYTES = 64 << 10
 MANY_UP_FIRST = 8
 
+SCALARS_WHY = (
+    "a host that is not blocked is earlier by no more than it was blocked; a wait after which kernels "
+    "still run costs nothing"
+)
+
 RULES = (
     Rule(
         WIDER,
-        "bytes copied are exactly 2, 4 or 8 times what is used: the copying op itself widened the dtype on the host, "
-        "or as many kernels as copies convert a float64 or int64 tensor of that many elements to a narrower "
-        "dtype later in the same step and no other kernel's op reads one; copies of at least 4 KiB; saving at "
-        "least 1 % of the step",
-        "a ratio of item sizes is exact; int64 labels or float64 data that kernels read as they are are needed; "
-        "smaller copies take as long with fewer bytes",
+        "bytes copied are exactly 2, 4 or 8 times what is used: the copying op itself widened the dtype on "
+        "the host, or as many kernels as copies convert a float64 or int64 tensor of that many elements to "
+        "a narrower dtype later in the same step and no other kernel's op reads one; copies of at least 4 "
+        "KiB; saving at least 1 % of the step",
+        "a ratio of item sizes is exact; int64 labels or float64 data that kernels read as they are are "
+        "needed; smaller copies take as long with fewer bytes",
     ),
     Rule(
         REPEATED,
-        "copies of the same op, size (at least 1 MiB), shapes, dtypes, memory and source line occur 2 or 3 times in "
-        "every one of at least 2 steps, while some other tensor is copied once in every step, and no copy of that "
-        "size goes the other way; saving at least 1 % of the step",
-        "a trace does not show whether it is the same tensor: a tensor that is copied once sets the pace of the "
-        "step; more repeats are layers, tables or micro-batches; confidence stays low",
+        "copies of the same op, size (at least 1 MiB), shapes, dtypes, memory and source line occur 2 or 3 "
+        "times in every one of at least 2 steps, while some other tensor is copied once in every step, and "
+        "no copy of that size goes the other way; saving at least 1 % of the step",
+        "a trace does not show whether it is the same tensor: a tensor that is copied once sets the pace "
+        "of the step; more repeats are layers, tables or micro-batches; confidence stays low",
     ),
     Rule(
         SCALARS,
-        "copies of at most 8 bytes to the device within profiled steps, whose host time (launching call and the wait "
-        "after it) during which no kernel runs is at least 1 % of the step",
-        "a wait behind kernels that run anyway costs little; what counts is the time in which host and device "
-        "both did nothing else",
+        "copies of at most 8 bytes to the device within profiled steps; the gaps between kernels in which "
+        "they end, each at most as long as the host was blocked in them, are at least 1 % of the step",
+        SCALARS_WHY,
     ),
     Rule(
         PING_PONG,
-        "in every one of at least 2 profiled steps bytes go down and up in copies of equal size (at least 64 KiB): down before up, or at "
-        "least 8 such pairs; their time that no kernel hides is at least 1 % of the step",
-        "equal sizes in both directions in every step are offloading; a single pair of which the upward copy "
-        "comes first may be a batch and a result of its size",
+        "in every one of at least 2 profiled steps bytes go down and up in copies of equal size (at least "
+        "64 KiB): the first down ends before the first up starts, or at least 8 such pairs; their time "
+        "that no kernel hides is at least 1 % of the step",
+        "equal sizes in both directions in every step are offloading; a single pair of which the upward "
+        "copy comes first may be a batch and a result of its size",
     ),
 )
 
@@ -106,7 +111,7 @@ def _wider(copies: pd.DataFrame, hiding: Hiding, steps: Budget) -> Iterator[Find
             WIDER,
             steps.severity(saving),
             f"{one[SHAPE]} is copied to the device as {_name(one[DTYPE])}, {factor} times the bytes of "
-            f"{_name(one[NARROW])} ({human(size, 'bytes')} {steps.per})",
+            f"{_name(one[NARROW])} ({human(size, 'bytes')} {per(steps)})",
             _WIDER_ADVICE[one[WHERE]].format(wide=_name(one[DTYPE]), narrow=_name(one[NARROW]))
             + f": {places(rows, C.DUR_NS)}.",
             steps.per_step(saving),
@@ -119,12 +124,12 @@ def _wider(copies: pd.DataFrame, hiding: Hiding, steps: Budget) -> Iterator[Find
 
 _WIDER_ADVICE = {
     ON_DEVICE: (
-        "Kernels on the device convert it to {narrow} and no other reads it as {wide}: convert before the copy, or "
-        "load it as {narrow}"
+        "Kernels on the device convert it to {narrow} and no other reads it as {wide}: convert before the "
+        "copy, or load it as {narrow}"
     ),
     ON_HOST: (
-        "The source is {narrow} and the copying op widens it on the host first: copy it as {narrow} and convert "
-        "on the device (`x.to(device).to(dtype)`)"
+        "The source is {narrow} and the copying op widens it on the host first: copy it as {narrow} and "
+        "convert on the device (`x.to(device).to(dtype)`)"
     ),
 }
 _NAMES = {
@@ -186,10 +191,11 @@ def _repeat(rows: pd.DataFrame, repeats: int, hiding: Hiding, steps: Budget) -> 
     yield Finding(
         REPEATED,
         min(steps.severity(saving), Severity.WARN, key=[*Severity].index),
-        f"{human(int(one[C.BYTES]), 'bytes')} ({shape}) are copied to the device {repeats} times in every step "
-        "with the same op, size and dtype, while other tensors are copied once",
-        "If it is the same tensor, copy it once and keep the device tensor; if these are different inputs of one "
-        f"shape (two views, source and target), nothing is repeated. Look at {places(rows, C.DUR_NS)}.{settle}",
+        f"{human(int(one[C.BYTES]), 'bytes')} ({shape}) are copied to the device {repeats} times in every "
+        "step with the same op, size and dtype, while other tensors are copied once",
+        "If it is the same tensor, copy it once and keep the device tensor; if these are different inputs "
+        "of one shape (two views, source and target), nothing is repeated. Look at "
+        f"{places(rows, C.DUR_NS)}.{settle}",
         steps.per_step(saving),
         Basis.ESTIMATED,
         f"{repeats - 1}/{repeats} of the copies' time that no kernel hides, {steps.per}, if it is one tensor",
@@ -200,25 +206,25 @@ def _repeat(rows: pd.DataFrame, repeats: int, hiding: Hiding, steps: Budget) -> 
 
 _SCALAR_TITLE = "{count} scalar copies to the device {per} block the host {blocked}"
 _SCALAR_ADVICE = (
-    "Create the value on the device (`torch.full((), value, device=...)`) or pass it to the op as a Python number, "
-    "instead of moving a tensor made on the host: {places}."
+    "Create the value on the device (`torch.full((), value, device=...)`) or pass it to the op as a Python "
+    "number, instead of moving a tensor made on the host: {places}."
 )
 
 
 def scalars(
     copies: pd.DataFrame, hiding: Hiding, steps: Budget, code: str, title: str, advice: str
 ) -> list[Finding]:
-    """Copies of at most 8 bytes whose waiting costs time in which no kernel runs."""
+    """Copies of at most 8 bytes whose waiting leaves the device without kernels."""
     rows = copies[(copies[C.BYTES] <= SCALAR_BYTES).fillna(value=False) & copies[BLOCKED_NS].notna()]
-    saving = hiding.exposed(waited(rows))
+    saving = hiding.starved(rows)
     if not steps.matters(saving):
         return []
     blocked = int(rows[BLOCKED_NS].sum())
     words = {
         "count": human(len(rows) / steps.steps, "").removesuffix(".00"),
-        "per": steps.per,
-        "blocked": f"for {human(steps.per_step(blocked), 'ns')}, {human(steps.per_step(saving), 'ns')} of it "
-        "while no kernel runs",
+        "per": per(steps),
+        "blocked": f"for {human(steps.per_step(blocked), 'ns')}; kernels could start up to "
+        f"{human(steps.per_step(saving), 'ns')} earlier",
         "places": places(rows, BLOCKED_NS),
     }
     return [
@@ -228,10 +234,10 @@ def scalars(
             title.format(**words),
             advice.format(**words),
             steps.per_step(saving),
-            Basis.MEASURED,
-            "host time of the launching calls and the waits directly after them in the same op, while no kernel "
-            f"ran on the device, {steps.per}; the queue that has to fill again after a wait is not counted",
-            0.8,
+            Basis.ESTIMATED,
+            "in each gap between kernels in which such copies end, the shorter of the time the host was "
+            f"blocked in them and the gap since their call, {steps.per}",
+            0.7,
             evidence(rows, BLOCKED_NS),
         )
     ]
@@ -246,13 +252,15 @@ def _pairs(copies: pd.DataFrame) -> pd.DataFrame:
     is_up = large[DIRECTION] == str(CopyKind.H2D)
     keys = [*KEYS, C.BYTES]
     each = large.assign(
-        up=is_up, at_up=large[C.START_NS].where(is_up), at_down=large[C.START_NS].where(~is_up)
+        up=is_up,
+        at_up=large[C.START_NS].where(is_up),
+        at_down=(large[C.START_NS] + large[C.DUR_NS]).where(~is_up),
     )
     grouped = each.groupby([*keys, C.STEP], as_index=False).agg(
         ups=("up", "sum"), n=("up", "size"), first_up=("at_up", "min"), first_down=("at_down", "min")
     )
     grouped["even"] = (grouped["ups"] * 2 == grouped["n"]) & (grouped["ups"] > 0)
-    grouped["down"] = (grouped["first_down"] < grouped["first_up"]).fillna(value=False)
+    grouped["down"] = (grouped["first_down"] <= grouped["first_up"]).fillna(value=False)
     told = grouped.groupby(keys, as_index=False).agg(
         even=("even", "all"), seen=("even", "size"), down_first=("down", "all")
     )
@@ -277,11 +285,11 @@ def _ping_pong(paired: pd.DataFrame, hiding: Hiding, steps: Budget) -> list[Find
         Finding(
             PING_PONG,
             steps.severity(saving),
-            f"{human(size // steps.steps, 'bytes')} {steps.per} go from the device to the host and back in copies of "
-            f"equal size: {human(steps.per_step(took), 'ns')} of copies, {human(steps.per_step(saving), 'ns')} "
-            "hidden by no kernel",
-            "Keep the data on the device if it fits (recompute activations, smaller batch, sharding), or prefetch it "
-            f"on another stream from pinned memory: {places(paired, C.DUR_NS)}.",
+            f"{human(size // steps.steps, 'bytes')} {per(steps)} go from the device to the host and back in "
+            f"copies of equal size: {human(steps.per_step(took), 'ns')} of copies, "
+            f"{human(steps.per_step(saving), 'ns')} not hidden behind kernels",
+            "Keep the data on the device if it fits (recompute activations, smaller batch, sharding), or "
+            f"prefetch it on another stream from pinned memory: {places(paired, C.DUR_NS)}.",
             steps.per_step(saving),
             Basis.ESTIMATED,
             f"time of these copies that no kernel hides, {steps.per}, were the data kept on the device",

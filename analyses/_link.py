@@ -1,9 +1,9 @@
 """How fast a device's link to the host can copy.
 
 The link's rate is PCIe generation × lanes as NVML reports them at collection (in GB/s per lane after line
-encoding: 0.25, 0.5, 0.985, 1.969, 3.938, 7.563 for generations 1 to 6). The best rate seen is that of a pinned
-copy of at least 1 MiB in the same direction and on the same device, the size from which the fixed cost of a
-copy no longer shows. The ceiling is the larger of the two that are known.
+encoding: 0.25, 0.5, 0.985, 1.969, 3.938, 7.563 for generations 1 to 6). The best rate seen is that of a
+pinned copy of at least 1 MiB in the same direction and on the same device, the size from which the fixed
+cost of a copy no longer shows. The ceiling is the larger of the two that are known.
 
 What a copy can reach is the best rate seen, else 80 % of the link's: protocol overhead takes the rest of what
 large pinned copies get.

@@ -10,7 +10,7 @@ from tracekit.render.cells import human
 from tracekit.schema import C, CopyKind, Memory
 
 from ._common import spans
-from ._copies import BLOCKED_NS, DIRECTION, KEYS, MEMORY, counted, described, evidence, exact_sum, places
+from ._copies import BLOCKED_NS, DIRECTION, KEYS, MEMORY, counted, described, evidence, exact_sum, per, places
 from ._link import LARGE_BYTES, LINK, REACHABLE, REACHED_SHARE, SEEN, faster_ns
 from ._savings import CONFIDENT, budget
 
@@ -29,27 +29,27 @@ _WORDS = {str(CopyKind.H2D): "Host-to-device", str(CopyKind.D2H): "Device-to-hos
 _SOURCE = {str(CopyKind.H2D): "from", str(CopyKind.D2H): "to"}
 _ADVICE = {
     str(CopyKind.H2D): (
-        "Copy from pinned memory with `non_blocking=True` (`DataLoader(pin_memory=True)`, or a buffer made with "
-        "`pin_memory=True`), a batch ahead, so that the copy is faster and can overlap with kernels"
+        "Copy from pinned memory with `non_blocking=True` (`DataLoader(pin_memory=True)`, or a buffer made "
+        "with `pin_memory=True`), a batch ahead, so that the copy is faster and can overlap with kernels"
     ),
     str(CopyKind.D2H): (
-        "Copy into a buffer made with `pin_memory=True` with `non_blocking=True` and wait for an event before "
-        "reading it, so that the copy is faster and can overlap with kernels"
+        "Copy into a buffer made with `pin_memory=True` with `non_blocking=True` and wait for an event "
+        "before reading it, so that the copy is faster and can overlap with kernels"
     ),
 }
 
 RULES = (
     Rule(
         PAGEABLE,
-        "copies of at least 64 KiB each from or to pageable memory, of profiled steps, whose time that no kernel "
-        "hides is at least 1 % of the step",
-        "up to 64 KiB the driver stages a copy without waiting, so pinning changes little; below 1 % two runs "
-        "of one program differ by as much",
+        "copies of at least 64 KiB each from or to pageable memory, of profiled steps, whose time that no "
+        "kernel hides is at least 1 % of the step",
+        "up to 64 KiB the driver stages a copy without waiting, so pinning changes little; below 1 % two "
+        "runs of one program differ by as much",
     ),
     Rule(
         SLOW_LINK,
-        "pinned copies of at least 1 MiB each run below 50 % of the PCIe link's rate, while they run, and at 80 % "
-        "of it at least 1 % of the step would be saved; only where the collector recorded the link",
+        "pinned copies of at least 1 MiB each run below 50 % of the PCIe link's rate, while they run, and "
+        "at 80 % of it at least 1 % of the step would be saved; only where the collector recorded the link",
         "large pinned copies reach 80 to 90 % of a link, so half of it means less width or generation, a "
         "detour or a shared link",
     ),
@@ -84,13 +84,15 @@ def _pageable(run: Run, rows: pd.DataFrame, hiding: Hiding, steps: Budget) -> Fi
     hidden = human(steps.per_step(exposed), "ns")
     blocked = exact_sum(rows[BLOCKED_NS])
     waited = (
-        "" if blocked is None else f"; the host is blocked {human(steps.per_step(blocked), 'ns')} {steps.per}"
+        ""
+        if blocked is None
+        else f"; the host is blocked {human(steps.per_step(blocked), 'ns')} {{per(steps)}}"
     )
     return Finding(
         PAGEABLE,
         steps.severity(exposed if saving is None else saving),
-        f"{_WORDS[way]} copies {_SOURCE[way]} pageable memory: {human(size // steps.steps, 'bytes')} {steps.per} "
-        f"at {size / took:.1f} GB/s, {hidden} of it hidden by no kernel{waited}",
+        f"{_WORDS[way]} copies {_SOURCE[way]} pageable memory: {human(size // steps.steps, 'bytes')} "
+        f"{per(steps)} at {size / took:.1f} GB/s, {hidden} of it not hidden behind kernels{waited}",
         f"{_ADVICE[way]}: {places(told, C.DUR_NS)}.",
         None if saving is None else steps.per_step(saving),
         None if saving is None else Basis.ESTIMATED,
@@ -125,15 +127,15 @@ def _slow(rows: pd.DataFrame, hiding: Hiding, steps: Budget) -> Finding | None:
     return Finding(
         SLOW_LINK,
         steps.severity(saving),
-        f"{_WORDS[way]} copies of pinned memory run at {size / ran:.1f} GB/s on device {device} of rank {rank}, "
-        f"where the PCIe link allows {link:.1f} GB/s",
-        "Compare the link's current width and generation under load with its maximum (`nvidia-smi -q -d PCIE`), "
-        "bind the process to the device's NUMA node, and look for other traffic on the same link; the trace "
-        "does not show which of these it is.",
+        f"{_WORDS[way]} copies of pinned memory run at {size / ran:.1f} GB/s on device {device} of rank "
+        f"{rank}, where the PCIe link allows {link:.1f} GB/s",
+        "Compare the link's current width and generation under load with its maximum (`nvidia-smi -q -d "
+        "PCIE`), bind the process to the device's NUMA node, and look for other traffic on the same link; "
+        "the trace does not show which of these it is.",
         steps.per_step(saving),
         Basis.ESTIMATED,
-        f"time at least one of the copies ran minus bytes over {REACHED_SHARE:.0%} of the link's rate, at most "
-        f"what no kernel hides, {steps.per}",
+        f"time at least one of the copies ran minus bytes over {REACHED_SHARE:.0%} of the link's rate, at "
+        f"most what no kernel hides, {steps.per}",
         0.6,
         evidence(rows),
     )

@@ -3,12 +3,12 @@
 All times are integer nanoseconds; GB/s are 10⁹ bytes per second. A copy belongs to the step in which it was
 launched; those launched outside of profiled steps have no step.
 
-* sum = Σ of durations; union = time at least one of them ran, per device; exposed = the part of the union that
-  no kernel or opaque graph of the device hides.
+* sum = Σ of durations; union = time at least one of them ran, per device; exposed = the part of the union
+  that no kernel or opaque graph of the device hides.
 * blocked = duration of the launching call plus that of the synchronize call directly after it inside the same
-  op (`aten::copy_` of `.cpu()`, `aten::_local_scalar_dense` of `.item()`). It holds the wait for kernels queued
-  before, so it may be much longer than the copy. Outside of an op it is the launching call alone. Missing where
-  the launch was not recorded.
+  op (`aten::copy_` of `.cpu()`, `aten::_local_scalar_dense` of `.item()`). It holds the wait for kernels
+  queued before, so it may be much longer than the copy. Outside of an op it is the launching call alone.
+  Missing where the launch was not recorded.
 
 Source: TorchBench (Hao et al., 2023), 4.1.2.
 
@@ -28,7 +28,7 @@ from tracekit.schema import C, CopyKind
 from . import _copy_tables
 from ._common import absent_device_note, busy
 from ._copies import BLOCKED_NS, Hiding, counted, described, read
-from ._h2d_rules import scalars
+from ._h2d_rules import SCALARS_WHY, scalars
 from ._savings import budget
 
 if TYPE_CHECKING:
@@ -37,15 +37,17 @@ if TYPE_CHECKING:
 NO_COPIES = "no copies from a device to the host were recorded; what the devices did is in `gpu_breakdown`"
 SCALARS = "d2h_scalars"
 _TITLE = "{count} scalar reads from the device {per} block the host {blocked}"
-_ADVICE = "Keep the value on the device, or read it less often (every N steps, or all values in one copy): {places}."
+_ADVICE = (
+    "Keep the value on the device, or read it less often (every N steps, or all values in one copy): "
+    "{places}."
+)
 
 RULES = (
     Rule(
         SCALARS,
-        "copies of at most 8 bytes from the device within profiled steps, whose host time (launching call and the "
-        "wait after it) during which no kernel runs is at least 1 % of the step",
-        "a wait behind kernels that run anyway costs little; what counts is the time in which host and device "
-        "both did nothing else",
+        "copies of at most 8 bytes from the device within profiled steps; the gaps between kernels in "
+        "which they end, each at most as long as the host was blocked in them, are at least 1 % of the step",
+        SCALARS_WHY,
     ),
 )
 
@@ -73,9 +75,9 @@ ANALYSIS = Analysis(
     title="Device-to-host copies",
     question="What is copied back to the host, what asked for it, and how long did the host wait for it?",
     definition=(
-        "Copies of kind D2H by the step that launched them. exposed = their union minus what kernels and opaque "
-        "graphs cover; blocked = launching call plus the synchronize call directly after it inside the same op, "
-        "with the wait for kernels queued before."
+        "Copies of kind D2H by the step that launched them. exposed = their union minus what kernels and "
+        "opaque graphs cover; blocked = launching call plus the synchronize call directly after it inside "
+        "the same op, with the wait for kernels queued before."
     ),
     tables=(
         TableSpec(

@@ -1,10 +1,10 @@
-"""Copies from the host to a device: how many, how large, how long, what launched them, and whether they are needed.
+"""Copies from the host to a device: how many, how large, how long, what launched them, are they needed.
 
 All times are integer nanoseconds; GB/s are 10⁹ bytes per second. A copy belongs to the step in which it was
 launched; those launched outside of profiled steps have no step.
 
-* sum = Σ of durations; union = time at least one of them ran, per device; exposed = the part of the union that
-  no kernel or opaque graph of the device hides.
+* sum = Σ of durations; union = time at least one of them ran, per device; exposed = the part of the union
+  that no kernel or opaque graph of the device hides.
 * needed bytes = elements of the copied tensor × the narrower item size of the source's and the destination's
   dtype, or the item size of the dtype that kernels then convert it to where nothing else reads it as copied;
   excess = bytes over needed bytes. Missing where the shapes or dtypes of one copy are unknown (see
@@ -23,7 +23,8 @@ Example:
     >>> import tracekit
     >>> result = tracekit.analyze(tracekit.open("latest"), "h2d_copies")  # doctest: +SKIP
     >>> result.tables["groups"].head(10)  # doctest: +SKIP
-    >>> tracekit.compare(tracekit.open("base"), tracekit.open("head"), "h2d_copies").findings  # doctest: +SKIP
+    >>> tracekit.compare(tracekit.open("base"), tracekit.open("head"), "h2d_copies").findings  # doctest:
+    +SKIP
 """
 
 from __future__ import annotations
@@ -50,7 +51,10 @@ if TYPE_CHECKING:
     from ._common import Floats
 
 NO_COPIES = "no copies from the host to a device were recorded; what the devices did is in `gpu_breakdown`"
-SHAPES_MISSING = "no input shapes and dtypes were recorded, so the bytes needed are unknown: record with `record_shapes=True`"
+SHAPES_MISSING = (
+    "no input shapes and dtypes were recorded, so the bytes needed are unknown: record with "
+    "`record_shapes=True`"
+)
 
 
 def compute(run: Run) -> Result:
@@ -93,13 +97,13 @@ _PER_STEP = (
 ANALYSIS = Analysis(
     name="h2d_copies",
     title="Host-to-device copies",
-    question="What is copied to the devices, from where in the program, and is it needed in that size and number?",
+    question="What is copied to the devices, by which part of the program, and is all of it needed?",
     definition=(
-        "Copies of kind H2D by the step that launched them. exposed = their union minus what kernels and opaque "
-        "graphs cover; needed bytes = elements × the narrower item size of source, destination and the dtype "
-        "kernels convert it to; blocked = launching call plus the synchronize call directly after it inside the "
-        "same op. Between two runs the first evident cause counts, in the order shape, dtype, duplicate, memory "
-        "kind, link."
+        "Copies of kind H2D by the step that launched them. exposed = their union minus what kernels and "
+        "opaque graphs cover; needed bytes = elements × the narrower item size of source, destination and "
+        "the dtype kernels convert it to; blocked = launching call plus the synchronize call directly "
+        "after it inside the same op. Between two runs the first evident cause counts, in the order shape, "
+        "dtype, duplicate, memory kind, link."
     ),
     tables=(
         TableSpec("per_step", "Per device and step; without a step outside of all", _PER_STEP),

@@ -4,16 +4,17 @@ All times are integer nanoseconds; GB/s are 10⁹ bytes per second. direction = 
 the host side (source of H2D, destination of D2H; `device` for D2D and P2P): pageable, pinned, unified, or
 unknown where the profiler does not say (AMD's `Host`).
 
-* union = time at least one of the copies ran, per device and summed; the plain Σ of durations stands beside it.
+* union = time at least one of the copies ran, per device and summed; the plain Σ of durations stands beside
+  it.
 * GB/s = bytes over Σ of durations, and the median over copies; missing where a size is unknown.
-* ceiling = PCIe generation × lanes where the collector recorded them, or the best pinned copy of at least 1 MiB
-  seen in that direction, the larger; see `_link`. Missing for copies inside the device.
+* ceiling = PCIe generation × lanes where the collector recorded them, or the best pinned copy of at least 1
+  MiB seen in that direction, the larger; see `_link`. Missing for copies inside the device.
 * exposed = the part of the union that no kernel or opaque graph hides.
 * blocked = Σ of the launching calls and of the waits directly after them inside the same op.
 
 A copy from pageable memory is staged by the driver through a pinned buffer: it is slower and the host waits.
-If pinned it would take bytes over the reachable rate (best pinned rate seen, else 80 % of the link); the saving
-is the time above that, at most what is exposed. Without any such rate no number is given.
+If pinned it would take bytes over the reachable rate (best pinned rate seen, else 80 % of the link); the
+saving is the time above that, at most what is exposed. Without any such rate no number is given.
 
 Sources: Levental & Orlova, note 24; nsys rule for pageable copies.
 
@@ -48,8 +49,8 @@ NO_COPIES = "no copies in this capture: the devices worked and no memcpy was rec
 NO_BYTES = "some copies were recorded without bytes (AMD's profiler does), so their rates are unknown"
 HOST_UNSAID = "the profiler does not say whether host memory was pageable or pinned (AMD writes `Host`)"
 NO_CEILING = (
-    "no ceiling is known: the PCIe link was not recorded (`tracekit collect` reads it from NVML) and no pinned "
-    "copy of 1 MiB or more was seen"
+    "no ceiling is known: the PCIe link was not recorded (`tracekit collect` reads it from NVML) and no "
+    "pinned copy of 1 MiB or more was seen"
 )
 _LINKED = (str(CopyKind.H2D), str(CopyKind.D2H))
 
@@ -122,9 +123,10 @@ ANALYSIS = Analysis(
     title="Copies by host memory",
     question="What do copies from pageable memory cost, and how close to the link do copies come?",
     definition=(
-        "memory = that of the host side; GB/s = bytes over Σ of durations; ceiling = PCIe generation × lanes "
-        "or the best pinned copy of ≥ 1 MiB seen in that direction, the larger; exposed = what no kernel or "
-        "opaque graph hides; blocked = launching call plus the wait directly after it inside the same op."
+        "memory = that of the host side; GB/s = bytes over Σ of durations; ceiling = PCIe generation × "
+        "lanes or the best pinned copy of ≥ 1 MiB seen in that direction, the larger; exposed = what no "
+        "kernel or opaque graph hides; blocked = launching call plus the wait directly after it inside the "
+        "same op."
     ),
     tables=(
         TableSpec("by_memory", "By direction and memory", (_DIRECTION, _MEMORY, *_MEASURES)),
