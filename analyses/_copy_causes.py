@@ -30,8 +30,8 @@ _CODES = {
     DIFFERS: "h2d_compare_unknown",
 }
 _MATTERS = (
-    f"the tensors of this cause together change the bytes per step by {LEAST_BYTES_SHARE:.0%} of the base's "
-    f"or the time of copies by {LEAST_TIME_SHARE:.0%}"
+    f"the tensors of this cause together change the bytes per step by {LEAST_BYTES_SHARE:.0%} of the larger "
+    f"side's or the time of copies by {LEAST_TIME_SHARE:.0%}"
 )
 _WHY = {
     SHAPES: "different element counts are different work, so it is tested first and times are not judged",
@@ -49,7 +49,7 @@ _STATES = {
     DTYPES: (
         "equal elements and different item size, or equal batch size and the runs' dtypes explain the bytes"
     ),
-    DUPLICATE: "equal elements and item size, and copies per step differ by at least 0.5",
+    DUPLICATE: "equal elements and item size, and copies per step differ by at least 0.75",
     ONE_SIDE: "a tensor is copied in one run only",
     MEMORY_KIND: "equal bytes and copies, one from pageable and one from pinned memory",
     LINK: "equal bytes, copies and memory, at least 1 MiB each, and rates that differ more than 1.5 times",
@@ -64,7 +64,7 @@ _ADVICE = {
     ),
     DTYPES: "Copy the narrower dtype and convert on the device if the wider one is needed there.",
     DUPLICATE: (
-        "Look for a second copy of the same tensor in one of the runs and keep the tensor on the device."
+        "Look for a second copy of the same tensor; a further tensor of the same shape would look alike."
     ),
     ONE_SIDE: "Check whether the tensor is meant to be copied; nothing in the other run stands for it.",
     MEMORY_KIND: "Copy from pinned memory in both runs (`DataLoader(pin_memory=True)`, `non_blocking=True`).",
@@ -78,27 +78,37 @@ _LIKE = frozenset({DTYPES, DUPLICATE, MEMORY_KIND, LINK})
 """Causes with equal work on both sides, where a difference of times is a saving."""
 
 
-def findings(rows: list[dict[str, Any]], base: list[Group], head: Run) -> tuple[Finding, ...]:
+def findings(
+    rows: list[dict[str, Any]], first: list[Group], second: list[Group], base: Run, head: Run
+) -> tuple[Finding, ...]:
     """One finding per cause that matters, in the order in which causes are tested."""
-    size = sum(group.bytes or 0 for group in base)
-    took = sum(group.sum_ns for group in base)
+    size = max(sum(group.bytes or 0 for group in side) for side in (first, second))
+    took = max(sum(group.sum_ns for group in side) for side in (first, second))
     steps = budget(head)
+    gpus = [run.meta.fingerprint.get("gpu") for run in (base, head)]
+    other_gpu = f"{gpus[0]} and {gpus[1]}" if None not in gpus and gpus[0] != gpus[1] else ""
     found = []
     for cause in _ORDER:
         own = [row for row in rows if row["cause"] == cause]
-        more_bytes = sum((row["head_bytes"] or 0) - (row["base_bytes"] or 0) for row in own)
+        more_bytes = sum(
+            row["head_bytes"] - row["base_bytes"]
+            for row in own
+            if row["head_bytes"] is not None and row["base_bytes"] is not None
+        )
         more_ns = sum(row["head_sum_ns"] - row["base_sum_ns"] for row in own)
         less = abs(more_bytes) < max(1, LEAST_BYTES_SHARE * size)
         if own and not (less and abs(more_ns) < max(1, LEAST_TIME_SHARE * took)):
-            found.append(_finding(cause, own, more_bytes, more_ns, steps))
+            found.append(_finding(cause, own, more_bytes, more_ns, steps, other_gpu))
     return tuple(found)
 
 
-def _finding(cause: str, rows: list[dict[str, Any]], more_bytes: int, more_ns: int, steps: Budget) -> Finding:
+def _finding(
+    cause: str, rows: list[dict[str, Any]], more_bytes: int, more_ns: int, steps: Budget, other_gpu: str
+) -> Finding:
     heaviest = max(rows, key=lambda row: (abs(row["head_sum_ns"] - row["base_sum_ns"]), row["because"]))
     groups = [row["head_group"] for row in rows if row["head_group"]]
     exposed = sum(group.exposed_ns for group in groups)
-    saving = min(more_ns, exposed) if cause in _LIKE and more_ns > 0 else None
+    saving = min(more_ns, exposed) if cause in _LIKE and more_ns > 0 and not other_gpu else None
     saving = saving or None
     others = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
     return Finding(
@@ -106,7 +116,7 @@ def _finding(cause: str, rows: list[dict[str, Any]], more_bytes: int, more_ns: i
         steps.severity(saving * steps.steps) if saving else Severity.INFO,
         f"{_WORDS[cause]}: {_tensor(heaviest)}{heaviest['because']}{others}; "
         f"{_change(more_bytes, more_ns, cause)}",
-        f"{_ADVICE[cause]}{_lines(heaviest)}",
+        f"{_gpus(cause, other_gpu)}{_ADVICE[cause]}{_lines(heaviest)}",
         saving,
         Basis.MEASURED if saving else None,
         "time of these copies in head minus that in base, at most what head's kernels do not hide"
@@ -117,10 +127,16 @@ def _finding(cause: str, rows: list[dict[str, Any]], more_bytes: int, more_ns: i
     )
 
 
+def _gpus(cause: str, other_gpu: str) -> str:
+    if not other_gpu or cause not in _LIKE:
+        return ""
+    return f"The runs ran on {other_gpu}, whose links may be all there is to it. "
+
+
 _WORDS = {
     SHAPES: "The runs copy tensors of different shape",
     DTYPES: "The runs copy the same elements in different dtypes",
-    DUPLICATE: "The runs copy the same tensor a different number of times",
+    DUPLICATE: "The runs copy a tensor of one shape a different number of times",
     ONE_SIDE: "A tensor is copied in one run only",
     MEMORY_KIND: "The runs copy the same bytes from different host memory",
     LINK: "The same copies run at a different rate",

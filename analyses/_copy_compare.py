@@ -3,11 +3,11 @@
 Copies of profiled steps (of the capture where none are marked) are grouped by op, shape, dtype, bytes and
 memory. A group of one run is matched with one of the other, in the order of their first copies in a step, by
 the first of these that agrees: all of it and the function of the source line; all of it; all but the memory;
-op and shape; op, dtype and every dimension but the first; op, dtype and number of dimensions; op. What is
-left is copied in one run only.
+op and shape; op, dtype and every dimension but the first; op, dtype and number of dimensions; op and number
+of dimensions, two at least; op, where a shape is unknown. What is left is copied in one run only.
 
 Each match gets the first cause that is evident: elements differ (shape), item size differs (dtype), copies
-per step differ by at least a half (duplicate), pageable against pinned (memory kind), rate of copies of at
+per step differ by at least 0.75 (duplicate), pageable against pinned (memory kind), rate of copies of at
 least 1 MiB differs by more than 1.5 times at equal bytes and memory (link).
 """
 
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = ["RULES", "TABLES", "compare"]
 
-LEAST_COPIES = 0.5
+LEAST_COPIES = 0.75
+"""Less than one, so that a step that lacks the copy does not hide it."""
 LEAST_RATIO = 1.5
 LARGE_BYTES = 1 << 20
 _UNKNOWN = -1
@@ -86,7 +87,7 @@ def compare(base: Run, head: Run) -> Result:
     rows = [_row(one, other, base, head) for one, other in matched(first, second)]
     rows.sort(key=_change, reverse=True)
     tables = {"totals": _totals(first, second, base, head), "causes": _frame(rows)}
-    found = _copy_causes.findings(rows, first, head)
+    found = _copy_causes.findings(rows, first, second, base, head)
     return Result(tables, found, tuple(_notes(base, head, rows)))
 
 
@@ -144,7 +145,7 @@ _PASSES: tuple[Callable[[Group], tuple[Any, ...] | None], ...] = (
     lambda one: (one.op, one.shape) if one.shape else None,
     lambda one: (one.op, one.dtype, one.dimensions[1:]) if one.shape else None,
     lambda one: (one.op, one.dtype, len(one.dimensions)) if one.shape else None,
-    lambda one: (one.op,),
+    lambda one: (one.op, len(one.dimensions)) if len(one.dimensions) > 1 else None,
 )
 
 
@@ -166,6 +167,12 @@ def matched(base: list[Group], head: list[Group]) -> list[tuple[Group | None, Gr
                 rest.append(other)
         taken = {id(one) for one, _ in pairs}
         left, right = [one for one in left if id(one) not in taken], rest
+    for one in list(left):
+        unknown = (other for other in right if one.op == other.op and not (one.shape and other.shape))
+        if (found := next(unknown, None)) is not None:
+            pairs.append((one, found))
+            left.remove(one)
+            right.remove(found)
     return [*pairs, *((one, None) for one in left), *((None, other) for other in right)]
 
 
@@ -221,6 +228,8 @@ def _content(one: Group, other: Group, base: Run, head: Run) -> Iterator[tuple[s
             yield (SHAPES, f"{one.shape} against {other.shape}")
         if one.item != other.item:
             yield (DTYPES, f"{one.dtype} against {other.dtype}")
+    elif (one.size is None) != (other.size is None):
+        yield DIFFERS, f"{'base' if one.size is None else 'head'} does not record the bytes of copies"
     elif one.size is not None and other.size is not None and one.size != other.size:
         yield _told_by_metadata(one.size, other.size, base, head)
 
@@ -285,7 +294,7 @@ def _notes(base: Run, head: Run, rows: list[dict[str, Any]]) -> Iterator[str]:
     if differing := _differing(base, head):
         said = ", ".join(f"{name} {one} against {other}" for name, one, other in differing)
         yield f"the runs differ in their settings: {said}"
-    if any(row["cause"] == DIFFERS for row in rows):
+    if any(row["cause"] == DIFFERS and not (row["base_shape"] and row["head_shape"]) for row in rows):
         yield (
             "no shapes were recorded on both sides: record with `record_shapes=True` to tell shape from dtype"
         )

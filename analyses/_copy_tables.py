@@ -157,7 +157,7 @@ def sizes(frame: pd.DataFrame) -> pd.DataFrame:
     """Histogram by powers of two; sizes of 0 and unknown ones apart."""
     known = frame[C.BYTES].notna().to_numpy(dtype=bool)
     size = frame[C.BYTES].fillna(0).to_numpy(dtype=np.int64)
-    power = np.where(size > 0, np.frexp(np.maximum(size, 1).astype(np.float64))[1] - 1, -1)
+    power = np.where(size > 0, np.frexp(np.maximum(size, 1).astype(np.float64))[1].astype(np.int64) - 1, -1)
     power = np.where(known, power, 64)
     codes, count = code_by(frame.assign(power=power), ["power"])
     powers = np.unique(power)

@@ -83,11 +83,7 @@ def _pageable(run: Run, rows: pd.DataFrame, hiding: Hiding, steps: Budget) -> Fi
     size, took = int(rows[C.BYTES].sum()), int(rows[C.DUR_NS].sum())
     hidden = human(steps.per_step(exposed), "ns")
     blocked = exact_sum(rows[BLOCKED_NS])
-    waited = (
-        ""
-        if blocked is None
-        else f"; the host is blocked {human(steps.per_step(blocked), 'ns')} {{per(steps)}}"
-    )
+    waited = "" if blocked is None else f"; the host is blocked {human(steps.per_step(blocked), 'ns')}"
     return Finding(
         PAGEABLE,
         steps.severity(exposed if saving is None else saving),
