@@ -86,13 +86,18 @@ def _host_side(ways: np.ndarray[tuple[int], np.dtype[np.object_]], frame: pd.Dat
 def described(run: Run, copies: pd.DataFrame) -> pd.DataFrame:
     """The copies with launching op, outermost op, shapes, dtypes, source line and the host time blocked."""
     launching = host_rows(run, copies[C.OP_ROW], [C.NAME, C.INPUT_SHAPES, C.INPUT_DTYPES])
-    table = copies.join(host_waits(run, copies))
+    table = with_origins(run, copies).join(host_waits(run, copies))
     table[BLOCKED_NS] = table[CALL_NS] + table[WAIT_NS]
-    table[OP], table[OUTER] = texts(launching[C.NAME], NO_OP), _outermost(run, copies[C.OP_ROW])
+    table[OP] = texts(launching[C.NAME], NO_OP)
     table[C.INPUT_SHAPES] = texts(launching[C.INPUT_SHAPES], NO_SHAPES)
     table[C.INPUT_DTYPES] = texts(launching[C.INPUT_DTYPES], NO_DTYPES)
-    table[SOURCE] = source_lines(run, copies[C.OP_ROW].fillna(copies[C.LAUNCH_ROW]))
     return table
+
+
+def with_origins(run: Run, copies: pd.DataFrame) -> pd.DataFrame:
+    """The copies with the outermost op around each and the user's source line."""
+    lines = source_lines(run, copies[C.OP_ROW].fillna(copies[C.LAUNCH_ROW]))
+    return copies.assign(**{OUTER: _outermost(run, copies[C.OP_ROW]), SOURCE: lines})
 
 
 def _outermost(run: Run, rows: pd.Series) -> pd.Series:

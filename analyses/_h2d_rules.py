@@ -84,7 +84,7 @@ RULES = (
 
 
 def findings(run: Run, copies: pd.DataFrame, down: pd.DataFrame, hiding: Hiding) -> tuple[Finding, ...]:
-    """Advice on described copies to the device, beside those from it."""
+    """Advice on described copies to the device; those from it need no description."""
     steps = budget(run)
     up, down = counted(copies, marked=steps.marked), counted(down, marked=steps.marked)
     paired = _pairs(pd.concat([up, down], ignore_index=True)) if steps.marked else up[:0]
@@ -289,7 +289,7 @@ def _ping_pong(paired: pd.DataFrame, hiding: Hiding, steps: Budget) -> list[Find
             f"copies of equal size: {human(steps.per_step(took), 'ns')} of copies, "
             f"{human(steps.per_step(saving), 'ns')} not hidden behind kernels",
             "Keep the data on the device if it fits (recompute activations, smaller batch, sharding), or "
-            f"prefetch it on another stream from pinned memory: {places(paired, C.DUR_NS)}.",
+            f"prefetch it on another stream from pinned memory: {places(up, C.DUR_NS)}.",
             steps.per_step(saving),
             Basis.ESTIMATED,
             f"time of these copies that no kernel hides, {steps.per}, were the data kept on the device",

@@ -10,7 +10,18 @@ from tracekit.render.cells import human
 from tracekit.schema import C, CopyKind, Memory
 
 from ._common import spans
-from ._copies import BLOCKED_NS, DIRECTION, KEYS, MEMORY, counted, described, evidence, exact_sum, per, places
+from ._copies import (
+    BLOCKED_NS,
+    DIRECTION,
+    KEYS,
+    MEMORY,
+    counted,
+    evidence,
+    exact_sum,
+    per,
+    places,
+    with_origins,
+)
 from ._link import LARGE_BYTES, LINK, REACHABLE, REACHED_SHARE, SEEN, faster_ns
 from ._savings import CONFIDENT, budget
 
@@ -78,7 +89,7 @@ def _pageable(run: Run, rows: pd.DataFrame, hiding: Hiding, steps: Budget) -> Fi
         return None
     faster = exact_sum(faster_ns(rows[C.BYTES], rows[C.DUR_NS], rows[REACHABLE]))
     saving = None if faster is None else min(faster, exposed)
-    told = described(run, rows)
+    told = with_origins(run, rows)
     way = str(rows[DIRECTION].iloc[0])
     size, took = int(rows[C.BYTES].sum()), int(rows[C.DUR_NS].sum())
     hidden = human(steps.per_step(exposed), "ns")

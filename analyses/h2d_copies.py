@@ -23,8 +23,8 @@ Example:
     >>> import tracekit
     >>> result = tracekit.analyze(tracekit.open("latest"), "h2d_copies")  # doctest: +SKIP
     >>> result.tables["groups"].head(10)  # doctest: +SKIP
-    >>> tracekit.compare(tracekit.open("base"), tracekit.open("head"), "h2d_copies").findings  # doctest:
-    +SKIP
+    >>> base = tracekit.open("latest~1")  # doctest: +SKIP
+    >>> tracekit.compare(base, tracekit.open("latest"), "h2d_copies").findings  # doctest: +SKIP
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def compute(run: Run) -> Result:
         "groups": _copy_tables.groups(copies, hiding, steps),
         "sizes": _copy_tables.sizes(copies),
     }
-    down = described(run, read(run, CopyKind.D2H))
+    down = read(run, CopyKind.D2H)
     return Result(tables, _h2d_rules.findings(run, copies, down, hiding), _notes(copies, steps))
 
 
