@@ -47,9 +47,10 @@ class _Copied(NamedTuple):
     shape: str | None = None
     needed_item: int | None = None
     narrower: str | None = None
+    where: str = ""
 
 
-_COLUMNS = (ELEMENTS, ITEM, DTYPE, SHAPE, NEEDED_ITEM, NARROW)
+_COLUMNS = (ELEMENTS, ITEM, DTYPE, SHAPE, NEEDED_ITEM, NARROW, WHERE)
 
 
 def with_tensors(copies: pd.DataFrame) -> pd.DataFrame:
@@ -58,20 +59,13 @@ def with_tensors(copies: pd.DataFrame) -> pd.DataFrame:
     distinct = copies[keys].drop_duplicates()
     told = [_copied(*row) for row in distinct.itertuples(index=False, name=None)]
     known = pd.DataFrame(told, columns=list(_COLUMNS), index=distinct.index)
-    whole, text = (
-        dict.fromkeys((ELEMENTS, ITEM, NEEDED_ITEM), "Int64"),
-        dict.fromkeys((DTYPE, SHAPE, NARROW), "object"),
-    )
+    types: dict[str, Any] = {
+        name: "object" if name in (DTYPE, SHAPE, NARROW, WHERE) else "Int64" for name in _COLUMNS
+    }
+    known = pd.DataFrame({name: known[name].astype(kind) for name, kind in types.items()})
     codes = copies.groupby(keys, sort=False, dropna=False).ngroup()
-    table = (
-        known.astype(whole)
-        .astype(text)
-        .set_axis(codes.loc[distinct.index])
-        .reindex(codes)
-        .set_axis(copies.index)
-    )
-    where = pd.Series(np.where(table[NARROW].notna(), ON_HOST, ""), index=copies.index)
-    return copies.join(table).assign(**{WHERE: where})
+    table = known.set_axis(codes.loc[distinct.index]).reindex(codes).set_axis(copies.index)
+    return copies.join(table)
 
 
 def _copied(op: str, shapes: str, dtypes: str, size: int | None) -> _Copied:
@@ -85,14 +79,12 @@ def _copied(op: str, shapes: str, dtypes: str, size: int | None) -> _Copied:
 
 def _matching(target: Tensor, source: Tensor, size: int) -> _Copied:
     shape = str(list(source.shape)).replace(" ", "")
-    for copied, other in ((target, source), (source, target)):
+    for copied, other, where in ((target, source, ON_HOST), (source, target, ON_DEVICE)):
         if size and copied.bytes == size:
             item, less = item_bytes(copied.dtype) or 0, item_bytes(other.dtype) or 0
-            wider = (
-                less and item // less in FACTORS and item % less == 0 and copied.elements == other.elements
-            )
-            narrower = other.dtype if wider else None
-            return _Copied(source.elements, item, copied.dtype, shape, less if wider else item, narrower)
+            if less and item // less in FACTORS and item % less == 0 and copied.elements == other.elements:
+                return _Copied(source.elements, item, copied.dtype, shape, less, other.dtype, where)
+            return _Copied(source.elements, item, copied.dtype, shape, item)
     return _Copied()
 
 

@@ -98,28 +98,35 @@ def findings(run: Run, copies: pd.DataFrame, down: pd.DataFrame, hiding: Hiding)
 
 
 def _wider(copies: pd.DataFrame, hiding: Hiding, steps: Budget) -> Iterator[Finding]:
-    """One finding per dtype pair, place of conversion and shape."""
+    """One finding per dtype pair and place of conversion."""
     large = copies[copies[NARROW].notna() & (copies[C.BYTES] >= LEAST_BYTES).fillna(value=False)]
-    for _, rows in large.groupby([WHERE, DTYPE, NARROW, SHAPE], sort=True):
+    for _, rows in large.groupby([WHERE, DTYPE, NARROW], sort=True):
         one = rows.iloc[0]
+        wide, narrow = _name(one[DTYPE]), _name(one[NARROW])
         factor = int(one[ITEM]) // int(one[NEEDED_ITEM])
         saving = hiding.exposed(rows) * (factor - 1) // factor
         if not steps.matters(saving):
             continue
-        size = int(rows[C.BYTES].sum()) // steps.steps
+        size = human(int(rows[C.BYTES].sum()) // steps.steps, "bytes")
         yield Finding(
             WIDER,
             steps.severity(saving),
-            f"{one[SHAPE]} is copied to the device as {_name(one[DTYPE])}, {factor} times the bytes of "
-            f"{_name(one[NARROW])} ({human(size, 'bytes')} {per(steps)})",
-            _WIDER_ADVICE[one[WHERE]].format(wide=_name(one[DTYPE]), narrow=_name(one[NARROW]))
-            + f": {places(rows, C.DUR_NS)}.",
+            f"{_shapes(rows)} copied to the device as {wide}, {factor} times the bytes of {narrow} "
+            f"({size} {per(steps)})",
+            _WIDER_ADVICE[one[WHERE]].format(wide=wide, narrow=narrow) + f": {places(rows, C.DUR_NS)}.",
             steps.per_step(saving),
             Basis.ESTIMATED,
             f"{factor - 1}/{factor} of the copies' time that no kernel hides, {steps.per}",
             CONFIDENT if one[WHERE] == ON_HOST else 0.8,
             evidence(rows),
         )
+
+
+def _shapes(rows: pd.DataFrame) -> str:
+    """The shape with the longest copies, how many others there are, and the verb."""
+    took = rows.groupby(SHAPE)[C.DUR_NS].sum().sort_index().sort_values(ascending=False, kind="stable")
+    others = len(took) - 1
+    return f"{took.index[0]} is" if not others else f"{took.index[0]} and {others:,} other shapes are"
 
 
 _WIDER_ADVICE = {
