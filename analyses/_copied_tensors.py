@@ -10,7 +10,7 @@ the dtype a kernel of the same device then converts the copy to, where nothing e
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd

@@ -130,6 +130,7 @@ _SPELLED = {"double": "float64", "long int": "int64"}
         copies.wider("double", "double"),
         copies.wider("long int", "long int"),
         copies.wider("double", "float", read_as_copied=True),
+        copies.one_of_two_converted(),
         copies.widened_on_host(),
     ],
 )

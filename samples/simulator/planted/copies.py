@@ -120,6 +120,19 @@ def wider(source: str = "float", target: str = "float", *, read_as_copied: bool 
     return program
 
 
+def one_of_two_converted() -> Program:
+    """Token ids and a mask of one shape in int64, of which the device converts the mask alone."""
+    program, shape = Program(), [512, 1024]
+    for _ in range(STEPS):
+        with program.step():
+            to_device(program, shape, "long int")
+            to_device(program, shape, "long int")
+            convert(program, shape, "long int", "float")
+            compute(program, [512, 1024, 16])
+            program.synchronize()
+    return program
+
+
 def widened_on_host(source: str = "float") -> Program:
     """Images of a narrow dtype that `.to(device, torch.float32)` widens before the copy."""
     program, shape = Program(), [32, 3, 64, 64]

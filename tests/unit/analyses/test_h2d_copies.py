@@ -123,6 +123,21 @@ def test_a_wait_that_is_not_the_copys_own_does_not_count(tmp_path: Path) -> None
     assert analyze(run, "h2d_copies").tables["groups"]["blocked_ns"].tolist() == [3 + 7]
 
 
+def test_the_users_own_wait_after_a_copy_outside_of_ops_does_not_count(tmp_path: Path) -> None:
+    rows = [
+        host("train.py(1): f", 0, 90, kind=HostKind.PYTHON),
+        call("cudaMemcpyAsync", 1, 4, 0),
+        call("cudaStreamSynchronize", 5, 60, 0, kind=HostKind.SYNC),
+        host("aten::copy_", 100, 110),
+        call("cudaMemcpyAsync", 101, 108, 3),
+        host("aten::sum", 111, 150),
+        call("cudaStreamSynchronize", 112, 140, 5, kind=HostKind.SYNC),
+    ]
+    copies = [up(2, 3, **{C.LAUNCH_ROW: 1}), up(105, 106, **{C.LAUNCH_ROW: 4, C.OP_ROW: 3})]
+    run = make_run(tmp_path, host_intervals=rows, device_intervals=copies)
+    assert sorted(analyze(run, "h2d_copies").tables["groups"]["blocked_ns"]) == [3, 7]
+
+
 def test_ranks_and_devices_stay_apart(tmp_path: Path) -> None:
     rows = [up(0, 10, **{C.RANK: rank, C.DEVICE: device}) for rank in (0, 1) for device in (0, 1)]
     run = make_run(tmp_path, device_intervals=[*rows, kernel(0, 10, **{C.RANK: 1, C.DEVICE: 0})])

@@ -106,6 +106,17 @@ def test_a_pageable_copy_behind_kernels_saves_nothing(tmp_path: Path, *, hidden:
     assert savings == ([] if hidden else [600_000])
 
 
+def test_a_half_hidden_copy_saves_no_more_than_its_exposed_half(tmp_path: Path) -> None:
+    rows = [
+        copy("H2D", "pinned", "device", 0, 100_000, MIB, **{C.STEP: 0}),
+        copy("H2D", "pageable", "device", 200_000, 900_000, MIB, **{C.STEP: 0}),
+        kernel(200_000, 650_000, **{C.STEP: 0}),
+    ]
+    run = make_run(tmp_path, device_intervals=rows, steps=[step(0, 0, 1_000_000)])
+    (finding,) = analyze(run, "pinned_memory").findings
+    assert finding.saving_ns_per_step == 250_000
+
+
 def test_copies_outside_of_steps_do_not_recur(tmp_path: Path) -> None:
     rows = [copy("H2D", "pageable", "device", 0, 900_000, MIB), kernel(900_000, 900_100, **{C.STEP: 0})]
     run = make_run(tmp_path, device_intervals=rows, steps=[step(0, 900_000, 900_100)])
