@@ -143,9 +143,8 @@ def _calls(run: Run, launches: pd.Series, ops: Ints) -> pd.DataFrame:
         where=_is(HostKind.RUNTIME, HostKind.SYNC) & near,
     ).sort_values([C.RANK, C.PID, C.TID, C.START_NS, C.ROW_ID], ignore_index=True)
     after = calls[[C.PARENT_ROW]].shift(-1)
-    in_op = calls[C.PARENT_ROW].isin(ops)
     waits = matches(calls[C.NAME], WAIT_PATTERN).shift(-1, fill_value=False)
-    follows = in_op & waits & (after[C.PARENT_ROW] == calls[C.PARENT_ROW])
+    follows = waits & (after[C.PARENT_ROW] == calls[C.PARENT_ROW])
     followed = follows.fillna(value=False).to_numpy(dtype=bool)
     duration, start = ints(calls, C.DUR_NS), ints(calls, C.START_NS)
     return pd.DataFrame(

@@ -123,6 +123,19 @@ def test_a_wait_that_is_not_the_copys_own_does_not_count(tmp_path: Path) -> None
     assert analyze(run, "h2d_copies").tables["groups"]["blocked_ns"].tolist() == [3 + 7]
 
 
+def test_the_wait_of_the_next_op_does_not_count(tmp_path: Path) -> None:
+    rows = [
+        host("aten::copy_", 0, 10),
+        call("cudaMemcpyAsync", 1, 4, 0),
+        host("aten::copy_", 20, 90),
+        call("cudaStreamSynchronize", 21, 80, 2, kind=HostKind.SYNC),
+        call("cudaMemcpyAsync", 81, 86, 2),
+    ]
+    copies = [up(2, 3, **{C.LAUNCH_ROW: 1, C.OP_ROW: 0}), up(82, 84, **{C.LAUNCH_ROW: 4, C.OP_ROW: 2})]
+    run = make_run(tmp_path, host_intervals=rows, device_intervals=copies)
+    assert analyze(run, "h2d_copies").tables["groups"]["blocked_ns"].tolist() == [3 + 5]
+
+
 def test_the_users_own_wait_after_a_copy_outside_of_ops_does_not_count(tmp_path: Path) -> None:
     rows = [
         host("train.py(1): f", 0, 90, kind=HostKind.PYTHON),
