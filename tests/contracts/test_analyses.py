@@ -35,6 +35,7 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Run:
         with program.step():
             with program.op("aten::copy_", shapes=[[4], [4]], dtypes=["float", "float"]):
                 program.copy("H2D", 4096)
+                program.copy("D2H", 4)
             with program.op("aten::relu", shapes=[[4]], dtypes=["float"]):
                 program.allocate(512)
                 program.kernel("void relu<4>(float*)", 2_000)
