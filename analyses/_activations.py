@@ -5,8 +5,8 @@ A name with relu, threshold or clamp_min is one of four things:
 * `fused`: a convolution or matrix product that can apply a ReLU to its output, as in
   `volta_scudnn_128x64_relu_interior_nn_v1`: its time is that of the convolution, not of a ReLU;
 * `compiled`: a kernel that a compiler made of several ops, ReLU among them (`triton_poi_fused_relu_0`);
-* `relu`: another kernel, launched by an op that is a ReLU (relu, threshold, clamp_min, their backward) or by
-  no recorded op;
+* `relu`: another kernel, launched by an op that is a ReLU (relu, threshold, clamp_min, their backward), or an
+  element-wise one of no recorded op;
 * `other`: the rest, such as a leaky ReLU or another use of a threshold.
 
 A kernel of another name that a ReLU op launched is a `relu` too.
@@ -36,6 +36,7 @@ _COMPILED = re.compile(r"(?i)triton")
 _OP = re.compile(r"^(?:aten::|prims::)?(?:relu6?_?|threshold_?|clamp_min_?|threshold_backward)$")
 _NODE = re.compile(r"(?:^|\W)(?:Relu|Threshold|ClampMin)\w*Backward\d*$")
 _VARIANT = re.compile(r"(?i)leaky|prelu|rrelu|celu|gelu|selu")
+_ELEMENTWISE = re.compile(r"(?i)elementwise|clamp_scalar|\brelu_(?:forward_|backward_)?kernel")
 _BACKWARD = re.compile(r"(?i)backward")
 BY_NAME, BY_OP, BY_BOTH = "name", "op", "name and op"
 KEYS = ["kind", "direction", OP, FAMILY, *GRID, *BLOCK, "told_by", C.RANK, C.DEVICE]
@@ -67,9 +68,8 @@ def kind_of(kernel: str, op: str) -> str:
         return FUSED
     if _COMPILED.search(kernel):
         return COMPILED
-    if launched or (op == NO_OP and not _VARIANT.search(kernel)):
-        return RELU
-    return OTHER
+    alone = op == NO_OP and _ELEMENTWISE.search(kernel) and not _VARIANT.search(kernel)
+    return RELU if launched or alone else OTHER
 
 
 def table(rows: pd.DataFrame) -> pd.DataFrame:
