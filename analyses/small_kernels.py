@@ -55,13 +55,14 @@ _GROUPS = {"ranges": "range", "ops": "op", "kinds": "kind_of_work"}
 
 def compute(run: Run) -> Result:
     """Find the runs of small kernels."""
-    frame = busy(run, [C.KIND])
+    frame = busy(run, [C.KIND, C.LAUNCH_ROW])
     if frame.empty:
         return Result(notes=(absent_device_note(run),))
     work = _small_runs.read(run)
     if work is None:
-        kernels = (frame[C.KIND] == DeviceKind.KERNEL).any()
-        return Result(notes=(NO_LAUNCHES if kernels else NO_KERNELS,))
+        kernels = frame[frame[C.KIND] == DeviceKind.KERNEL]
+        unknown = len(kernels) and kernels[C.LAUNCH_ROW].isna().any()
+        return Result(notes=(NO_LAUNCHES if unknown else NO_KERNELS,))
     found = {name: _small_runs.runs(work, group) for name, group in _GROUPS.items()}
     tables = {"summary": _summary(work, _small_runs.runs(work, None))}
     for name, group in _GROUPS.items():
