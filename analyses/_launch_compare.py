@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from tracekit.run import Run
 
+    from ._savings import Budget
+
 DIFFERENT_WORK, ANOTHER, UNTOLD = "different work", "another configuration", "unknown"
 INFERRED = 0.7
 _CONFIG = [*GRID, *BLOCK]
@@ -62,18 +64,39 @@ def compare(base: Run, head: Run) -> Result:
     pairs = _paired(*sides)
     if pairs.empty:
         return Result(notes=("every op, kernel family, shape and launch configuration is in both runs",))
-    batches = _ratio(*(_batch(run) for run in (head, base)))
+    pairs = _judged(pairs, _ratio(*(_batch(run) for run in (head, base))))
+    differ = _other_devices(base, head)
+    found = tuple(_findings(base, head, pairs, differ))
+    return Result({"changes": pairs[[column.name for column in CHANGES.columns]]}, found, _notes(differ))
+
+
+def _notes(differ: str) -> tuple[str, ...]:
+    """What is said of runs of different devices."""
+    return (f"the runs are of different devices ({differ}): configurations may differ by that",) * bool(
+        differ
+    )
+
+
+def _other_devices(base: Run, head: Run) -> str:
+    """The devices of both runs, empty where they are the same or not known."""
+    names = [
+        ", ".join(
+            sorted({str(gpu["name"]) for gpu in run.meta.environment.get("gpus") or [] if gpu.get("name")})
+        )
+        for run in (base, head)
+    ]
+    return " against ".join(names) if all(names) and names[0] != names[1] else ""
+
+
+def _judged(pairs: pd.DataFrame, batches: Fraction | None) -> pd.DataFrame:
+    """The pairs with their verdicts: those that are told before the unknown, then the costliest first."""
     told = [_told(pair, batches) for pair in pairs.to_dict("records")]
     pairs[["verdict", "work_ratio", "grid_ratio", "reason"]] = pd.DataFrame(told, index=pairs.index)
     pairs["time_ratio"] = (pairs["head_median_ns"] / pairs["base_median_ns"]).astype("Float64")
     weight = pairs[["base_total_ns", "head_total_ns"]].fillna(0).max(axis=1).astype(np.int64)
-    pairs = pairs.assign(weight=weight).sort_values(
-        ["weight", *_MATCH[:2], "base_first", "head_first"], ascending=[False, True, True, True, True]
-    )
-    pairs = pairs.reset_index(drop=True)
-    return Result(
-        {"changes": pairs[[column.name for column in CHANGES.columns]]}, tuple(_findings(base, head, pairs))
-    )
+    order = ["untold", "weight", *_MATCH[:2], "base_first", "head_first"]
+    ranked = pairs.assign(weight=weight, untold=pairs["verdict"] == UNTOLD)
+    return ranked.sort_values(order, ascending=[True, False, True, True, True, True], ignore_index=True)
 
 
 def _configs(run: Run) -> pd.DataFrame:
@@ -178,21 +201,24 @@ def _product(pair: dict[Any, Any], which: str, names: list[str]) -> int:
     return result
 
 
-def _findings(base: Run, head: Run, pairs: pd.DataFrame) -> Iterator[Finding]:
+def _findings(base: Run, head: Run, pairs: pd.DataFrame, differ: str) -> Iterator[Finding]:
     budgets = {"base": budget(base), "head": budget(head)}
     worth = np.zeros(len(pairs), bool)
     for which, spent in budgets.items():
         totals = pairs[f"{which}_total_ns"].fillna(0).to_numpy(dtype=np.int64)
         whole = spent.steps * spent.step_ns
         worth |= (totals > 0) & (totals >= LEAST_SHARE * whole)
-    for verdict, give in ((DIFFERENT_WORK, _work_finding), (ANOTHER, _config_finding)):
+    for verdict in (DIFFERENT_WORK, ANOTHER):
         chosen = pairs[worth & (pairs["verdict"] == verdict).to_numpy()]
         for pair in chosen.head(EVIDENCE_ROWS).to_dict("records"):
-            yield give(pair, head)
+            yield (
+                _work_finding(pair)
+                if verdict == DIFFERENT_WORK
+                else _config_finding(pair, budgets["head"], differ)
+            )
 
 
-def _work_finding(pair: dict[Any, Any], head: Run) -> Finding:
-    del head
+def _work_finding(pair: dict[Any, Any]) -> Finding:
     return Finding(
         code="launch_work_differs",
         severity=Severity.INFO,
@@ -209,9 +235,14 @@ def _work_finding(pair: dict[Any, Any], head: Run) -> Finding:
     )
 
 
-def _config_finding(pair: dict[Any, Any], head: Run) -> Finding:
+def _config_finding(pair: dict[Any, Any], spent: Budget, differ: str) -> Finding:
     slower = (int(pair["head_median_ns"]) - int(pair["base_median_ns"])) * int(pair["head_launches"])
-    spent = budget(head)
+    chosen = (
+        f"the devices differ ({differ})"
+        if differ
+        else "look for what chose it anew: another version of PyTorch or a library, autotuning, strides or "
+        "alignment of the inputs"
+    )
     return Finding(
         code="launch_config_changed",
         severity=spent.severity(slower),
@@ -219,12 +250,9 @@ def _config_finding(pair: dict[Any, Any], head: Run) -> Finding:
             f"{pair[OP]} runs the same shapes with another configuration: {_full(pair, 'base')} against "
             f"{_full(pair, 'head')}, {_times(pair)} a launch"
         ),
-        advice=(
-            f"look for what chose the configuration of {pair[OP]} anew: another version of PyTorch or a "
-            f"library, autotuning, strides or alignment of its inputs{_what(pair)}"
-        ),
-        saving_ns_per_step=spent.per_step(slower) if slower > 0 else None,
-        basis=Basis.ESTIMATED if slower > 0 else None,
+        advice=f"{pair[OP]} is launched otherwise for the same shapes: {chosen}{_what(pair)}",
+        saving_ns_per_step=spent.per_step(slower) if slower > 0 and not differ else None,
+        basis=Basis.ESTIMATED if slower > 0 and not differ else None,
         how="(median of head − median of base) × launches of head" if slower > 0 else "",
         confidence=INFERRED,
         evidence={"device_intervals": [int(pair["head_first"])]},

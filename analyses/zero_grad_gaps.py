@@ -79,7 +79,7 @@ def compute(run: Run) -> Result:
     fills = _zero_grad.launched(run, frame, ranges)
     table = _measured(run, ranges, frame, fills)
     spent = budget(run)
-    tables = {"ranges": table[[column.name for column in _RANGES]], "summary": _summary(table, spent)}
+    tables = {"summary": _summary(table, spent), "ranges": table[[column.name for column in _RANGES]]}
     return Result(tables, _findings(run, table, fills, spent), _notes(run, frame))
 
 
@@ -254,8 +254,8 @@ ANALYSIS = Analysis(
         "per_parameter. One row per range and device."
     ),
     tables=(
-        TableSpec("ranges", "Each zero_grad range", _RANGES),
         TableSpec("summary", "By name and mode", _SUMMARY),
+        TableSpec("ranges", "Each zero_grad range", _RANGES),
     ),
     sources=("TorchBench, listing 2",),
     order=45,
