@@ -68,6 +68,7 @@ def resident(sm: dict[str, Any], *, threads: int, registers: int, shared: int) -
         ("8.0", 32, 16, 0, 32),  # blocks
         ("8.6", 32, 16, 0, 16),
         ("8.0", 128, 16, 48 * 1024, 3),  # 48 KiB and 1 KiB for the system
+        ("8.0", 128, 16, 167936 // 4, 3),
         ("7.0", 128, 16, 48 * 1024, 3),
         ("7.0", 128, 16, 1, 16),
         ("8.0", 128, 16, 200 * 1024, pd.NA),  # does not fit
@@ -172,6 +173,16 @@ def test_runs_without_kernels_or_grids_say_so(tmp_path: Path) -> None:
 )
 def test_a_word_in_a_name_makes_no_relu(name: str, launching: str, kind: str) -> None:
     assert kind_of(name, launching) == kind
+
+
+@pytest.mark.parametrize(("times", "codes"), [(1, []), (2, ["config_varies"])])
+def test_grids_that_occur_once_may_follow_from_the_data(tmp_path: Path, times: int, codes: list[str]) -> None:
+    hosts = [op(row, "aten::index", "[[8]]") for row in range(2 * times)]
+    rows = [
+        kernel(10 * row, 10 * row + 9, **{C.OP_ROW: row, **grid(10 + row % 2)}) for row in range(2 * times)
+    ]
+    run = make_run(tmp_path, meta=META, host_intervals=hosts, device_intervals=rows)
+    assert [one.code for one in analyze(run, "launch_config").findings] == codes
 
 
 def test_shapes_of_lists_count_and_scalars_do_not() -> None:

@@ -77,6 +77,12 @@ def test_four_in_a_row_are_no_run(tmp_path: Path) -> None:
     assert "not in a row" in result.notes[0]
 
 
+def test_a_kernel_as_long_as_its_launch_is_not_small(tmp_path: Path) -> None:
+    for dur, small in ((LAUNCH - 1, 5), (LAUNCH, 0)):
+        run = made(tmp_path / str(dur), launched([100, 120, 140, 160, 180], dur), hosts=[], devices=[])
+        assert analyze(run, "small_kernels").tables["summary"]["small"].tolist() == [small]
+
+
 def test_a_long_kernel_a_copy_and_a_long_gap_end_a_run(tmp_path: Path) -> None:
     starts = [100, 120, 140, 160, 180]
     for number, between in enumerate([kernel(142, 158, **{C.STREAM: 7}), memcpy(142, 143, **{C.STREAM: 7})]):

@@ -69,6 +69,18 @@ def test_idle_is_what_nothing_on_the_device_fills(tmp_path: Path) -> None:
     assert measured(run) == [["per_parameter", 3, 8, 50 - 8 - 10 - 15, 100, 17 + 3 * 2, 1, 10, 50]]
 
 
+def test_what_a_fill_writes_is_no_saving(tmp_path: Path) -> None:
+    run = make_run(
+        tmp_path,
+        host_intervals=[annotation(NAME, 0, 100), launch(1, 10), launch(2, 20), launch(3, 30)],
+        device_intervals=[
+            kernel(9_000 * row, 9_000 * row + 8_000, **{C.LAUNCH_ROW: row}) for row in (1, 2, 3)
+        ],
+    )
+    (row,) = analyze(run, "zero_grad_gaps").tables["ranges"].to_dict("records")
+    assert row["saving_ns"] == 2 * 1_000 + 2 * 2_000
+
+
 def test_nested_ranges_are_one_and_the_outermost_names_it(tmp_path: Path) -> None:
     rows = [
         host("torch/optim/optimizer.py(1019): zero_grad", 0, 50, kind=HostKind.PYTHON),
