@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from tracekit.run import Run
 
+    from ._hosts import Objects
+
     Bools = npt.NDArray[np.bool_]
 
 FEWEST = 5
@@ -124,18 +126,21 @@ def _with_context(run: Run, frame: pd.DataFrame) -> pd.DataFrame:
             flags[kind] |= inside & rows[at]
         at = np.where(inside, parent[at], NO_PARENT)
     texts = np.append(names.to_numpy(object), NO_NAME)
-    elementwise = frame[C.NAME][small].cat.categories.astype(str)
-    plain = _found(elementwise, _ELEMENTWISE)[frame[C.NAME][small].cat.codes.to_numpy()]
-    work = np.where(plain, ELEMENTWISE, OTHER).astype(object)
-    for kind, rows in flags.items():
-        work = np.where(rows, kind, work)
-    told = {"op": texts[op], "range": texts[mark], "kind_of_work": work}
-    blank = np.full(len(frame), NO_NAME, object)
-    for name, values in told.items():
-        column = blank.copy()
+    work = _kinds_of_work(frame[C.NAME][small], flags)
+    for name, values in (("op", texts[op]), ("range", texts[mark]), ("kind_of_work", work)):
+        column = np.full(len(frame), NO_NAME, object)
         column[small] = values
         frame[name] = pd.Categorical(column)
     return frame
+
+
+def _kinds_of_work(names: pd.Series, flags: dict[str, Bools]) -> Objects:
+    """By what encloses the launch, else by the kernel's name."""
+    plain = _found(names.cat.categories.astype(str), _ELEMENTWISE)[names.cat.codes.to_numpy()]
+    work: Objects = np.where(plain, ELEMENTWISE, OTHER).astype(object)
+    for kind, rows in flags.items():
+        work = np.where(rows, kind, work)
+    return work
 
 
 def _found(names: pd.Index, pattern: re.Pattern[str]) -> Bools:

@@ -38,10 +38,11 @@ from typing import TYPE_CHECKING
 from tracekit.analysis import Analysis, Column, Result, TableSpec
 from tracekit.schema import C
 
-from . import _activations, _launch_compare, _launch_rules
+from . import _activations, _launch_changes, _launch_compare, _launch_rules, _launch_thresholds
 from ._common import DEVICE, RANK, absent_device_note, busy
 from ._hosts import NO_OP
 from ._launch_configs import FAMILY, NUMEL, OP, UNKNOWN, configurations, kernels
+from ._launch_findings import Launches
 from ._savings import budget
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def compute(run: Run) -> Result:
     notes += [NO_LIMITS] if configs["resident_blocks"].isna().all() else []
     notes += [NO_SHAPES] if configs[NUMEL].isna().all() and (configs[OP] != NO_OP).any() else []
     tables = {"configs": configs[[column.name for column in _CONFIGS]], **tables}
-    launches = _launch_rules.Launches(run, rows, configs, budget(run))
+    launches = Launches(run, rows, configs, budget(run))
     return Result(tables, _launch_rules.findings(launches), tuple(notes))
 
 
@@ -164,7 +165,7 @@ ANALYSIS = Analysis(
     ),
     order=55,
     compute=compute,
-    rules=(*_launch_rules.RULES, *_launch_compare.RULES),
+    rules=(*_launch_thresholds.RULES, *_launch_changes.RULES),
     compare=compare,
-    comparison=(_launch_compare.CHANGES,),
+    comparison=(_launch_changes.CHANGES,),
 )
