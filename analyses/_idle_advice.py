@@ -1,0 +1,207 @@
+"""Advice on idle devices, by cause. Waits get theirs from `sync_points`, which knows each call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule, Severity
+from tracekit.schema import C
+
+from ._idle import Cause
+from ._idle_rows import ANCHOR_ROW, CAUSE, HOST_NS, OP, SOURCE, WAIT_ROW, total, worst_devices
+from ._savings import CONFIDENT, budget
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pandas as pd
+
+    from tracekit.run import Run
+
+    from ._savings import Budget
+
+LEAST_IDLE = 0.05
+"""A device that is busy for more than 95 % of its time gets no advice on the rest."""
+COMPUTES_NS = 200_000
+"""Dispatching one op takes up to some tens of µs; ten times that is other work of the host."""
+LEAST_SMALL = 0.05
+NAMED = 3
+
+LAUNCHES = Rule(
+    "idle_launch_bound",
+    states="gaps of the cause launch_bound in which the host took under 200 µs sum to 1 % of the steps or "
+    "more, on a device that is idle for 5 % of its time or more",
+    why="each such gap is the dispatch of one or a few ops: fewer launches remove them, faster kernels do not",
+)
+COMPUTES = Rule(
+    "idle_host_work",
+    states="gaps of the cause launch_bound in which the host took 200 µs or more sum to 1 % of the steps or "
+    "more, on a device that is idle for 5 % of its time or more",
+    why="no dispatch of an op takes 200 µs: the host did other work that the device waited for",
+)
+LOADING = Rule(
+    "idle_dataload",
+    states="gaps of the cause dataload sum to 1 % of the steps or more, on a device that is idle for 5 % of "
+    "its time or more",
+    why="the device waits for a batch; workers can prepare the next one meanwhile",
+)
+DEPENDS = Rule(
+    "idle_stream_dependency",
+    states="gaps of the cause stream_dependency sum to 1 % of the steps or more, on a device that is idle "
+    "for 5 % of its time or more",
+    why="a device starts queued work within a few µs, so it waited for something else",
+)
+SMALL = Rule(
+    "idle_between_kernels",
+    states="gaps of the cause kernel_to_kernel sum to 5 % of the steps or more",
+    why="below that neither fewer nor fused kernels would show; it informs and puts no number on the saving",
+)
+RULES = (LAUNCHES, COMPUTES, LOADING, DEPENDS, SMALL)
+
+_HOW = "Σ of these gaps in profiled steps, on the device of each rank that waits most, {per}"
+_PROFILED = "; the profiler slows the host, so without it the gaps are shorter"
+
+
+def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Finding, ...]:
+    """Advice on the gaps that count: of idle devices, and inside the profiled steps where there are any."""
+    allowed = budget(run)
+    idle = summary[summary["idle_share"] >= LEAST_IDLE]
+    own = gaps.merge(idle[[C.RANK, C.DEVICE]], on=[C.RANK, C.DEVICE])
+    if allowed.marked:
+        own = own[own[C.STEP].notna()]
+    late = own[own[CAUSE] == Cause.LAUNCH_BOUND]
+    computing = (late[HOST_NS] >= COMPUTES_NS).to_numpy(bool)
+    rules: tuple[tuple[pd.DataFrame, Callable[[pd.DataFrame, Budget], Finding], float], ...] = (
+        (late[~computing], _launches, 0.01),
+        (late[computing], _computes, 0.01),
+        (own[own[CAUSE] == Cause.DATALOAD], _loading, 0.01),
+        (own[own[CAUSE] == Cause.STREAM_DEPENDENCY], _depends, 0.01),
+        (own[own[CAUSE] == Cause.KERNEL_TO_KERNEL], _small, LEAST_SMALL),
+    )
+    found = []
+    for rows, rule, least in rules:
+        worst = worst_devices(rows)
+        if allowed.matters(total(worst), least=least):
+            found.append(rule(worst, allowed))
+    return tuple(found)
+
+
+def _launches(rows: pd.DataFrame, allowed: Budget) -> Finding:
+    return _finding(
+        LAUNCHES,
+        rows,
+        allowed,
+        title=f"the device waits for launches {_amount(rows, allowed)}, in {len(rows):,} gaps",
+        advice=(
+            f"{_weightiest(rows)}. The host launches more slowly than the device runs: launch less often "
+            "(torch.compile, CUDA graphs, foreach or fused variants), or give each launch more work (a larger "
+            "batch)"
+        ),
+    )
+
+
+def _computes(rows: pd.DataFrame, allowed: Budget) -> Finding:
+    return _finding(
+        COMPUTES,
+        rows,
+        allowed,
+        title=f"the device waits for work of the host {_amount(rows, allowed)}, in {len(rows):,} long gaps",
+        advice=(
+            f"{_weightiest(rows)}. The host works there and launches nothing: move that work to the device or "
+            "out of the step, or launch the next work before it"
+        ),
+    )
+
+
+def _loading(rows: pd.DataFrame, allowed: Budget) -> Finding:
+    return _finding(
+        LOADING,
+        rows,
+        allowed,
+        title=f"the device waits for data {_amount(rows, allowed)}",
+        advice=(
+            f"{_weightiest(rows)}. Load in the background: DataLoader(num_workers=..., prefetch_factor=..., "
+            "pin_memory=True, persistent_workers=True); if workers are already used, add more or make the "
+            "transforms cheaper"
+        ),
+    )
+
+
+def _depends(rows: pd.DataFrame, allowed: Budget) -> Finding:
+    return _finding(
+        DEPENDS,
+        rows,
+        allowed,
+        title=f"the device is idle with work queued {_amount(rows, allowed)}",
+        advice=(
+            f"{_weightiest(rows)}. The launch was made in time, so the device waited for something else: an "
+            "event of another device or stream, a host function in the stream, or another process on the "
+            "device. The trace does not say which: a system trace (nsys) of all ranks would"
+        ),
+        confidence=0.6,
+    )
+
+
+def _small(rows: pd.DataFrame, allowed: Budget) -> Finding:
+    return Finding(
+        code=SMALL.code,
+        severity=Severity.INFO,
+        title=f"short gaps between queued kernels {_amount(rows, allowed)}, in {len(rows):,} gaps",
+        advice=(
+            f"{_weightiest(rows)}. The work was queued in time: only fewer kernels (fusion, torch.compile) or "
+            "cheaper starts (CUDA graphs) shorten these gaps"
+        ),
+        how=f"no saving is given: how much of {total(rows) / 1e6:.3f} ms fusion removes is not known",
+        confidence=CONFIDENT,
+        evidence=_evidence(rows),
+    )
+
+
+def _finding(
+    rule: Rule,
+    rows: pd.DataFrame,
+    allowed: Budget,
+    *,
+    title: str,
+    advice: str,
+    confidence: float = CONFIDENT,
+) -> Finding:
+    idle = total(rows)
+    return Finding(
+        code=rule.code,
+        severity=allowed.severity(idle),
+        title=title,
+        advice=advice,
+        saving_ns_per_step=allowed.per_step(idle),
+        basis=Basis.MEASURED,
+        how=_HOW.format(per=allowed.per) + ("" if rule is DEPENDS else _PROFILED),
+        confidence=confidence,
+        evidence=_evidence(rows),
+    )
+
+
+def _amount(rows: pd.DataFrame, allowed: Budget) -> str:
+    """How much of a step it is, for a person."""
+    idle = total(rows)
+    return f"{allowed.share(idle):.0%} of the time ({allowed.per_step(idle) / 1e6:.3f} ms {allowed.per})"
+
+
+def _weightiest(rows: pd.DataFrame) -> str:
+    """The ops with most of the idle time, with their lines."""
+    sums = rows.groupby([OP, SOURCE], as_index=False, observed=True)[C.DUR_NS].sum()
+    first = sums.sort_values([C.DUR_NS, OP, SOURCE], ascending=[False, True, True])[:NAMED]
+    idle = total(rows)
+    parts = [
+        f"{op}{f' at {line}' if line else ''} ({int(ns) / idle:.0%})"
+        for op, line, ns in zip(first[OP], first[SOURCE], first[C.DUR_NS], strict=True)
+    ]
+    return f"Most of it: {', '.join(parts)}"
+
+
+def _evidence(rows: pd.DataFrame) -> dict[str, list[int]]:
+    """The longest gaps, and what the host did in them."""
+    host = rows[WAIT_ROW].fillna(rows[ANCHOR_ROW]).fillna(rows[C.LAUNCH_ROW]).dropna().drop_duplicates()
+    found = {"device_intervals": [int(row) for row in rows[C.ROW_ID][:EVIDENCE_ROWS]]}
+    if len(host):
+        found["host_intervals"] = [int(row) for row in host[:EVIDENCE_ROWS]]
+    return found
