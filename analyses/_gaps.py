@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 NEAR_NS = 30_000
 """How soon after an unlinked interval the next one of its stream must start to speak for it."""
 
-_READ = dict.fromkeys((*NEEDED, C.ROW_ID, C.NAME, C.RANK, C.DEVICE, C.STREAM, C.OP_ROW))
+_READ = dict.fromkeys((*NEEDED, C.ROW_ID, C.NAME, C.RANK, C.DEVICE, C.STREAM, C.OP_ROW, C.STEP))
 _PLACE = [C.RANK, C.DEVICE]
 _LATE = np.iinfo(np.int64).max
 
@@ -55,7 +55,7 @@ def read(run: Run, device: pd.DataFrame, host: HostLines) -> pd.DataFrame:
     replayed = np.zeros(len(idle), np.bool_)
     rows_of = device.groupby(_PLACE, sort=True).indices
     for key, gaps in idle.groupby(_PLACE, sort=True).indices.items():
-        lane = _Lane(device, rows_of[key], call, host)
+        lane = _Lane(device, np.asarray(rows_of[key]), call, host)
         start, end = spans(idle.iloc[gaps])
         found[BEFORE][gaps] = lane.ending_at(start)
         found[AFTER][gaps], speaker = lane.starting_at(end)

@@ -1,10 +1,11 @@
-"""Host rows by thread: which row covers an instant, which covers most of a window, and what stands around it."""
+"""Host rows by thread: which row covers an instant, or most of a window, and what encloses it."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -73,18 +74,21 @@ class HostLines:
     def lanes(self) -> dict[int, slice]:
         """The positions of each thread."""
         edges = np.flatnonzero(np.concatenate(([True], self.thread[1:] != self.thread[:-1], [True])))
-        pairs = zip(edges[:-1], edges[1:], strict=True) if len(self.thread) else ()
-        return {int(self.thread[low]): slice(int(low), int(high)) for low, high in pairs}
+        if not len(self.thread):
+            return {}
+        return {int(self.thread[low]): slice(int(low), int(high)) for low, high in pairwise(edges)}
 
     def at(self, row_ids: pd.Series) -> Ints:
         """Positions of host rows by id, -1 where an id is null or not there."""
         asked = row_ids.fillna(NO_PARENT).to_numpy(dtype=np.int64)
-        found: Ints = self.index.get_indexer(asked).astype(np.int64)
+        found: Ints = self.index.get_indexer(pd.Index(asked)).astype(np.int64)
         return found
 
     def of_kind(self, *kinds: HostKind) -> Bools:
         """Which rows are of these kinds."""
-        return np.isin(self.kind, np.flatnonzero(np.isin(self.kinds.astype(str), [str(one) for one in kinds])))
+        return np.isin(
+            self.kind, np.flatnonzero(np.isin(self.kinds.astype(str), [str(one) for one in kinds]))
+        )
 
     def named(self, pattern: str) -> Bools:
         """Which rows have a name that contains the pattern; each distinct name is looked at once."""
@@ -173,7 +177,7 @@ def read(run: Run) -> HostLines:
     order = _order(thread, start, depth, row_id)
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
-    parent = pd.Index(row_id).get_indexer(_integers(table[C.PARENT_ROW]))
+    parent = pd.Index(row_id).get_indexer(pd.Index(_integers(table[C.PARENT_ROW])))
     loading = np.isin(phase, np.flatnonzero(phases.astype(str) == str(Phase.DATALOAD)))
     return HostLines(
         row_id=row_id[order],

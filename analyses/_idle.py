@@ -10,7 +10,8 @@ interval has no recorded launch, the next one of its stream speaks for it if it 
    * stream_dependency: it was queued for 30 µs or more, or a stream was told to wait for an event between
      the launches of the intervals before and after, and these are of different streams;
    * kernel_to_kernel: the rest.
-3. Otherwise the host was late: its part of the gap is [g, s), or [g, t) where the call began before g.
+3. Otherwise the host was late: its part of the gap is [g, s), or [g, t) where the call began before g or
+   takes more than half of the gap.
    * profiler: the profiler's own overhead covers more than half of that part;
    * dataload: so does data loading on the thread in charge;
    * sync: so do waits for the device; or a wait had begun before g, ended in the gap (or up to 5 µs before
@@ -115,7 +116,8 @@ def explain(gaps: pd.DataFrame, device: pd.DataFrame, host: HostLines, waits: In
     queued_ns = np.where(known, end - np.clip(done, start, end), 0)
     queued = known & _queued(gaps, begun, done, queued_ns)
     late = known & ~queued
-    high = np.where(late, np.clip(np.where(begun >= start, begun, done), start, end), start)
+    in_call = (begun < start) | (2 * (np.minimum(done, end) - begun) > end - start)
+    high = np.where(late, np.clip(np.where(in_call, done, begun), start, end), start)
     thread = _in_charge(host, np.append(host.thread, NO_PARENT)[launch], gaps[LAUNCH], start, high, late)
     part = _Part(host, thread, start, high, late)
     awaited = _awaited(host, waits, part)

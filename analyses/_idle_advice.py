@@ -8,11 +8,11 @@ from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule, Severity
 from tracekit.schema import C
 
 from ._idle import Cause
-from ._idle_rows import ANCHOR_ROW, CAUSE, HOST_NS, OP, SOURCE, WAIT_ROW, total, worst_devices
-from ._savings import CONFIDENT, budget
+from ._idle_rows import ANCHOR_ROW, CALL, CAUSE, HOST_NS, OP, SOURCE, WAIT_ROW, total, worst_devices
+from ._savings import CONFIDENT, LEAST_SHARE, budget
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import pandas as pd
 
@@ -26,18 +26,27 @@ COMPUTES_NS = 200_000
 """Dispatching one op takes up to some tens of µs; ten times that is other work of the host."""
 LEAST_SMALL = 0.05
 NAMED = 3
+LEAST_NAMED = 0.01
+ONE_OFF = 0.5
+"""From this share on, one gap alone decides, and whether it recurs is the question."""
 
 LAUNCHES = Rule(
     "idle_launch_bound",
     states="gaps of the cause launch_bound in which the host took under 200 µs sum to 1 % of the steps or "
     "more, on a device that is idle for 5 % of its time or more",
-    why="each such gap is the dispatch of one or a few ops: fewer launches remove them, faster kernels do not",
+    why="such a gap is the dispatch of one or a few ops: fewer launches remove it, faster kernels do not",
 )
 COMPUTES = Rule(
     "idle_host_work",
-    states="gaps of the cause launch_bound in which the host took 200 µs or more sum to 1 % of the steps or "
-    "more, on a device that is idle for 5 % of its time or more",
+    states="gaps of the cause launch_bound in which the host took 200 µs or more, most of it outside of "
+    "runtime calls, sum to 1 % of the steps or more, on a device that is idle for 5 % of its time or more",
     why="no dispatch of an op takes 200 µs: the host did other work that the device waited for",
+)
+CALLS = Rule(
+    "idle_slow_call",
+    states="gaps of the cause launch_bound in which the host took 200 µs or more, most of it inside of one "
+    "runtime call, sum to 1 % of the steps or more, on a device that is idle for 5 % of its time or more",
+    why="a launch call takes some µs: one of 200 µs loads code, allocates memory or waits for a lock",
 )
 LOADING = Rule(
     "idle_dataload",
@@ -56,7 +65,7 @@ SMALL = Rule(
     states="gaps of the cause kernel_to_kernel sum to 5 % of the steps or more",
     why="below that neither fewer nor fused kernels would show; it informs and puts no number on the saving",
 )
-RULES = (LAUNCHES, COMPUTES, LOADING, DEPENDS, SMALL)
+RULES = (LAUNCHES, COMPUTES, CALLS, LOADING, DEPENDS, SMALL)
 
 _HOW = "Σ of these gaps in profiled steps, on the device of each rank that waits most, {per}"
 _PROFILED = "; the profiler slows the host, so without it the gaps are shorter"
@@ -70,12 +79,14 @@ def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Findi
     if allowed.marked:
         own = own[own[C.STEP].notna()]
     late = own[own[CAUSE] == Cause.LAUNCH_BOUND]
-    computing = (late[HOST_NS] >= COMPUTES_NS).to_numpy(bool)
+    long = (late[HOST_NS] >= COMPUTES_NS).to_numpy(bool)
+    calling = long & (late[CALL] != "").to_numpy(bool)
     rules: tuple[tuple[pd.DataFrame, Callable[[pd.DataFrame, Budget], Finding], float], ...] = (
-        (late[~computing], _launches, 0.01),
-        (late[computing], _computes, 0.01),
-        (own[own[CAUSE] == Cause.DATALOAD], _loading, 0.01),
-        (own[own[CAUSE] == Cause.STREAM_DEPENDENCY], _depends, 0.01),
+        (late[~long], _launches, LEAST_SHARE),
+        (late[long & ~calling], _computes, LEAST_SHARE),
+        (late[calling], _calls, LEAST_SHARE),
+        (own[own[CAUSE] == Cause.DATALOAD], _loading, LEAST_SHARE),
+        (own[own[CAUSE] == Cause.STREAM_DEPENDENCY], _depends, LEAST_SHARE),
         (own[own[CAUSE] == Cause.KERNEL_TO_KERNEL], _small, LEAST_SMALL),
     )
     found = []
@@ -91,7 +102,7 @@ def _launches(rows: pd.DataFrame, allowed: Budget) -> Finding:
         LAUNCHES,
         rows,
         allowed,
-        title=f"the device waits for launches {_amount(rows, allowed)}, in {len(rows):,} gaps",
+        title=f"the device waits for launches {_amount(rows, allowed)}",
         advice=(
             f"{_weightiest(rows)}. The host launches more slowly than the device runs: launch less often "
             "(torch.compile, CUDA graphs, foreach or fused variants), or give each launch more work (a larger "
@@ -105,12 +116,34 @@ def _computes(rows: pd.DataFrame, allowed: Budget) -> Finding:
         COMPUTES,
         rows,
         allowed,
-        title=f"the device waits for work of the host {_amount(rows, allowed)}, in {len(rows):,} long gaps",
+        title=f"the device waits for work of the host {_amount(rows, allowed)}",
         advice=(
-            f"{_weightiest(rows)}. The host works there and launches nothing: move that work to the device or "
-            "out of the step, or launch the next work before it"
+            f"{_weightiest(rows)}. The host works there and launches nothing: move that work to the device "
+            f"or out of the step, or launch the next work before it{_one_off(rows)}"
         ),
     )
+
+
+def _calls(rows: pd.DataFrame, allowed: Budget) -> Finding:
+    return _finding(
+        CALLS,
+        rows,
+        allowed,
+        title=f"the device waits for slow runtime calls {_amount(rows, allowed)}",
+        advice=(
+            f"{_weightiest(rows, [CALL, OP, SOURCE])}. A slow launch mostly loads its kernel's code, which only "
+            "a first launch does (`slowest` of `launch_latency` tells): warm up before recording. Calls that "
+            f"allocate or free memory should not recur in a step: keep them out of it{_one_off(rows)}"
+        ),
+    )
+
+
+def _one_off(rows: pd.DataFrame) -> str:
+    """A caution where one gap decides."""
+    longest = int(rows[C.DUR_NS].max()) / total(rows)
+    if longest < ONE_OFF or len(rows) == 1:
+        return ""
+    return f". One gap alone is {longest:.0%} of it: if it happens once, leave it out by warm-up steps"
 
 
 def _loading(rows: pd.DataFrame, allowed: Budget) -> Finding:
@@ -135,8 +168,9 @@ def _depends(rows: pd.DataFrame, allowed: Budget) -> Finding:
         title=f"the device is idle with work queued {_amount(rows, allowed)}",
         advice=(
             f"{_weightiest(rows)}. The launch was made in time, so the device waited for something else: an "
-            "event of another device or stream, a host function in the stream, or another process on the "
-            "device. The trace does not say which: a system trace (nsys) of all ranks would"
+            "event of another device or stream, a host function in the stream, another process on the "
+            "device, or work that is missing from the trace. The trace does not say which: a system trace "
+            "(nsys) of all ranks would"
         ),
         confidence=0.6,
     )
@@ -146,7 +180,7 @@ def _small(rows: pd.DataFrame, allowed: Budget) -> Finding:
     return Finding(
         code=SMALL.code,
         severity=Severity.INFO,
-        title=f"short gaps between queued kernels {_amount(rows, allowed)}, in {len(rows):,} gaps",
+        title=f"short gaps between queued kernels {_amount(rows, allowed)}",
         advice=(
             f"{_weightiest(rows)}. The work was queued in time: only fewer kernels (fusion, torch.compile) or "
             "cheaper starts (CUDA graphs) shorten these gaps"
@@ -183,19 +217,28 @@ def _finding(
 def _amount(rows: pd.DataFrame, allowed: Budget) -> str:
     """How much of a step it is, for a person."""
     idle = total(rows)
-    return f"{allowed.share(idle):.0%} of the time ({allowed.per_step(idle) / 1e6:.3f} ms {allowed.per})"
+    size = f"{allowed.share(idle):.0%} of the time ({allowed.per_step(idle) / 1e6:.3f} ms {allowed.per})"
+    return f"{size}, in {len(rows):,} gap{'s' if len(rows) > 1 else ''}"
 
 
-def _weightiest(rows: pd.DataFrame) -> str:
+def _weightiest(rows: pd.DataFrame, keys: Sequence[str] = (OP, SOURCE)) -> str:
     """The ops with most of the idle time, with their lines."""
-    sums = rows.groupby([OP, SOURCE], as_index=False, observed=True)[C.DUR_NS].sum()
-    first = sums.sort_values([C.DUR_NS, OP, SOURCE], ascending=[False, True, True])[:NAMED]
-    idle = total(rows)
+    sums = rows.groupby([*keys], observed=True)[C.DUR_NS].sum().reset_index()
+    first = sums.sort_values([C.DUR_NS, *keys], ascending=[False, *(True for _ in keys)])[:NAMED]
+    shares = first[C.DUR_NS] / total(rows)
     parts = [
-        f"{op}{f' at {line}' if line else ''} ({int(ns) / idle:.0%})"
-        for op, line, ns in zip(first[OP], first[SOURCE], first[C.DUR_NS], strict=True)
+        f"{_place([str(row[key]) for key in keys])} ({part:.0%})"
+        for (_, row), part in zip(first.iterrows(), shares, strict=True)
+        if part >= LEAST_NAMED
     ]
-    return f"Most of it: {', '.join(parts)}"
+    return f"Most of it: {', '.join(parts)}" if parts else f"It is spread over {len(sums):,} ops and lines"
+
+
+def _place(names: list[str]) -> str:
+    """`call in op at line`, without what is unknown or said already."""
+    *names, line = names
+    text = " in ".join(names)
+    return text if not line or line in text else f"{text} at {line}"
 
 
 def _evidence(rows: pd.DataFrame) -> dict[str, list[int]]:

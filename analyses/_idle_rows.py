@@ -28,6 +28,7 @@ NEXT_OP, COMMON_OP, HOST_NS, QUEUED_NS, WAIT_NS = "next_op", "common_op", "host_
 WAIT_ROW, ANCHOR_ROW = "wait_row", "host_row"
 NOT_LAUNCHED = "(launch not recorded)"
 BETWEEN = "(between ops)"
+OUTSIDE = "(outside of ops)"
 NO_COMMON = ""
 
 
@@ -69,7 +70,7 @@ def described(run: Run, idle: Idle) -> pd.DataFrame:
     earlier_op = host.at(_picked(idle.device[C.OP_ROW], gaps[_gaps.BEFORE]))
     common = host.up_to(host.common(earlier_op, next_op), host.of_kind(HostKind.OP))
     shown = gaps[[C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.STEP, C.ROW_ID]].copy()
-    shown[CAUSE] = pd.Categorical.from_codes(why.cause, categories=list(CAUSES))
+    shown[CAUSE] = pd.Categorical.from_codes(why.cause, categories=pd.Index(CAUSES))
     shown[NEXT_OP] = host.labels(next_op, NO_OP)
     shown[OP] = _op_labels(idle, anchor, next_op)
     shown[CALL] = host.labels(np.where(_is_call(host, subject), subject, NO_PARENT), "")
@@ -116,7 +117,8 @@ def _tells(host: HostLines) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
 
 def _is_call(host: HostLines, rows: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     calls = host.of_kind(HostKind.RUNTIME, HostKind.SYNC, HostKind.OVERHEAD)
-    return (rows >= 0) & np.append(calls, False)[rows]
+    found: np.ndarray[tuple[int], np.dtype[np.bool_]] = (rows >= 0) & np.append(calls, [False])[rows]
+    return found
 
 
 def _op_labels(idle: Idle, anchor: Ints, next_op: Ints) -> np.ndarray[tuple[int], np.dtype[np.object_]]:
@@ -128,6 +130,7 @@ def _op_labels(idle: Idle, anchor: Ints, next_op: Ints) -> np.ndarray[tuple[int]
     absent = np.where(why.queued, queued, between)
     unknown = why.cause == CAUSES.index(Cause.UNKNOWN)
     absent = np.where(unknown, NOT_LAUNCHED, absent)
+    absent = np.where(why.cause == CAUSES.index(Cause.SYNC), OUTSIDE, absent)
     plain = host.labels(anchor, "")
     found: np.ndarray[tuple[int], np.dtype[np.object_]] = np.where(anchor >= 0, plain, absent)
     return found
@@ -135,7 +138,7 @@ def _op_labels(idle: Idle, anchor: Ints, next_op: Ints) -> np.ndarray[tuple[int]
 
 def worst_devices(gaps: pd.DataFrame) -> pd.DataFrame:
     """Of each rank the gaps of the device with most of their time: devices of a rank wait side by side."""
-    totals = gaps.groupby([C.RANK, C.DEVICE], sort=True, as_index=False)[C.DUR_NS].sum()
+    totals = gaps.groupby([C.RANK, C.DEVICE], sort=True)[C.DUR_NS].sum().reset_index()
     worst = totals.sort_values([C.DUR_NS, C.DEVICE], ascending=[False, True]).drop_duplicates(C.RANK)
     kept = gaps.merge(worst[[C.RANK, C.DEVICE]], on=[C.RANK, C.DEVICE])
     return kept.sort_values([C.DUR_NS, C.RANK, C.ROW_ID], ascending=[False, True, True], ignore_index=True)

@@ -182,7 +182,9 @@ def _unknown_note(idle: Idle, gaps: pd.DataFrame) -> list[str]:
 
 
 _CAUSE = Column(CAUSE, "", f"one of {', '.join(CAUSES)}")
-_OP = Column(OP, "", "op, annotation or frame that held the device up; for queued work the op that launched it")
+_OP = Column(
+    OP, "", "op, annotation or frame that held the device up; for queued work the op that launched it"
+)
 _SOURCE = Column(SOURCE, "", "user's source line of that op; empty where no stack was recorded")
 _COUNT = Column("gaps", "count", "number of gaps")
 _SUM = Column(IDLE_NS, "ns", "Σ of their lengths")
@@ -216,7 +218,9 @@ _GAPS = (
     Column(AFTER, "", "what started where the gap ends"),
     Column(HOST_NS, "ns", "the host's part: from the gap's start to the launch; missing without a launch"),
     Column(QUEUED_NS, "ns", "how much of the gap the next work was queued"),
-    Column(WAIT_NS, "ns", "length of the wait that began before the gap and ended in it; missing without one"),
+    Column(
+        WAIT_NS, "ns", "length of the wait that began before the gap and ended in it; missing without one"
+    ),
     Column(C.STEP, "", "profiled step in which the gap begins"),
     Column(C.ROW_ID, "", "row of the gap in device_intervals"),
     Column(ANCHOR_ROW, "", "row of the op, or of the next op or launch, in host_intervals"),
@@ -244,9 +248,9 @@ ANALYSIS = Analysis(
     question="Why was each device idle, and which op or call of the host is to blame?",
     definition=(
         "gap = idle interval of a device; each has one cause. unknown: the next interval's launch is not "
-        "recorded. Queued (its launch had ended before the gap, or was part of the same CUDA graph, or it was "
-        "queued for most of the gap): stream_dependency from 30 µs or when a stream waited for an event of "
-        "another, else kernel_to_kernel. Otherwise the host was late, and what covers more than half of the "
+        "recorded. Queued (its launch had ended before the gap, or was part of the same CUDA graph, or it "
+        "was queued for most of the gap): stream_dependency from 30 µs or when a stream waited for an event "
+        "of another, else kernel_to_kernel. Otherwise the host was late, and what covers more than half of the "
         "gap before the launch decides: profiler overhead, dataload, sync (also a wait that ended in the gap "
         "and was at least half as long as the gap before the launch), else launch_bound."
     ),
