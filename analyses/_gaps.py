@@ -40,7 +40,7 @@ def read(run: Run, device: pd.DataFrame, host: HostLines) -> pd.DataFrame:
     `before` and `after` are positions in the table of intervals that occupy a device: what ended where the
     gap begins and what started where it ends. `launch` is the host position of the call that launched the
     interval after, `earlier` of the one before; `replayed` says that an earlier interval came of the same
-    launch (a CUDA graph).
+    launch (a CUDA graph). The step is that of the work after the gap.
 
     Args:
         run: The run.
@@ -62,7 +62,14 @@ def read(run: Run, device: pd.DataFrame, host: HostLines) -> pd.DataFrame:
         found[LAUNCH][gaps] = np.where(speaker >= 0, call[speaker], NO_PARENT)
         replayed[gaps] = lane.replayed[speaker] & (speaker >= 0)
     found[EARLIER] = np.where(found[BEFORE] >= 0, call[found[BEFORE]], NO_PARENT) if len(call) else call
+    idle[C.STEP] = _steps(idle, device, found[AFTER])
     return idle.assign(**found, replayed=replayed)
+
+
+def _steps(idle: pd.DataFrame, device: pd.DataFrame, after: Ints) -> pd.Series:
+    """The step of the work each gap delayed; where that is in none, the step in which the gap begins."""
+    step = device[C.STEP].astype("Int64").iloc[after].set_axis(idle.index)
+    return step.fillna(idle[C.STEP].astype("Int64"))
 
 
 class _Lane:

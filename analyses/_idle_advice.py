@@ -67,7 +67,7 @@ SMALL = Rule(
 )
 RULES = (LAUNCHES, COMPUTES, CALLS, LOADING, DEPENDS, SMALL)
 
-_HOW = "Σ of these gaps in profiled steps, on the device of each rank that waits most, {per}"
+_HOW = "Σ of these gaps before work of profiled steps, on the device of each rank that waits most, {per}"
 _PROFILED = "; the profiler slows the host, so without it the gaps are shorter"
 
 
@@ -105,8 +105,8 @@ def _launches(rows: pd.DataFrame, allowed: Budget) -> Finding:
         title=f"the device waits for launches {_amount(rows, allowed)}",
         advice=(
             f"{_weightiest(rows)}. The host launches more slowly than the device runs: launch less often "
-            "(torch.compile, CUDA graphs, foreach or fused variants), or give each launch more work (a larger "
-            "batch)"
+            "(torch.compile, CUDA graphs, foreach or fused variants), or give each launch more work (a "
+            "larger batch)"
         ),
     )
 
@@ -131,9 +131,9 @@ def _calls(rows: pd.DataFrame, allowed: Budget) -> Finding:
         allowed,
         title=f"the device waits for slow runtime calls {_amount(rows, allowed)}",
         advice=(
-            f"{_weightiest(rows, [CALL, OP, SOURCE])}. A slow launch mostly loads its kernel's code, which only "
-            "a first launch does (`slowest` of `launch_latency` tells): warm up before recording. Calls that "
-            f"allocate or free memory should not recur in a step: keep them out of it{_one_off(rows)}"
+            f"{_weightiest(rows, [CALL, OP, SOURCE])}. A slow launch mostly loads its kernel's code, which "
+            "only a first launch does (`slowest` of `launch_latency` tells): warm up before recording. Calls "
+            f"that allocate or free memory should not recur in a step: keep them out of it{_one_off(rows)}"
         ),
     )
 
@@ -182,8 +182,8 @@ def _small(rows: pd.DataFrame, allowed: Budget) -> Finding:
         severity=Severity.INFO,
         title=f"short gaps between queued kernels {_amount(rows, allowed)}",
         advice=(
-            f"{_weightiest(rows)}. The work was queued in time: only fewer kernels (fusion, torch.compile) or "
-            "cheaper starts (CUDA graphs) shorten these gaps"
+            f"{_weightiest(rows)}. The work was queued in time: only fewer kernels (fusion, torch.compile) "
+            "or cheaper starts (CUDA graphs) shorten these gaps"
         ),
         how=f"no saving is given: how much of {total(rows) / 1e6:.3f} ms fusion removes is not known",
         confidence=CONFIDENT,

@@ -102,7 +102,7 @@ def _by_cause(gaps: pd.DataFrame, windows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _per_step(table: pd.DataFrame, gaps: pd.DataFrame, windows: pd.DataFrame) -> pd.Series:
-    """Idle time inside of the profiled steps per step of the rank; missing without steps."""
+    """Idle time before work of the profiled steps, per step of the rank; missing without steps."""
     keys = [*_PLACE, CAUSE]
     inside = gaps[gaps[C.STEP].notna()].assign(**{CAUSE: lambda rows: rows[CAUSE].astype(object)})
     sums = inside.groupby(keys, as_index=False)[C.DUR_NS].sum()
@@ -198,7 +198,7 @@ _BY_CAUSE = (
     _SUM,
     _SHARE,
     _COUNT,
-    Column("per_step_ns", "ns", "idle time that begins inside of profiled steps, per step of the rank"),
+    Column("per_step_ns", "ns", "idle time before work of profiled steps, per step of the rank"),
     _LONGEST,
 )
 _BY_OP = (
@@ -221,7 +221,7 @@ _GAPS = (
     Column(
         WAIT_NS, "ns", "length of the wait that began before the gap and ended in it; missing without one"
     ),
-    Column(C.STEP, "", "profiled step in which the gap begins"),
+    Column(C.STEP, "", "profiled step of the work after the gap, else that in which the gap begins"),
     Column(C.ROW_ID, "", "row of the gap in device_intervals"),
     Column(ANCHOR_ROW, "", "row of the op, or of the next op or launch, in host_intervals"),
     Column(C.LAUNCH_ROW, "", "row of the next launch in host_intervals"),
@@ -250,9 +250,9 @@ ANALYSIS = Analysis(
         "gap = idle interval of a device; each has one cause. unknown: the next interval's launch is not "
         "recorded. Queued (its launch had ended before the gap, or was part of the same CUDA graph, or it "
         "was queued for most of the gap): stream_dependency from 30 µs or when a stream waited for an event "
-        "of another, else kernel_to_kernel. Otherwise the host was late, and what covers more than half of the "
-        "gap before the launch decides: profiler overhead, dataload, sync (also a wait that ended in the gap "
-        "and was at least half as long as the gap before the launch), else launch_bound."
+        "of another, else kernel_to_kernel. Otherwise the host was late, and what covers more than half of "
+        "the gap before the launch decides: profiler overhead, dataload, sync (also a wait that ended in "
+        "the gap and was at least half as long as the gap before the launch), else launch_bound."
     ),
     tables=(
         TableSpec("by_cause", "Idle time by cause, per device", _BY_CAUSE),
