@@ -118,7 +118,7 @@ def explain(gaps: pd.DataFrame, device: pd.DataFrame, host: HostLines, waits: In
     late = known & ~queued
     in_call = (begun < start) | (2 * (np.minimum(done, end) - begun) > end - start)
     high = np.where(late, np.clip(np.where(in_call, done, begun), start, end), start)
-    thread = _in_charge(host, np.append(host.thread, NO_PARENT)[launch], gaps[LAUNCH], start, high, late)
+    thread = _in_charge(host, gaps, start, high, late)
     part = _Part(host, thread, start, high, late)
     awaited = _awaited(host, waits, part)
     causes = np.full(len(gaps), CAUSES.index(Cause.UNKNOWN), np.int64)
@@ -185,11 +185,14 @@ def _profiled(host: HostLines, gaps: pd.DataFrame, part: _Part) -> Bools:
 
 
 def _awaited(host: HostLines, waits: Ints, part: _Part) -> Ints:
-    """The wait that had begun before each gap and ended in the host's part of it."""
-    found = first_ending_after(host, waits, part.thread, part.start - CLOCKS_NS - 1)
-    starts, ends = np.append(host.start, 0)[found], np.append(host.end, 0)[found]
-    fits = part.late & (found >= 0) & (starts < part.start) & (ends <= part.end)
-    return np.where(fits, found, NO_PARENT)
+    """The wait in progress when each gap began, else one that ended shortly before."""
+    starts, ends = np.append(host.start, 0), np.append(host.end, 0)
+    chosen = np.full(len(part.start), NO_PARENT, np.int64)
+    for early in (CLOCKS_NS, 0):
+        found = first_ending_after(host, waits, part.thread, part.start - early - 1)
+        fits = part.late & (found >= 0) & (starts[found] < part.start) & (ends[found] <= part.end)
+        chosen = np.where(fits, found, chosen)
+    return chosen
 
 
 def _explains(host: HostLines, awaited: Ints, part: _Part) -> Bools:
@@ -198,23 +201,18 @@ def _explains(host: HostLines, awaited: Ints, part: _Part) -> Bools:
     return found
 
 
-def _in_charge(
-    host: HostLines, launching: Ints, launches: pd.Series, start: Ints, end: Ints, late: Bools
-) -> Ints:
+def _in_charge(host: HostLines, gaps: pd.DataFrame, start: Ints, end: Ints, late: Bools) -> Ints:
     """The thread whose work the launch waited for."""
-    thread, middle = launching.copy(), start + (end - start) // 2
-    activity = _activity(host)
-    best = np.append(activity, _NOTHING)[host.innermost(thread, middle)]
+    launch = gaps[LAUNCH].to_numpy()
+    thread: Ints = np.append(host.thread, NO_PARENT)[launch]
+    ranks = np.append(host.rank, NO_PARENT)[launch]
+    activity, middle = np.append(_activity(host), _NOTHING), start + (end - start) // 2
+    best = activity[host.innermost(thread, middle)]
     doubtful = np.flatnonzero(late & (best < _FRAME))
-    calls = np.unique(launches[launches >= 0].to_numpy())
-    others = np.unique(host.thread[calls])
-    rank_of = np.append(host.rank, NO_PARENT)
-    ranks = rank_of[launches.to_numpy()]
-    for lane in others:
+    calls = np.union1d(launch, gaps[EARLIER].to_numpy())
+    for lane in np.unique(host.thread[calls[calls >= 0]]):
         asked = doubtful[ranks[doubtful] == host.rank[host.lanes[int(lane)].start]]
-        does = np.append(activity, _NOTHING)[
-            host.innermost(np.full(len(asked), lane, np.int64), middle[asked])
-        ]
+        does = activity[host.innermost(np.full(len(asked), lane, np.int64), middle[asked])]
         better = does > best[asked]
         thread[asked[better]], best[asked[better]] = lane, does[better]
     return thread

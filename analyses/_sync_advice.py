@@ -52,15 +52,16 @@ def findings(run: Run, waits: pd.DataFrame, gaps: pd.DataFrame) -> tuple[Finding
 
 def _finding(call: str, op: str, line: str, rows: pd.DataFrame, saving: int, allowed: Budget) -> Finding:
     idle, where = int(rows["idle_after_ns"].sum()), f"{call} in {op}" + (f" at {line}" if line else "")
+    waits = "1 wait" if len(rows) == 1 else f"{len(rows):,} waits"
     weighty = rows.sort_values(["idle_caused_ns", "host_row"], ascending=[False, True])[:EVIDENCE_ROWS]
     return Finding(
         code=STARVES.code,
         severity=allowed.severity(saving),
         title=(
-            f"{where}: after {len(rows):,} waits the device is idle for {idle / 1e6:.3f} ms, of which "
+            f"{where}: after {waits} the device is idle for {idle / 1e6:.3f} ms, of which "
             f"{allowed.per_step(saving) / 1e6:.3f} ms {allowed.per} would go without them"
         ),
-        advice=_advice(op, where),
+        advice=_advice(call, op, where),
         saving_ns_per_step=allowed.per_step(saving),
         basis=Basis.MEASURED,
         how=_HOW.format(per=allowed.per),
@@ -72,7 +73,7 @@ def _finding(call: str, op: str, line: str, rows: pd.DataFrame, saving: int, all
     )
 
 
-def _advice(op: str, where: str) -> str:
+def _advice(call: str, op: str, where: str) -> str:
     """What to change, by what the op says of the wait."""
     if op in ("aten::_local_scalar_dense", "aten::item"):
         return (
@@ -84,7 +85,7 @@ def _advice(op: str, where: str) -> str:
             f"{where}: the size of the result depends on values on the device, so that the host must wait. "
             "Use a form of fixed size (torch.where, masks that multiply)"
         )
-    if "copy" in op or "_to_" in op:
+    if "memcpy" in call.lower() or "copy" in op:
         return (
             f"{where}: the copy blocks the host. Copy from or to pinned memory with non_blocking=True, and "
             "wait only where the values are used"

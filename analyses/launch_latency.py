@@ -103,13 +103,14 @@ def _notes(device: pd.DataFrame, table: pd.DataFrame) -> tuple[str, ...]:
     notes = []
     if unlinked:
         notes.append(
-            f"{unlinked:,} of {len(device):,} device intervals have no recorded launch and are left out, so "
-            "the queue was at least as deep as shown"
+            f"{unlinked:,} of {len(device):,} device intervals {'has' if unlinked == 1 else 'have'} no recorded "
+            "launch and no part in this: the queue was at least as deep as shown"
         )
     if early:
         notes.append(
-            f"{early:,} launches start on the device before their call began: the clocks of host and device "
-            "disagree, and short delays mean little"
+            f"{early:,} {'launch starts' if early == 1 else 'launches start'} on the device before "
+            f"{'its' if early == 1 else 'their'} call began: the clocks of host and device disagree, and short "
+            "delays mean little"
         )
     return tuple(notes)
 

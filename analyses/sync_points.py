@@ -85,7 +85,7 @@ def _described(run: Run, idle: Idle) -> pd.DataFrame:
     table = pd.DataFrame({C.RANK: host.rank[rows], CALL: host.labels(rows, ""), C.START_NS: host.start[rows]})
     table[C.DUR_NS] = host.end[rows] - host.start[rows]
     table[OP] = host.labels(around, OUTSIDE)
-    table[SOURCE] = source_lines(run, ids)
+    table[SOURCE] = source_lines(run, host.ids(np.where(op >= 0, op, rows)))
     table[C.STEP] = host_rows(run, ids, [C.STEP])[C.STEP].astype("Int64")
     table[THREAD_ROW] = ids.astype(np.int64)
     table[BUSY_NS] = _busy(idle, table)

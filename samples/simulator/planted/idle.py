@@ -5,7 +5,7 @@ A kernel named `after_CAUSE` is what the device starts when a gap of that cause 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from samples.simulator.events import Kind
 from samples.simulator.program import Program
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 STEPS = 3
+STACK: dict[str, Any] = {"Call stack": "train.py(7): sort;train.py(12): main"}
 LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 
 
@@ -35,7 +36,7 @@ def host_work(*, clean: bool = False) -> Program:
         with program.step():
             with program.op("aten::mm"):
                 program.kernel("work", 700_000 if clean else 100_000)
-            with program.op("aten::_unique2", **{"Call stack": "train.py(7): sort;train.py(12): main"}):
+            with program.op("aten::_unique2", **STACK):
                 program.wait(500_000)
             with program.op("aten::relu"):
                 program.kernel("after_launch_bound", 100_000)
