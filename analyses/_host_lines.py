@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     Objects: TypeAlias = npt.NDArray[np.object_]
 
 STEP_MARKER = r"^ProfilerStep#"
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _COLUMNS = (
     *(C.ROW_ID, C.KIND, C.NAME, C.RANK, C.PID, C.TID),
     *(C.START_NS, C.DUR_NS, C.PARENT_ROW, C.DEPTH, C.PHASE),
@@ -145,8 +146,8 @@ class HostLines:
         return a
 
     def labels(self, rows: Ints, absent: str) -> Objects:
-        """Names of rows, one word where there is none."""
-        texts = np.append(self.names, np.array([absent], object))
+        """Names of rows without addresses of objects, one word where there is none."""
+        texts = np.array([*(_ADDRESS.sub("", str(name)) for name in self.names), absent], object)
         codes = np.append(self.name, len(self.names))
         found: Objects = texts[codes[rows]]
         return found
@@ -213,9 +214,9 @@ def _threads(rank: Ints, pid: Ints, tid: Ints) -> Ints:
     """A small number for each thread of each process of each rank."""
     codes = np.zeros(len(rank), np.int64)
     for key in (rank, pid, tid):
-        distinct, place = np.unique(key, return_inverse=True)
+        place, distinct = pd.factorize(key, sort=True)
         codes = codes * max(1, len(distinct)) + place
-    _, found = np.unique(codes, return_inverse=True)
+    found, _ = pd.factorize(codes, sort=True)
     return found.astype(np.int64)
 
 

@@ -131,9 +131,10 @@ def _calls(rows: pd.DataFrame, allowed: Budget) -> Finding:
         allowed,
         title=f"the device waits for slow runtime calls {_amount(rows, allowed)}",
         advice=(
-            f"{_weightiest(rows, [CALL, OP, SOURCE])}. A slow launch mostly loads its kernel's code, which "
-            "only a first launch does (`slowest` of `launch_latency` tells): warm up before recording. Calls "
-            f"that allocate or free memory should not recur in a step: keep them out of it{_one_off(rows)}"
+            f"{_weightiest(rows, [CALL, OP, SOURCE])}. A slow launch mostly loads its kernel's code or "
+            "uploads its graph, which only a first one does (`slowest` of `launch_latency` tells): warm up "
+            "before recording. Calls that allocate or free memory should not recur in a step: keep them out "
+            f"of it{_one_off(rows)}"
         ),
     )
 

@@ -35,7 +35,7 @@ import pandas as pd
 
 from tracekit import intervals
 from tracekit.analysis import Analysis, Column, Result, TableSpec
-from tracekit.schema import C
+from tracekit.schema import C, HostKind
 
 from . import _idle_advice, _idle_rows
 from ._common import DEVICE, NO_STEPS, RANK, absent_device_note, ints, share, spans
@@ -65,6 +65,7 @@ LISTED_NS = 1_000
 """Shorter gaps are below the resolution of traces in whole µs."""
 UNKNOWN_NOTED = 0.15
 """Share of unknown idle time from which the causes are said to be incomplete."""
+PROFILER_NOTED = 0.01
 
 IDLE_NS = "idle_ns"
 _PLACE = [C.RANK, C.DEVICE]
@@ -86,7 +87,7 @@ def compute(run: Run) -> Result:
     if gaps.empty:
         return Result(tables, notes=(*notes, NEVER_IDLE))
     tables = {"by_cause": _by_cause(gaps, windows), "by_op": _by_op(gaps), **tables, "gaps": _listed(gaps)}
-    notes += _unknown_note(idle, gaps)
+    notes += _unknown_note(idle, gaps) + _other_notes(idle, gaps)
     return Result(tables, _idle_advice.findings(run, gaps, tables["summary"]), tuple(notes))
 
 
@@ -179,6 +180,17 @@ def _unknown_note(idle: Idle, gaps: pd.DataFrame) -> list[str]:
         f"{unknown:.0%} of the idle time has no known cause, because the launch of the next interval was not "
         "recorded: record the runtime calls of the whole capture (`--collector torch` does)"
     ]
+
+
+def _other_notes(idle: Idle, gaps: pd.DataFrame) -> list[str]:
+    """What the reader should know before acting on the tables."""
+    notes = []
+    if len(idle.host.start) and not idle.host.of_kind(HostKind.OP).any():
+        notes.append("no ops were recorded, so no op is named: record the CPU activity too")
+    profiler = _sum_of(gaps, (Cause.PROFILER,)) / max(1, _idle_rows.total(gaps))
+    if profiler >= PROFILER_NOTED:
+        notes.append(f"{profiler:.0%} of the idle time is the profiler's own: it is not there without it")
+    return notes
 
 
 _CAUSE = Column(CAUSE, "", f"one of {', '.join(CAUSES)}")

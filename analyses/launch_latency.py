@@ -102,15 +102,16 @@ def _notes(device: pd.DataFrame, table: pd.DataFrame) -> tuple[str, ...]:
     unlinked, early = int(device[C.LAUNCH_ROW].isna().sum()), int((table[REACH_NS] < 0).sum())
     notes = []
     if unlinked:
+        verb = "has" if unlinked == 1 else "have"
         notes.append(
-            f"{unlinked:,} of {len(device):,} device intervals {'has' if unlinked == 1 else 'have'} no recorded "
-            "launch and no part in this: the queue was at least as deep as shown"
+            f"{unlinked:,} of {len(device):,} device intervals {verb} no recorded launch and no part in it: "
+            "the queue was at least as deep as shown"
         )
     if early:
+        some = "launch starts" if early == 1 else "launches start"
         notes.append(
-            f"{early:,} {'launch starts' if early == 1 else 'launches start'} on the device before "
-            f"{'its' if early == 1 else 'their'} call began: the clocks of host and device disagree, and short "
-            "delays mean little"
+            f"{early:,} {some} on the device before the call began: the clocks of host and device disagree, "
+            "and short delays mean little"
         )
     return tuple(notes)
 

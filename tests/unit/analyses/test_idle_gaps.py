@@ -315,6 +315,27 @@ def test_runs_without_device_steps_or_gaps_say_so(tmp_path: Path) -> None:
     assert half.notes[1].startswith("100% of the idle time has no known cause")
 
 
+def test_what_to_know_before_acting_is_noted(tmp_path: Path) -> None:
+    launch = host("cudaLaunchKernel", 50_000, 54_000, **CALL)
+    flush = host("Buffer Flush", 20_000, 45_000, kind=HostKind.OVERHEAD, tid=0)
+    _, ops, profiler = one_gap(tmp_path, launch, flush).notes
+    assert ops.startswith("no ops were recorded")
+    assert profiler.startswith("100% of the idle time is the profiler's own")
+
+
+def test_addresses_of_objects_do_not_tell_ops_apart(tmp_path: Path) -> None:
+    frames = [
+        host(f"<built-in method f of object at 0x7{digit}>", low, low + 20_000, kind=HostKind.PYTHON)
+        for digit, low in ((1, 20_000), (2, 60_000))
+    ]
+    calls = [host("cudaLaunchKernel", t, t + 1_000, **CALL) for t in (0, 40_000, 80_000)]
+    rows = [kernel(t - 1_000, t, launch_row=n) for n, t in enumerate((20_000, 60_000, 99_000))]
+    result = explained(tmp_path, [*calls, *frames], rows)
+    assert result.tables["by_op"][["op", "gaps"]].to_numpy().tolist() == [
+        ["<built-in method f of object>", 2]
+    ]
+
+
 def test_a_device_that_is_busy_for_95_percent_gets_no_advice(tmp_path: Path) -> None:
     def codes(path: Path, end: int) -> list[str]:
         calls = [host("cudaLaunchKernel", 0, 1_000, **CALL), host("cudaLaunchKernel", 21_000, 24_000, **CALL)]
@@ -363,3 +384,16 @@ def test_causes_sum_to_the_idle_time_whatever_the_order_of_rows(
     other = analyze(make_run(path / "b", host_intervals=calls, device_intervals=rows), "idle_gaps")
     for name, table in result.tables.items():
         assert table.equals(other.tables[name]), name
+
+
+def test_slow_calls_and_work_of_the_host_are_told_apart(tmp_path: Path) -> None:
+    def titles(path: Path, *rows: Row) -> list[str]:
+        calls = [host("cudaLaunchKernel", -5_000, -1_000, **CALL), *rows]
+        intervals_of = [kernel(0, 20_000, launch_row=0), kernel(821_000, 900_000, launch_row=1)]
+        return [f.code for f in explained(path, calls, intervals_of).findings]
+
+    slow = host("cudaLaunchKernel", 300_000, 820_000, **CALL)
+    quick = host("cudaLaunchKernel", 810_000, 820_000, **CALL)
+    assert titles(tmp_path / "a", slow) == ["idle_slow_call"]
+    assert titles(tmp_path / "b", quick) == ["idle_host_work"]
+    assert titles(tmp_path / "c", quick, host("cudaMalloc", 30_000, 800_000, **CALL)) == ["idle_slow_call"]

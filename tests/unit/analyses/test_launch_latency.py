@@ -35,7 +35,7 @@ def test_each_kind_has_its_calls_and_delays(tmp_path: Path) -> None:
         kernel(10_000, 15_000, launch_row=1),  # before its call returned
         kernel(25_000, 26_000, launch_row=2),
         kernel(27_000, 29_000, launch_row=2),
-        memcpy(29_500, 50_000, launch_row=3),  # before its call began
+        memcpy(29_500, 50_000, launch_row=3),  # before the call began
     ]
     result = launched(tmp_path, calls, rows)
     assert result.tables["summary"].drop(columns=["rank", "device"]).to_numpy().tolist() == [
@@ -63,7 +63,7 @@ def test_each_kind_has_its_calls_and_delays(tmp_path: Path) -> None:
         [4_000, 8_000, 2, 1],
         [8_000, 16_000, 2, 0],
     ]
-    assert result.notes[0].startswith("1 launch starts on the device before its call began")
+    assert result.notes[0].startswith("1 launch starts on the device before the call began")
 
 
 @pytest.mark.parametrize(
