@@ -258,6 +258,7 @@ def test_the_next_launch_of_the_stream_speaks_for_an_unlinked_interval_if_it_is_
 
     assert causes(gap(tmp_path / "a", 22_000, 7))[0] == ("kernel_to_kernel", 5_000)
     assert causes(gap(tmp_path / "b", 22_000, 8))[0] == ("unknown", 5_000)
+    assert causes(gap(tmp_path / "d", 50_000, 7))[0] == ("kernel_to_kernel", 5_000)
     far = gap(tmp_path / "c", 50_001, 7)
     assert causes(far)[0] == ("unknown", 5_000)
     assert far.tables["gaps"].set_index("cause").loc["unknown", "op"] == "(launch not recorded)"

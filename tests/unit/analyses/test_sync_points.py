@@ -93,6 +93,18 @@ def test_waits_by_kind_and_place(tmp_path: Path) -> None:
     assert "pinned memory" in finding.advice
 
 
+def test_the_wait_in_progress_is_charged_before_one_that_ended_shortly_before(tmp_path: Path) -> None:
+    calls = [
+        host("cudaEventSynchronize", 1_000, 18_000, **SYNC),
+        host("cudaStreamSynchronize", 19_000, 21_000, **SYNC),
+        host("cudaLaunchKernel", 25_000, 28_000, **CALL),
+    ]
+    rows = [kernel(2_000, 20_000), kernel(30_000, 90_000, launch_row=2)]
+    waits = analyze(make_run(tmp_path, host_intervals=calls, device_intervals=with_idle(rows)), "sync_points")
+    found = waits.tables["waits"].set_index("call")["idle_after_ns"].to_dict()
+    assert found == {"cudaEventSynchronize": 0, "cudaStreamSynchronize": 10_000}
+
+
 def test_ranks_are_charged_with_their_own_idle_time(tmp_path: Path) -> None:
     calls: list[Row] = []
     rows: list[Row] = []
