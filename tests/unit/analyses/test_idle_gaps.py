@@ -398,3 +398,29 @@ def test_slow_calls_and_work_of_the_host_are_told_apart(tmp_path: Path) -> None:
     assert titles(tmp_path / "a", slow) == ["idle_slow_call"]
     assert titles(tmp_path / "b", quick) == ["idle_host_work"]
     assert titles(tmp_path / "c", quick, host("cudaMalloc", 30_000, 800_000, **CALL)) == ["idle_slow_call"]
+
+
+def test_of_intervals_that_start_together_the_first_launched_ends_the_gap(tmp_path: Path) -> None:
+    calls = [
+        host("cudaLaunchKernel", 1_000, 4_000, **CALL),
+        host("cudaLaunchKernel", 50_000, 54_000, **CALL),
+        host("cudaLaunchKernel", 5_000, 9_000, **CALL),
+    ]
+    rows = [
+        kernel(10_000, 20_000, launch_row=0),
+        kernel(25_000, 30_000, name="unlinked"),
+        kernel(25_000, 30_000, launch_row=1, name="late"),
+        kernel(25_000, 30_000, launch_row=2, name="early"),
+    ]
+    result = explained(tmp_path, calls, rows)
+    assert causes(result) == [("kernel_to_kernel", 5_000)]
+    assert result.tables["gaps"]["after"].tolist() == ["early"]
+
+
+def test_an_op_must_cover_more_than_half_of_the_hosts_part(tmp_path: Path) -> None:
+    def op(path: Path, end: int) -> str:
+        launch = host("cudaLaunchKernel", 50_000, 54_000, **CALL)
+        return str(one_gap(path, launch, host("aten::sort", 30_000, end)).tables["gaps"]["op"].iloc[0])
+
+    assert op(tmp_path / "a", 45_000) == "(between ops)"
+    assert op(tmp_path / "b", 45_001) == "aten::sort"

@@ -63,6 +63,8 @@ def test_each_kind_has_its_calls_and_delays(tmp_path: Path) -> None:
         [4_000, 8_000, 2, 1],
         [8_000, 16_000, 2, 0],
     ]
+    slowest = result.tables["slowest"].sort_values("called_ns")
+    assert slowest["queued"].tolist() == [0, 1, 0, 0]
     assert result.notes[0].startswith("1 launch starts on the device before the call began")
 
 
