@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule, Severity
 from tracekit.schema import C
 
+from ._common import LAUNCH_PATTERN
 from ._idle import Cause
 from ._idle_rows import ANCHOR_ROW, CALL, CAUSE, HOST_NS, OP, SOURCE, WAIT_ROW, total, worst_devices
 from ._savings import CONFIDENT, LEAST_SHARE, budget
@@ -25,6 +27,7 @@ LEAST_IDLE = 0.05
 COMPUTES_NS = 200_000
 """Dispatching one op takes up to some tens of µs; ten times that is other work of the host."""
 LEAST_SMALL = 0.05
+_MEMORY = r"(?i)malloc|free|hostalloc"
 NAMED = 3
 LEAST_NAMED = 0.01
 ONE_OFF = 0.5
@@ -130,21 +133,33 @@ def _calls(rows: pd.DataFrame, allowed: Budget) -> Finding:
         rows,
         allowed,
         title=f"the device waits for slow runtime calls {_amount(rows, allowed)}",
-        advice=(
-            f"{_weightiest(rows, [CALL, OP, SOURCE])}. A slow launch mostly loads its kernel's code or "
-            "uploads its graph, which only a first one does (`slowest` of `launch_latency` tells): warm up "
-            "before recording. Calls that allocate or free memory should not recur in a step: keep them out "
-            f"of it{_one_off(rows)}"
-        ),
+        advice=f"{_weightiest(rows, [CALL, OP, SOURCE])}. {_on_call(rows)}{_one_off(rows)}",
     )
+
+
+def _on_call(rows: pd.DataFrame) -> str:
+    """What is known of the call that takes most of the time."""
+    call = str(rows.groupby(CALL, observed=True)[C.DUR_NS].sum().idxmax())
+    if re.search(_MEMORY, call):
+        return (
+            "Calls that allocate or free memory may also wait for the device and should not recur in a step: "
+            "find out why the allocator or library asks for memory each time"
+        )
+    if re.search(LAUNCH_PATTERN, call):
+        return (
+            "A slow launch mostly loads its kernel's code or uploads its graph, which only a first one does "
+            "(`slowest` of `launch_latency` tells): warm up before recording"
+        )
+    return "Find out what the call does there, and keep it out of the step"
 
 
 def _one_off(rows: pd.DataFrame) -> str:
     """A caution where one gap decides."""
     longest = int(rows[C.DUR_NS].max()) / total(rows)
-    if longest < ONE_OFF or len(rows) == 1:
+    if longest < ONE_OFF:
         return ""
-    return f". One gap alone is {longest:.0%} of it: if it happens once, leave it out by warm-up steps"
+    amount = "It is one gap" if len(rows) == 1 else f"One gap alone is {longest:.0%} of it"
+    return f". {amount}: if it happens once, leave it out by warm-up steps"
 
 
 def _loading(rows: pd.DataFrame, allowed: Budget) -> Finding:

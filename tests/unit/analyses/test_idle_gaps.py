@@ -388,16 +388,18 @@ def test_causes_sum_to_the_idle_time_whatever_the_order_of_rows(
 
 
 def test_slow_calls_and_work_of_the_host_are_told_apart(tmp_path: Path) -> None:
-    def titles(path: Path, *rows: Row) -> list[str]:
+    def found(path: Path, *rows: Row) -> list[tuple[str, bool, bool]]:
         calls = [host("cudaLaunchKernel", -5_000, -1_000, **CALL), *rows]
         intervals_of = [kernel(0, 20_000, launch_row=0), kernel(821_000, 900_000, launch_row=1)]
-        return [f.code for f in explained(path, calls, intervals_of).findings]
+        findings = explained(path, calls, intervals_of).findings
+        return [(f.code, "first one" in f.advice, "free memory" in f.advice) for f in findings]
 
     slow = host("cudaLaunchKernel", 300_000, 820_000, **CALL)
     quick = host("cudaLaunchKernel", 810_000, 820_000, **CALL)
-    assert titles(tmp_path / "a", slow) == ["idle_slow_call"]
-    assert titles(tmp_path / "b", quick) == ["idle_host_work"]
-    assert titles(tmp_path / "c", quick, host("cudaMalloc", 30_000, 800_000, **CALL)) == ["idle_slow_call"]
+    allocation = host("cudaMalloc", 30_000, 800_000, **CALL)
+    assert found(tmp_path / "a", slow) == [("idle_slow_call", True, False)]
+    assert found(tmp_path / "b", quick) == [("idle_host_work", False, False)]
+    assert found(tmp_path / "c", quick, allocation) == [("idle_slow_call", False, True)]
 
 
 def test_of_intervals_that_start_together_the_first_launched_ends_the_gap(tmp_path: Path) -> None:
