@@ -59,8 +59,8 @@ _TEXT = {
         "(`with torch.cuda.stream(side): x.to(device, non_blocking=True)`, then `wait_stream`)"
     ),
     CopyKind.D2H: (
-        "copy into pinned memory with `non_blocking=True` on a side stream and read it one step later, or keep "
-        "the values on the device (`.detach()` instead of `.item()` or `.cpu()`)"
+        "copy into pinned memory with `non_blocking=True` on a side stream and read it one step later, or "
+        "keep the values on the device (`.detach()` instead of `.item()` or `.cpu()`)"
     ),
     CopyKind.P2P: "send on a side stream while independent kernels run, or send less between devices",
 }

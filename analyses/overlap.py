@@ -4,26 +4,26 @@ K, C and N are the kernels, the memcpys and the communication kernels (told by t
 a part of K, and K∖N are the kernels that are not communication. |X| is the length of the union of X, in exact
 integer nanoseconds.
 
-* Copies of one direction: overlapped = |C∩K|, exposed = |C∖K|. Their sum is |C|, the denominator of the shares.
-  Directions may overlap each other, so theirs do not sum to those of all copies.
+* Copies of one direction: overlapped = |C∩K|, exposed = |C∖K|. Their sum is |C|, the denominator of the
+  shares. Directions may overlap each other, so theirs do not sum to those of all copies.
 * Communication: overlapped = |N∩(K∖N)|, exposed = |N∖(K∖N)|. Their sum is |N|, the denominator of the shares.
 * Collectives: the same for the kernels of one kind of collective. Kinds may overlap each other.
 * Streams: busy = time with work (kernel, copy, memset, opaque graph) on at least one stream of the device,
   concurrent = on at least two; the denominator of the share is busy.
-* `whole`: all that was recorded. `per_step`: the part of each interval inside the step's window, from its start
-  to the later of its end on the host and the end of the last interval launched in it. `profiled_steps`: inside
-  the union of those windows.
+* `whole`: all that was recorded. `per_step`: the part of each interval inside the step's window, from its
+  start to the later of its end on the host and the end of the last interval launched in it.
+  `profiled_steps`: inside the union of those windows.
 
-The numbers of communication are those of `gpu_breakdown`. Its movement is |(C∪S)∖K| with memsets S, so it equals
-the exposed copies where nothing is set. TraceLens counts as exposed a memcpy beside neither computation nor
-communication, and memsets as computation: exposed memcpy = |(C∖(K∖N))∖N| = |C∖K|, the same number where no
-memset runs beside a copy. TorchExpert subtracts overlap twice, which is not copied here.
+The numbers of communication are those of `gpu_breakdown`. Its movement is |(C∪S)∖K| with memsets S, so it
+equals the exposed copies where nothing is set. TraceLens counts as exposed a memcpy beside neither computation
+nor communication, with memsets as computation: the same number where no memset runs beside a copy. TorchExpert
+subtracts overlap twice, which is not copied here.
 
-A saving is at most the exposed time, and at most the computation of the device with nothing of the kind beside
-it, since only that can hide more. Devices of one rank run side by side, so the one with most counts.
+A saving is at most the exposed time, and at most the time of kernels with nothing of the kind beside them,
+since only they can hide more. Devices of one rank run side by side, so the one with most counts.
 
-Thresholds: exposed time of 3 % of a step, since rearranging a program costs work; copies between places of one
-device are left out: they use the memory that kernels would use.
+Thresholds: exposed time of 3 % of a step, since rearranging a program costs work; copies between places of
+one device are left out: they use the memory that kernels would use.
 
 Sources: HTA communication/computation overlap; TraceLens GPU timeline; nsys recipes.
 
@@ -314,15 +314,15 @@ ANALYSIS = Analysis(
     rules=(
         Rule(
             "exposed_communication",
-            "communication beside no other kernel takes 3 % of a step or more, and other kernels run that have "
-            "no communication beside them",
+            "communication runs beside no other kernel, and kernels run beside no communication: the shorter of "
+            "the two times is 3 % of a step or more",
             "below 3 % of a step the gain does not pay for rearranging a program; only computation can hide "
             "communication",
         ),
         Rule(
             "exposed_copies",
-            "copies of one direction (H2D, D2H or P2P) beside no kernel take 3 % of a step or more, and "
-            "kernels run that have no such copy beside them",
+            "copies of one direction (H2D, D2H or P2P) run beside no kernel, and kernels beside no such copy: the "
+            "shorter of the two times is 3 % of a step or more",
             "below 3 % of a step the gain does not pay for rearranging a program; copies within a device are "
             "left out because they use the memory that kernels would use",
         ),
