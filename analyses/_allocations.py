@@ -92,8 +92,8 @@ class Events:
     def freed_at(self) -> Ints | None:
         """Place of the event that frees what each event allocates, `NEVER` without one and for frees.
 
-        An address that is taken again was freed by then. None where addresses are missing, so that nothing can
-        be paired.
+        An address that is taken again was freed by then. None where addresses are missing: then
+        nothing can be paired.
         """
         if self.frame[C.ADDRESS].isna().any():
             return None
@@ -128,8 +128,8 @@ def read(run: Run) -> list[Events]:
     names = texts(host_rows(run, frame[C.OP_ROW], [C.NAME])[C.NAME], NO_OP)
     frame = frame.assign(**{OP: pd.Categorical(names)})
     found = [
-        Events(int(rank), int(device), own.reset_index(drop=True))
-        for (rank, device), own in frame.groupby([C.RANK, C.DEVICE], sort=True)
+        Events(int(own[C.RANK].iloc[0]), int(own[C.DEVICE].iloc[0]), own.reset_index(drop=True))
+        for _, own in frame.groupby([C.RANK, C.DEVICE], sort=True)
     ]
     return sorted(found, key=lambda one: (one.rank, one.device == HOST_DEVICE, one.device))
 

@@ -12,7 +12,7 @@ from tracekit.analysis import EVIDENCE_ROWS, Basis, Column, Finding, Rule
 from tracekit.schema import C, HostKind
 
 from ._common import RANK, ints, matches, spans, union_by
-from ._hosts import host_rows, source_lines
+from ._hosts import NO_OP, host_rows, source_lines, texts
 from ._savings import Budget, budget
 from ._units import duration, percent
 
@@ -41,8 +41,8 @@ LATER = "later"
 COLUMNS = (
     RANK,
     Column("call", "", "call of the runtime or the driver"),
-    Column("later_ns", "ns", "of its time in steps after the first (no steps: in the second half)"),
-    Column("later_count", "count", "of its calls in the same"),
+    Column("later_ns", "ns", "its time in steps after the first; in the second half where none are marked"),
+    Column("later_count", "count", "its calls there"),
     Column("later_steps", "count", "such steps with such calls"),
     Column("sum_ns", "ns", "Σ of durations on the host, whole capture"),
     Column("count", "count", "calls, whole capture"),
@@ -57,8 +57,8 @@ RULES = (
     Rule(
         "allocator_churn",
         "in two or more steps after the first, the host takes device memory from the driver or gives it back "
-        "(cudaMalloc, cudaFree and their like), for 1 % of a step or more; where no steps are marked, in 10 or "
-        "more calls in the second half of the capture",
+        "(cudaMalloc, cudaFree and their like), for 1 % of a step or more; where no steps are marked, in 10 "
+        "or more calls in the second half of the capture",
         "a caching allocator has what it needs after the first step; each call blocks the host, and cudaFree "
         "waits for the device; once may be an evaluation",
     ),
@@ -136,36 +136,40 @@ def _finding(run: Run, calls: pd.DataFrame, total: int, spent: Budget) -> Findin
         code="allocator_churn",
         severity=spent.severity(total),
         title=(
-            f"The allocator calls the driver {count:,} times in {when}: {duration(spent.per_step(total))} of the "
-            f"host's time {spent.per}, {percent(spent.share(total))} of it"
+            f"Device memory is taken from the driver or given back {count:,} times in {when}: "
+            f"{duration(spent.per_step(total))} of the host's time {spent.per}, "
+            f"{percent(spent.share(total))} of it"
         ),
-        advice=f"{_where(run, longest)} {_cause(run, calls)}",
+        advice=f"{_where(run, calls)} {_cause(run, calls)}",
         saving_ns_per_step=spent.per_step(total),
         basis=Basis.ESTIMATED,
         how=(
-            "upper bound: the host's time in these calls, of each thread united; a device that has work queued "
-            "hides it"
+            "upper bound: the host's time in these calls, of each thread united; a device that has work "
+            "queued hides it"
         ),
         confidence=CONFIDENCE,
         evidence={"host_intervals": [int(row) for row in longest[C.ROW_ID]]},
     )
 
 
-def _where(run: Run, longest: pd.DataFrame) -> str:
-    first = longest.head(1)
-    name = str(first[C.NAME].iloc[0])
-    op = host_rows(run, first[C.PARENT_ROW], [C.NAME])[C.NAME]
-    line = str(source_lines(run, first[C.ROW_ID].astype("Int64")).iloc[0])
-    inside = f" inside {op.iloc[0]}" if op.notna().all() else ""
-    return f"The longest is {name}{inside}{f' at {line}' if line else ''}."
+def _where(run: Run, calls: pd.DataFrame) -> str:
+    """The op with most of the time, and the line of its longest call."""
+    ops = texts(host_rows(run, calls[C.PARENT_ROW], [C.NAME])[C.NAME], NO_OP)
+    sums = calls.groupby(ops, sort=True)[C.DUR_NS].sum()
+    op, part = str(sums.idxmax()), int(sums.max()) / max(int(sums.sum()), 1)
+    longest = calls[ops == op].sort_values([C.DUR_NS, C.ROW_ID], ascending=[False, True]).head(1)
+    line = str(source_lines(run, longest[C.ROW_ID].astype("Int64")).iloc[0])
+    place = "outside of recorded ops" if op == NO_OP else f"inside {op}"
+    return f"{percent(part)} of that time is {place}{f' at {line}' if line else ''}."
 
 
 def _cause(run: Run, calls: pd.DataFrame) -> str:
     """What such calls come from, as far as it was seen."""
+    library = "or a library takes its workspace from the driver itself, which the ops above would show"
     if not matches(calls[C.NAME], GIVES_BACK).any():
         return (
-            "Memory is only taken: sizes come up that the cache cannot serve. Give inputs few distinct "
-            "shapes (pad or bucket them), run the largest batch first, or set "
+            f"Memory is only taken: sizes come up that the allocator's cache cannot serve, {library}. Give "
+            "inputs few distinct shapes (pad or bucket them), run the largest batch first, or set "
             "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True."
         )
     where = pc.field(C.KIND) == str(HostKind.PYTHON)
@@ -175,6 +179,6 @@ def _cause(run: Run, calls: pd.DataFrame) -> str:
     return (
         "Memory is given back and taken again: either allocations fail and are tried again once the cache is "
         "emptied (`torch.cuda.memory_stats()['num_alloc_retries']` above zero says so; then use less memory "
-        "or set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True), or the program calls empty_cache; record "
-        "with `--stacks` to see which."
+        "or set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True), or the program calls empty_cache (stacks "
+        f"would show it), {library}."
     )

@@ -101,7 +101,8 @@ def findings(run: Run, rows: pd.DataFrame, tables: dict[str, pd.DataFrame]) -> t
 def _exposed(rows: pd.DataFrame, what: str, windows: pd.DataFrame) -> _Exposed:
     best: dict[int, tuple[int, int, int]] = {}
     alone = []
-    for (rank, _), own in rows.groupby([C.RANK, C.DEVICE], sort=True):
+    for _, own in rows.groupby([C.RANK, C.DEVICE], sort=True):
+        rank = int(own[C.RANK].iloc[0])
         kept = own[own[WHAT] == what]
         inside = _inside(own, windows[windows[C.RANK] == rank])
         unions = lanes(own)

@@ -77,7 +77,8 @@ _PEAKS = {
 
 def compute(run: Run) -> Result:
     """Measure the memory of a run."""
-    tables, notes = {}, []
+    tables: dict[str, pd.DataFrame] = {}
+    notes: list[str] = []
     events = read(run)
     steps = run.table("steps", columns=[C.RANK, C.STEP, C.START_NS, C.DUR_NS])
     steps = steps.sort_values([C.RANK, C.START_NS, C.STEP], ignore_index=True)

@@ -1,12 +1,13 @@
 """How much of the copies and of the communication ran beside kernels, and how much stood alone.
 
-K, C and N are the kernels, the memcpys and the communication kernels (told by their names) of one device; N is
-a part of K, and K∖N are the kernels that are not communication. |X| is the length of the union of X, in exact
-integer nanoseconds.
+K, C and N are the kernels, the memcpys and the communication kernels (told by their names) of one device; N
+is a part of K, and K∖N are the kernels that are not communication. |X| is the length of the union of X, in
+exact integer nanoseconds.
 
 * Copies of one direction: overlapped = |C∩K|, exposed = |C∖K|. Their sum is |C|, the denominator of the
   shares. Directions may overlap each other, so theirs do not sum to those of all copies.
-* Communication: overlapped = |N∩(K∖N)|, exposed = |N∖(K∖N)|. Their sum is |N|, the denominator of the shares.
+* Communication: overlapped = |N∩(K∖N)|, exposed = |N∖(K∖N)|. Their sum is |N|, the denominator of the
+  shares.
 * Collectives: the same for the kernels of one kind of collective. Kinds may overlap each other.
 * Streams: busy = time with work (kernel, copy, memset, opaque graph) on at least one stream of the device,
   concurrent = on at least two; the denominator of the share is busy.
@@ -15,9 +16,9 @@ integer nanoseconds.
   `profiled_steps`: inside the union of those windows.
 
 The numbers of communication are those of `gpu_breakdown`. Its movement is |(C∪S)∖K| with memsets S, so it
-equals the exposed copies where nothing is set. TraceLens counts as exposed a memcpy beside neither computation
-nor communication, with memsets as computation: the same number where no memset runs beside a copy. TorchExpert
-subtracts overlap twice, which is not copied here.
+equals the exposed copies where nothing is set. TraceLens counts as exposed a memcpy beside neither
+computation nor communication, with memsets as computation: the same number where no memset runs beside a
+copy. TorchExpert subtracts overlap twice, which is not copied here.
 
 A saving is at most the exposed time, and at most the time of kernels with nothing of the kind beside them,
 since only they can hide more. Devices of one rank run side by side, so the one with most counts.
@@ -129,8 +130,7 @@ def _measured(rows: pd.DataFrame, windows: pd.DataFrame) -> dict[str, list[pd.Da
             subject = intervals.union(*spans(kept))
             hiding = unions.computation if what == COMMUNICATION else unions.kernels
             extra = _plain(kept)
-            whole = tuple(np.array([edge(kept)]) for edge in (_first, _last))
-            parts["whole"].append(_row(subject, hiding, whole, key, extra))
+            parts["whole"].append(_row(subject, hiding, _extent(kept), key, extra))
             if len(mine):
                 parts["profiled_steps"].append(_row(subject, hiding, together, key, {}))
                 keys = {**key, C.STEP: ints(mine, C.STEP)}
@@ -141,12 +141,10 @@ def _measured(rows: pd.DataFrame, windows: pd.DataFrame) -> dict[str, list[pd.Da
     return parts
 
 
-def _first(rows: pd.DataFrame) -> int:
-    return int(spans(rows)[0].min())
-
-
-def _last(rows: pd.DataFrame) -> int:
-    return int(spans(rows)[1].max())
+def _extent(rows: pd.DataFrame) -> Union:
+    """From the first start to the last end, as one window."""
+    start, end = spans(rows)
+    return start.min(keepdims=True), end.max(keepdims=True)
 
 
 def _subjects(own: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
@@ -181,10 +179,12 @@ def _row(
     """One row for all windows, which do not overlap."""
     total = covered(subject, *windows).sum(keepdims=True)
     exposed = covered(intervals.subtract(subject, hiding), *windows).sum(keepdims=True)
-    return _finished(total, exposed, key).assign(**extra)
+    return _finished(total, exposed, key, extra)
 
 
-def _finished(total: Ints, exposed: Ints, key: dict[str, object]) -> pd.DataFrame:
+def _finished(
+    total: Ints, exposed: Ints, key: dict[str, object], extra: dict[str, object] | None = None
+) -> pd.DataFrame:
     return pd.DataFrame(
         {
             **key,
@@ -192,6 +192,7 @@ def _finished(total: Ints, exposed: Ints, key: dict[str, object]) -> pd.DataFram
             "exposed_ns": exposed,
             "overlapped_ns": total - exposed,
             "overlapped_share": share(total - exposed, total),
+            **(extra or {}),
         }
     )
 
@@ -203,10 +204,9 @@ def _collectives(run: Run, rows: pd.DataFrame, talk: pd.DataFrame) -> pd.DataFra
     parts = []
     for (rank, device, kind), own in talk.groupby([C.RANK, C.DEVICE, kinds.to_numpy(object)], sort=True):
         subject = intervals.union(*spans(own))
-        whole = np.array([_first(own)]), np.array([_last(own)])
-        extra = {"sum_ns": int(ints(own, C.DUR_NS).sum()), "count": len(own)}
+        extra: dict[str, object] = {"sum_ns": int(ints(own, C.DUR_NS).sum()), "count": len(own)}
         key = {C.RANK: rank, C.DEVICE: device, "collective": kind}
-        parts.append(_row(subject, unions[rank, device].computation, whole, key, extra))
+        parts.append(_row(subject, unions[rank, device].computation, _extent(own), key, extra))
     order = [*_KEYS, "exposed_ns", "collective"]
     return _joined(parts).sort_values(order, ascending=[True, True, False, True], ignore_index=True)
 
@@ -314,15 +314,15 @@ ANALYSIS = Analysis(
     rules=(
         Rule(
             "exposed_communication",
-            "communication runs beside no other kernel, and kernels run beside no communication: the shorter of "
-            "the two times is 3 % of a step or more",
+            "communication runs beside no other kernel, and kernels run beside no communication: the "
+            "shorter of the two times is 3 % of a step or more",
             "below 3 % of a step the gain does not pay for rearranging a program; only computation can hide "
             "communication",
         ),
         Rule(
             "exposed_copies",
-            "copies of one direction (H2D, D2H or P2P) run beside no kernel, and kernels beside no such copy: the "
-            "shorter of the two times is 3 % of a step or more",
+            "copies of one direction (H2D, D2H or P2P) run beside no kernel, and kernels beside no such "
+            "copy: the shorter of the two times is 3 % of a step or more",
             "below 3 % of a step the gain does not pay for rearranging a program; copies within a device are "
             "left out because they use the memory that kernels would use",
         ),
