@@ -44,7 +44,7 @@ def theil_sen(values: Ints) -> Slope:
         >>> theil_sen(np.array([0, 10, 20, 30, 40, 50]))
         Slope(slope=10, low=10, high=10)
         >>> theil_sen(np.array([0, 10, 20, 20, 20, 20, 20, 20, 20]))
-        Slope(slope=0, low=0, high=2)
+        Slope(slope=0, low=0, high=3)
     """
     chosen = np.unique(np.linspace(0, len(values) - 1, min(len(values), MOST_POINTS)).astype(np.int64))
     before, after = np.triu_indices(len(chosen), k=1)

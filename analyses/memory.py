@@ -1,31 +1,32 @@
 """How much memory was in use, when and by which ops, and whether it grows from step to step.
 
 All amounts are whole bytes, per rank and device; the device -1 is the host. Allocated is what tensors hold,
-reserved what the caching allocator holds of the device for them. The running totals are the profiler's where
-every event has them; else they are the sums of the events since the capture's start, and the column `totals`
-says so: such a total leaves out what was allocated before, and may be negative.
+reserved what the caching allocator holds of the device for them. The running totals are the profiler's
+where every event has them; else they are the sums of the events since the capture's start, and the column
+`totals` says so: such a total leaves out what was allocated before, and may be negative.
 
 * summary: peak = most allocated after any event, or before the first; unused (fragmentation) = reserved −
-  allocated, at that moment and at most. It is what the allocator keeps and no tensor uses: split blocks that
-  fit nothing, or a cache left by an earlier peak, which allocator events alone cannot tell apart.
+  allocated, at that moment and at most. It is what the allocator keeps and no tensor uses: split blocks
+  that fit nothing, or a cache left by an earlier peak, which allocator events alone cannot tell apart.
 * An allocation is unfreed where no free of its address, nor another allocation at it, follows within the
   capture; it may be freed later.
 * by_op: bytes by the innermost op that allocated; in use at the peak = allocated no later, freed later or
   never.
 * steps: floor = least allocated within the step's marker on the host, with the level the step began with;
-  net = the level it ends with minus that. The caching allocator's events are the host's, so its time counts.
+  net = the level it ends with minus that. The caching allocator's events are the host's, so its time
+  counts.
 * leak: the slope of the floors over the steps after the first, by Theil and Sen with a 95 % confidence
   interval (see `_leak`); from 4 steps on.
-* timeline: at most 2,000 points per device; of each group of consecutive events the ones with most and least
-  allocated and with most reserved, so that no peak is lost.
-* driver_calls: calls that take memory from the driver or give it back. In the first step that is the warm-up;
-  where no steps are marked, the first half of the capture counts as that.
+* timeline: at most 2,000 points per device; of each group of consecutive events the ones with most and
+  least allocated and with most reserved, so that no peak is lost.
+* driver_calls: calls that take memory from the driver or give it back. In the first step that is the
+  warm-up; where no steps are marked, the first half of the capture counts as that.
 * peaks: what the process measured beside the profile, without a profiler running.
 
-Thresholds: a leak grows by 64 KiB a step or more with an interval above zero: 100,000 steps then take 6 GiB,
-and less is the size of values a program keeps on purpose, such as losses. Unused memory counts above 20 % of
-what is reserved and 512 MiB, below which no model fits instead. Driver calls count from 1 % of a step on, in
-two steps at least: one may be an evaluation.
+Thresholds: a leak grows by 64 KiB a step or more, and the lower end of its interval is above half of that:
+100,000 steps then take 6 GiB, and less is the size of values a program keeps on purpose, such as losses.
+Unused memory counts above 20 % of what is reserved and 512 MiB, below which no model fits instead. Driver
+calls count from 1 % of a step on, in two steps at least: one may be an evaluation.
 
 Sources: TorchBench (Hao et al., 2023), 4.2: peaks, and the leak of cuBLAS workspaces (pytorch 85447).
 

@@ -267,8 +267,9 @@ class Program:
     ) -> int:
         """Take memory from the allocator; gives its address. A negative size frees.
 
-        `address` names the memory an earlier call gave, so that a free is seen to end it; without one each call
-        has its own. `reserved` is what the allocator holds afterwards, by default what it must, in 2 MiB blocks.
+        `address` names the memory an earlier call gave, so that a free is seen to end it; without one each
+        call has its own. `reserved` is what the allocator holds afterwards, by default what it must, in 2 MiB
+        blocks.
         """
         where = self.device if device is None else device
         self._allocated += size
