@@ -105,10 +105,7 @@ def _leak_advice(run: Run, kept: pd.DataFrame) -> str:
         "`.detach()`), a loss summed with its graph, hooks, caches that grow, or a library's workspaces."
     )
     if kept.empty:
-        return (
-            "Which allocations stay cannot be told from this capture. Record `torch.cuda.memory._snapshot()` "
-            f"of two steps and compare. {fix}"
-        )
+        return f"Which allocations stay cannot be told from this capture. {fix}"
     sizes = kept[C.BYTES].groupby(kept[OP].astype(object)).agg(["sum", "count"]).reset_index()
     top = sizes.sort_values(["sum", OP], ascending=[False, True]).head(NAMED_OPS)
     named = ", ".join(

@@ -127,10 +127,12 @@ def _late_advice(parts: list[Part], row: dict[str, Any], spent: Budget) -> str:
 
 def _family_note(parts: list[Part], rank: int) -> str:
     """The family of kernels that takes most more time on the rank than on the median of the others."""
-    tables = [one.kernels for one in parts if len(one.kernels)]
-    sums = pd.concat(tables).pivot_table(
+    kernels = pd.concat([one.kernels for one in parts if len(one.kernels)] or [parts[0].kernels])
+    if kernels.empty:
+        return ""
+    sums = kernels.pivot_table(
         index="family", columns=C.RANK, values="sum_ns", aggfunc="sum", fill_value=0
-    )
+    ).reindex(columns=_ranks(parts), fill_value=0)
     others = sums.drop(columns=rank).quantile(0.5, axis=1, interpolation="lower")
     excess = (sums[rank] - others).sort_values(ascending=False, kind="stable")
     name, more = str(excess.index[0]), int(excess.iloc[0])
@@ -138,6 +140,10 @@ def _family_note(parts: list[Part], rank: int) -> str:
         return ""
     mine, theirs = int(sums[rank].loc[name]), int(others.loc[name])
     return f" (most in {name}: {duration(mine)} against {duration(theirs)})"
+
+
+def _ranks(parts: list[Part]) -> list[int]:
+    return [int(ints(one.devices, C.RANK)[0]) for one in parts]
 
 
 def _imbalanced(table: pd.DataFrame, spent: Budget, ranks: int) -> dict[str, Any] | None:

@@ -19,7 +19,7 @@ COMPUTE_NS, COPY_NS = 1_000_000, 400_000
 
 
 def copies(*, hidden: bool) -> Program:
-    """Each step computes for 1 ms and copies 4 MB from pinned memory, which takes 400 µs: beside it, or after."""
+    """Each step computes for 1 ms and copies 4 MB from pinned memory in 400 µs: beside it, or after."""
     program = Program()
     for _ in range(STEPS):
         with program.step():
