@@ -53,15 +53,31 @@ RULES = (
 def findings(
     run: Run, events: list[Events], tables: dict[str, pd.DataFrame], steps: pd.DataFrame
 ) -> list[Finding]:
-    """Leaks first, then unused memory, device by device."""
+    """Leaks of devices and of the host, then unused memory: the worst place of each, and how many more."""
     places = {(one.rank, one.device): one for one in events}
     found = []
-    for row in _records(tables, "leak"):
-        if row["growth"] >= LEAST_GROWTH and row["growth_low"] >= STEADY * row["growth"]:
-            one = places[row[C.RANK], row[C.DEVICE]]
-            found.append(_leak(run, one, row, steps[steps[C.RANK] == one.rank]))
-    unused = [row for row in _records(tables, "summary") if _unused(row)]
-    return [*found, *(_fragmented(places[row[C.RANK], row[C.DEVICE]], row) for row in unused)]
+    for group in _by_kind([row for row in _records(tables, "leak") if _grows(row)]):
+        row = max(group, key=lambda row: int(row["growth"]))
+        one = places[row[C.RANK], row[C.DEVICE]]
+        found.append(_leak(run, one, row, steps[steps[C.RANK] == one.rank], more=len(group) - 1))
+    for group in _by_kind([row for row in _records(tables, "summary") if _unused(row)]):
+        row = max(group, key=lambda row: int(row["fragmentation"]))
+        found.append(_fragmented(places[row[C.RANK], row[C.DEVICE]], row, more=len(group) - 1))
+    return found
+
+
+def _by_kind(rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Those of devices and those of hosts, as far as there are any."""
+    groups = ([row for row in rows if (row[C.DEVICE] == HOST_DEVICE) == host] for host in (False, True))
+    return [group for group in groups if group]
+
+
+def _grows(row: dict[str, Any]) -> bool:
+    return bool(row["growth"] >= LEAST_GROWTH and row["growth_low"] >= STEADY * row["growth"])
+
+
+def _others(more: int) -> str:
+    return f"; the same on {more} more" if more else ""
 
 
 def _records(tables: dict[str, pd.DataFrame], name: str) -> list[dict[str, Any]]:
@@ -73,7 +89,7 @@ def _place(one: Events) -> str:
     return f"{device} of rank {one.rank}"
 
 
-def _leak(run: Run, one: Events, row: dict[str, Any], steps: pd.DataFrame) -> Finding:
+def _leak(run: Run, one: Events, row: dict[str, Any], steps: pd.DataFrame, *, more: int) -> Finding:
     kept = _leaked(one, steps)
     fast = row["growth"] >= FAST_GROWTH * max(int(one.level.max()), 1)
     return Finding(
@@ -82,6 +98,7 @@ def _leak(run: Run, one: Events, row: dict[str, Any], steps: pd.DataFrame) -> Fi
         title=(
             f"Memory on {_place(one)} grows by {size(row['growth'])} per step (95 % confidence: "
             f"{size(row['growth_low'])} to {size(row['growth_high'])}), over {row['steps']} steps"
+            f"{_others(more)}"
         ),
         advice=_leak_advice(run, kept),
         how="Theil–Sen slope of the least memory allocated in each step after the first",
@@ -134,7 +151,7 @@ def _unused(row: dict[str, Any]) -> bool:
     return bool(unused > UNUSED_BYTES and unused > UNUSED_SHARE * (unused + row["peak_allocated"]))
 
 
-def _fragmented(one: Events, row: dict[str, Any]) -> Finding:
+def _fragmented(one: Events, row: dict[str, Any], *, more: int) -> Finding:
     unused, held = int(row["fragmentation"]), int(row["fragmentation"]) + int(row["peak_allocated"])
     grown, spare = _grown(one)
     seen = grown > 0 and spare > UNUSED_BYTES
@@ -150,7 +167,7 @@ def _fragmented(one: Events, row: dict[str, Any]) -> Finding:
         severity=Severity.WARN if seen else Severity.INFO,
         title=(
             f"At the peak {size(unused)} of the {size(held)} reserved on {_place(one)} were unused "
-            f"({percent(unused / held)})"
+            f"({percent(unused / held)}){_others(more)}"
         ),
         advice=(
             f"{cause} Against fragmentation set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, and give "

@@ -60,7 +60,7 @@ def imported(store: Store, *names: str) -> Run:
 
 @pytest.mark.parametrize("name", [PREFETCH, TALKS])
 def test_exposed_time_is_that_of_the_events_as_tracelens_defines_it(name: str, store: Store) -> None:
-    """Computation C, communication M, copies P: exposed M∖C and (P∖C)∖M; here no memset runs beside a copy."""
+    """Computation C, communication M, copies P: exposed M∖C and (P∖C)∖M; no memset runs beside a copy."""
     trace = events(TRACES / name)
     kernels = spans(trace, "kernel")
     talk = [span for kernel, span in kernels if "nccl" in kernel.lower()]

@@ -174,6 +174,21 @@ def test_a_leak_is_named_with_bounds_in_bytes(tmp_path: Path) -> None:
     assert finding.evidence == {"host_intervals": [0]}
 
 
+def test_a_leak_on_several_devices_is_one_finding(tmp_path: Path) -> None:
+    steps = [step(number, 100 * number, 100 * number + 100) for number in range(7)]
+    events = [
+        {**row, C.DEVICE: place, C.BYTES: row[C.BYTES] * (place + 3)}
+        for place in (0, 1, -1)
+        for row in leaking([MIB * number for number in range(7)])
+    ]
+    run = make_run(tmp_path, steps=steps, host_intervals=[host("aten::cat", 0, 9)], allocations=events)
+    titles = [finding.title for finding in analyze(run, "memory").findings]
+    assert [(title.split(" (")[0], title.split("steps")[1]) for title in titles] == [
+        ("Memory on device 1 of rank 0 grows by 4 MiB per step", "; the same on 1 more"),
+        ("Memory on the host of rank 0 grows by 2 MiB per step", ""),
+    ]
+
+
 def test_shrinking_jumping_and_slowly_growing_floors_are_no_leak(tmp_path: Path) -> None:
     floors = {
         "shrinking": [9 * MIB - MIB * number for number in range(8)],
