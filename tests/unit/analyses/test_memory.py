@@ -276,6 +276,26 @@ def test_unfreed_bytes_and_live_bytes_are_those_of_a_plain_ledger(requests: list
     )
 
 
-def test_the_slope_of_many_steps_is_taken_from_a_thousand(tmp_path: Path) -> None:
+def test_the_slope_of_many_steps_is_taken_from_a_thousand() -> None:
     values = np.arange(5_000, dtype=np.int64) * 7
     assert (theil_sen(values).slope, theil_sen(values).low) == (7, 7)
+
+
+def test_one_wild_step_does_not_move_the_slope() -> None:
+    values = np.arange(20, dtype=np.int64) * 7
+    values[11] += 10**9
+    assert theil_sen(values).slope == 7
+
+
+def test_memory_reserved_for_a_request_larger_than_what_is_unused_is_no_fragmentation(tmp_path: Path) -> None:
+    gib = 1 << 30
+    run = make_run(
+        tmp_path,
+        allocations=[
+            event(1, gib, 1, **totals(gib, 2 * gib)),
+            event(2, -gib, 1, **totals(0, 2 * gib)),
+            event(3, 3 * gib, 2, **totals(3 * gib, 5 * gib)),
+        ],
+    )
+    (finding,) = analyze(run, "memory").findings
+    assert (finding.code, finding.severity) == ("unused_reserved_memory", "info")

@@ -136,7 +136,7 @@ def test_of_a_ranks_devices_the_one_with_most_counts(tmp_path: Path) -> None:
         tmp_path,
         device_intervals=[
             row
-            for number, end in enumerate((300, 500))
+            for number, end in enumerate((500, 300))
             for row in (
                 copy(0, end, "H2D", **{C.DEVICE: number}),
                 kernel(500, 1000, **{C.DEVICE: number}),
@@ -145,7 +145,7 @@ def test_of_a_ranks_devices_the_one_with_most_counts(tmp_path: Path) -> None:
     )
     (finding,) = analyze(run, "overlap").findings
     assert finding.saving_ns_per_step == 500
-    assert finding.evidence == {"device_intervals": [2, 0], "host_intervals": []}
+    assert finding.evidence == {"device_intervals": [0, 2], "host_intervals": []}
 
 
 def test_sends_of_an_all_to_all_are_told_by_the_op_around_them(tmp_path: Path) -> None:
