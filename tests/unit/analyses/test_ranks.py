@@ -224,3 +224,30 @@ def test_the_order_of_rows_does_not_matter(tmp_path: Path) -> None:
 )
 def test_overlapping_steps_share_no_time(start: list[int], end: list[int], own: list[int]) -> None:
     assert own_lengths(np.array(start, np.int64), np.array(end, np.int64)).tolist() == own
+
+
+def late_by(lateness: list[dict[int, int]], ranks: int) -> list[Row]:
+    """Collectives 1 ms apart that all ranks end together; each rank comes as much later as told."""
+    return [
+        talk(rank, 1_000_000 * k + late.get(rank, 0), 1_000_000 * k + 500_000)
+        for k, late in enumerate(lateness)
+        for rank in range(ranks)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lateness", "found"),
+    [
+        ([{0: 400_000}] * 6 + [{1: 100_000}] * 6, True),
+        ([{0: 400_000}] * 6 + [{1: 400_000}] * 6, False),
+        ([{0: 400_000}] * 4 + [{1: 1_000}] * 4 + [{2: 1_000}] * 4, False),
+        ([{0: 400_000}] * 9, False),
+        ([{0: 10_000}] * 12, False),
+    ],
+    ids=["mostly one", "two in turn", "seldom", "too few", "hardly"],
+)
+def test_a_straggler_is_often_last_and_causes_most_of_the_waiting(
+    tmp_path: Path, lateness: list[dict[int, int]], found: bool
+) -> None:
+    run = make_run(tmp_path, device_intervals=late_by(lateness, 3))
+    assert [finding.code for finding in analyze(run, "ranks").findings] == ["straggler"] * found
