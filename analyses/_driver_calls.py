@@ -34,8 +34,8 @@ EMPTY_CACHE = r"\bempty_cache$"
 CONFIDENCE = 0.6
 """The host's time in the calls was measured; that the step would be shorter by it was not."""
 FEWEST_STEPS = 2
-FEWEST_CALLS = 5
-"""As many calls count as a step where none are marked."""
+FEWEST_RETURNS = 50
+"""Where no steps are marked: a program that starts takes memory many times, but hardly gives it back."""
 
 LATER = "later"
 COLUMNS = (
@@ -57,10 +57,11 @@ RULES = (
     Rule(
         "allocator_churn",
         "in two or more steps after the first, the host takes device memory from the driver or gives it back "
-        "(cudaMalloc, cudaFree and their like), for 1 % of a step or more; where no steps are marked, in 10 "
-        "or more calls in the second half of the capture",
+        "(cudaMalloc, cudaFree and their like), for 1 % of a step or more; where no steps are marked, "
+        "with 50 or more calls that give it back in the second half of the capture",
         "a caching allocator has what it needs after the first step; each call blocks the host, and cudaFree "
-        "waits for the device; once may be an evaluation",
+        "waits for the device; once may be an evaluation; without steps a start cannot be told from a loop, "
+        "but a start hardly gives memory back",
     ),
 )
 
@@ -117,9 +118,12 @@ def findings(run: Run, calls: pd.DataFrame) -> list[Finding]:
     if not len(later):
         return []
     spent = budget(run)
-    again = int(later.groupby(C.RANK)[C.STEP].nunique().max()) if spent.marked else len(later) / FEWEST_CALLS
+    if spent.marked:
+        again = int(later.groupby(C.RANK)[C.STEP].nunique().max()) >= FEWEST_STEPS
+    else:
+        again = int(matches(later[C.NAME], GIVES_BACK).sum()) >= FEWEST_RETURNS
     total = int(_blocked(later).sum())
-    return [_finding(run, later, total, spent)] if again >= FEWEST_STEPS and spent.matters(total) else []
+    return [_finding(run, later, total, spent)] if again and spent.matters(total) else []
 
 
 def _blocked(calls: pd.DataFrame) -> Ints:

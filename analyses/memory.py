@@ -26,7 +26,8 @@ where every event has them; else they are the sums of the events since the captu
 Thresholds: a leak grows by 64 KiB a step or more, and the lower end of its interval is above half of that:
 100,000 steps then take 6 GiB, and less is the size of values a program keeps on purpose, such as losses.
 Unused memory counts above 20 % of what is reserved and 512 MiB, below which no model fits instead. Driver
-calls count from 1 % of a step on, in two steps at least: one may be an evaluation.
+calls count from 1 % of a step on, in two steps at least: one may be an evaluation; where no steps are marked,
+with 50 calls that give memory back, which a program that starts does not make.
 
 Sources: TorchBench (Hao et al., 2023), 4.2: peaks, and the leak of cuBLAS workspaces (pytorch 85447).
 

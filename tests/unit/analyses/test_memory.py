@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tracekit.analyses._leak import theil_sen
@@ -215,22 +216,24 @@ def test_a_timeline_is_bounded_and_keeps_every_extreme(tmp_path: Path) -> None:
     assert table[C.T_NS].is_monotonic_increasing
 
 
-def test_driver_calls_without_steps_count_from_the_middle_on(tmp_path: Path) -> None:
-    call = {"kind": HostKind.RUNTIME, C.PARENT_ROW: 0}
+@pytest.mark.parametrize(("call", "found"), [("hipFree", True), ("hipMalloc", False), ("hipFreeHost", False)])
+def test_without_steps_only_memory_that_is_given_back_in_the_second_half_counts(
+    tmp_path: Path, call: str, found: bool
+) -> None:
+    inside = {"kind": HostKind.RUNTIME, C.PARENT_ROW: 0}
     run = make_run(
         tmp_path,
         host_intervals=[
-            host("miopen", 0, 20_000),
-            *(host("hipMalloc", 1000 * number, 1000 * number + 100, **call) for number in range(20)),
-            host("hipFreeHost", 19_500, 19_600, **call),
+            host("miopen", 0, 200_000),
+            *(host(call, 1000 * number, 1000 * number + 100, **inside) for number in range(101)),
         ],
     )
     result = analyze(run, "memory")
-    row = only(result.tables["driver_calls"])
-    assert (row["call"], row["count"], row["later_count"], row["later_ns"]) == ("hipMalloc", 20, 10, 1000)
-    (finding,) = result.findings
-    assert finding.saving_ns_per_step == 1000
-    assert finding.advice.startswith("100.0 % of that time is inside miopen. Memory is only taken")
+    assert [finding.saving_ns_per_step for finding in result.findings] == [51 * 100] * found
+    assert all("100.0 % of that time is inside miopen" in finding.advice for finding in result.findings)
+    if call != "hipFreeHost":
+        row = only(result.tables["driver_calls"])
+        assert (row["count"], row["later_count"], row["later_ns"]) == (101, 51, 5100)
     assert result.notes == (NO_EVENTS,)
 
 
