@@ -45,14 +45,14 @@ from tracekit import intervals
 from tracekit.analysis import Analysis, Column, Result, Rule, TableSpec
 from tracekit.schema import C, CopyKind, DeviceKind
 
-from ._common import DEVICE, NO_STEPS, RANK, STEP, absent_device_note, busy, covered, ints, share, spans
-from ._lanes import Lanes, collective_kinds, communicates, lanes
+from ._common import DEVICE, NO_STEPS, RANK, STEP, absent_device_note, busy, ints, spans
+from ._lanes import communicates, lanes
 from ._overlap_advice import ALL_COPIES, COMMUNICATION, WHAT, findings
+from ._overlap_tables import KEYS, collectives, extent, per_window, streams, together
 from ._steps import END_NS, step_windows
 from .gpu_breakdown import OPAQUE_GRAPHS
 
 if TYPE_CHECKING:
-    from tracekit.intervals import Ints, Union
     from tracekit.run import Run
 
 _READ = (
@@ -71,7 +71,6 @@ _READ = (
     C.SRC_MEMORY,
     C.DST_MEMORY,
 )
-_KEYS = [C.RANK, C.DEVICE]
 NOTHING = "neither copies nor communication kernels in this capture: there is nothing to overlap"
 NO_STREAMS = "no streams were recorded for {count:,} device intervals; they are left out of the table streams"
 
@@ -87,10 +86,10 @@ def compute(run: Run) -> Result:
     tables = {name: table for name, parts in measured.items() if len(table := _joined(parts))}
     talk = rows[rows[WHAT] == COMMUNICATION]
     if len(talk):
-        tables["collectives"] = _collectives(run, rows, talk)
-    streams = rows[rows[C.STREAM].notna()]
-    if len(streams):
-        tables["streams"] = _streams(streams)
+        tables["collectives"] = collectives(run, rows, talk)
+    on_streams = rows[rows[C.STREAM].notna()]
+    if len(on_streams):
+        tables["streams"] = streams(on_streams)
     notes = _notes(rows, has_steps=len(windows) > 0)
     return Result(tables, findings(run, rows, tables), notes)
 
@@ -120,31 +119,25 @@ def _joined(parts: list[pd.DataFrame]) -> pd.DataFrame:
 def _measured(rows: pd.DataFrame, windows: pd.DataFrame) -> dict[str, list[pd.DataFrame]]:
     """The parts of the tables `whole`, `profiled_steps` and `per_step`, device by device."""
     parts: dict[str, list[pd.DataFrame]] = {"whole": [], "profiled_steps": [], "per_step": []}
-    for (rank, device), own in rows.groupby(_KEYS, sort=True):
+    for (rank, device), own in rows.groupby(KEYS, sort=True):
         unions = lanes(own)
         mine = windows[windows[C.RANK] == rank]
         start, end = ints(mine, C.START_NS), ints(mine, END_NS)
-        together = intervals.union(start, end)
+        stepped = intervals.union(start, end)
         for what, kept in _subjects(own):
             key = {C.RANK: rank, C.DEVICE: device, WHAT: what}
             subject = intervals.union(*spans(kept))
             hiding = unions.computation if what == COMMUNICATION else unions.kernels
             extra = _plain(kept)
-            parts["whole"].append(_row(subject, hiding, _extent(kept), key, extra))
+            parts["whole"].append(together(subject, hiding, extent(kept), key, extra))
             if len(mine):
-                parts["profiled_steps"].append(_row(subject, hiding, together, key, {}))
+                parts["profiled_steps"].append(together(subject, hiding, stepped, key, {}))
                 keys = {**key, C.STEP: ints(mine, C.STEP)}
-                parts["per_step"].append(_rows(subject, hiding, (start, end), keys))
+                parts["per_step"].append(per_window(subject, hiding, (start, end), keys))
     if parts["per_step"]:
-        order = [*_KEYS, C.STEP]
+        order = [*KEYS, C.STEP]
         parts["per_step"] = [_joined(parts["per_step"]).sort_values(order, kind="stable")]
     return parts
-
-
-def _extent(rows: pd.DataFrame) -> Union:
-    """From the first start to the last end, as one window."""
-    start, end = spans(rows)
-    return start.min(keepdims=True), end.max(keepdims=True)
 
 
 def _subjects(own: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
@@ -163,81 +156,6 @@ def _plain(kept: pd.DataFrame) -> dict[str, object]:
         "sum_ns": int(ints(kept, C.DUR_NS).sum()),
         "count": len(kept),
         C.BYTES: pd.array([int(size.sum()) if known else None], dtype="Int64"),
-    }
-
-
-def _rows(subject: Union, hiding: Union, windows: Union, key: dict[str, object]) -> pd.DataFrame:
-    """One row per window."""
-    total = covered(subject, *windows)
-    exposed = covered(intervals.subtract(subject, hiding), *windows)
-    return _finished(total, exposed, key)
-
-
-def _row(
-    subject: Union, hiding: Union, windows: Union, key: dict[str, object], extra: dict[str, object]
-) -> pd.DataFrame:
-    """One row for all windows, which do not overlap."""
-    total = covered(subject, *windows).sum(keepdims=True)
-    exposed = covered(intervals.subtract(subject, hiding), *windows).sum(keepdims=True)
-    return _finished(total, exposed, key, extra)
-
-
-def _finished(
-    total: Ints, exposed: Ints, key: dict[str, object], extra: dict[str, object] | None = None
-) -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            **key,
-            "union_ns": total,
-            "exposed_ns": exposed,
-            "overlapped_ns": total - exposed,
-            "overlapped_share": share(total - exposed, total),
-            **(extra or {}),
-        }
-    )
-
-
-def _collectives(run: Run, rows: pd.DataFrame, talk: pd.DataFrame) -> pd.DataFrame:
-    """Communication by kind of collective, most exposed first on each device."""
-    kinds = collective_kinds(run, talk)
-    unions: dict[object, Lanes] = {place: lanes(own) for place, own in rows.groupby(_KEYS, sort=True)}
-    parts = []
-    for (rank, device, kind), own in talk.groupby([C.RANK, C.DEVICE, kinds.to_numpy(object)], sort=True):
-        subject = intervals.union(*spans(own))
-        extra: dict[str, object] = {"sum_ns": int(ints(own, C.DUR_NS).sum()), "count": len(own)}
-        key = {C.RANK: rank, C.DEVICE: device, "collective": kind}
-        parts.append(_row(subject, unions[rank, device].computation, _extent(own), key, extra))
-    order = [*_KEYS, "exposed_ns", "collective"]
-    return _joined(parts).sort_values(order, ascending=[True, True, False, True], ignore_index=True)
-
-
-def _streams(rows: pd.DataFrame) -> pd.DataFrame:
-    """How long at least two streams of a device were busy."""
-    return pd.DataFrame(
-        [
-            {C.RANK: rank, C.DEVICE: device, **_concurrency(own)}
-            for (rank, device), own in rows.groupby(_KEYS, sort=True)
-        ]
-    )
-
-
-def _concurrency(own: pd.DataFrame) -> dict[str, object]:
-    unions = [intervals.union(*spans(lane)) for _, lane in own.groupby(C.STREAM, sort=True)]
-    starts, ends = (np.concatenate(edges) for edges in zip(*unions, strict=True))
-    times = np.concatenate((starts, ends))
-    change = np.repeat(np.array([1, -1]), [len(starts), len(ends)])
-    order = np.argsort(times, kind="stable")
-    running = np.cumsum(change[order])[:-1]
-    lengths = np.diff(times[order])
-    occupied, several = (int(lengths[running >= least].sum()) for least in (1, 2))
-    held = running[lengths > 0]
-    return {
-        "streams": len(unions),
-        "busy_ns": occupied,
-        "concurrent_ns": several,
-        "concurrent_share": float(share(np.array([several]), occupied)[0]),
-        "most_streams": int(held.max()) if len(held) else 0,
-        "sum_ns": sum(intervals.length(union) for union in unions),
     }
 
 
