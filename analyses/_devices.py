@@ -17,6 +17,8 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tracekit.run import Run
 
 _VENDOR = re.compile(r"\b(?:nvidia|tesla|geforce|amd|instinct)\b")
@@ -75,7 +77,14 @@ def entries() -> list[dict[str, Any]]:
     return found
 
 
-def names(run: Run) -> dict[int, str]:
-    """The recorded name of each device by its index."""
+def names(run: Run, devices: Iterable[int]) -> dict[int, str]:
+    """The recorded name of each of these devices that has one.
+
+    Where all that were recorded have one name, the others have it too: some profilers list the devices under
+    other indices than their kernels.
+    """
     gpus = run.meta.environment.get("gpus") or []
-    return {int(gpu["index"]): str(gpu["name"]) for gpu in gpus if gpu.get("name")}
+    listed = {int(gpu["index"]): str(gpu["name"]) for gpu in gpus if gpu.get("name")}
+    common = next(iter(listed.values())) if len(set(listed.values())) == 1 else None
+    found = {device: listed.get(device, common) for device in devices}
+    return {device: name for device, name in found.items() if name}

@@ -66,9 +66,9 @@ class Peaks:
         return np.array([self.gb_per_s(device) for device in devices.tolist()], np.float64)
 
 
-def peaks(run: Run) -> Peaks:
-    """What the devices of a run can do."""
-    names = _devices.names(run)
+def peaks(run: Run, devices: Ints) -> Peaks:
+    """What these devices of a run can do."""
+    names = _devices.names(run, sorted(set(devices.tolist())))
     listed = {index: _devices.known(name) for index, name in names.items()}
     return Peaks(names, {index: device for index, device in listed.items() if device})
 
@@ -107,7 +107,8 @@ def _marked(kernels: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
     is_counted = kernels[OWNER].isin(counted).to_numpy(bool)
     is_product = kernels[OWNER].isin(products).to_numpy(bool) | kernels[MATRIX].to_numpy(bool)
     marked = kernels.assign(**{_COUNTED: is_counted, _UNCOUNTED: is_product & ~is_counted})
-    return marked[is_counted | is_product]
+    kept: pd.DataFrame = marked[is_counted | is_product]
+    return kept
 
 
 def _windows(run: Run) -> pd.DataFrame:
@@ -116,7 +117,8 @@ def _windows(run: Run) -> pd.DataFrame:
     ends = frame.assign(**{END_NS: ints(frame, C.START_NS) + ints(frame, C.DUR_NS)})
     by_device = ends.groupby(_KEYS)
     table = by_device[[C.START_NS]].min().join(by_device[[END_NS]].max()).reset_index()
-    return table.assign(window_ns=table[END_NS] - table[C.START_NS])
+    table["window_ns"] = table[END_NS] - table[C.START_NS]
+    return table
 
 
 def _summed(work: pd.DataFrame, marked: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
@@ -143,7 +145,8 @@ def _rated(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     whole = table.fillna({C.FLOPS: 0.0, "matrix_ns": 0, "uncounted_ns": 0})
     window = whole["window_ns"].to_numpy(np.float64)
     usable = np.where(window > 0, window, np.nan)
-    rated = whole.assign(mfu=whole[_BEST] / usable, tflops=whole[C.FLOPS] / (usable * 1_000))
+    most = whole["matrix_ns"] >= whole["uncounted_ns"]
+    rated = whole.assign(mfu=(whole[_BEST] / usable).where(most), tflops=whole[C.FLOPS] / (usable * 1_000))
     exact = rated.astype(dict.fromkeys(("window_ns", "matrix_ns", "uncounted_ns"), np.int64))
     return exact.sort_values(list(keys), ignore_index=True)[[*keys, *_COLUMNS]]
 

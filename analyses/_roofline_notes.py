@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from tracekit.ingest import flops as formulas
 from tracekit.schema import C, HostKind
 
-from ._common import NO_STEPS, UNLINKED, absent_device_note
+from ._common import NO_STEPS, UNLINKED
 from ._work import MATRIX, PRECISION, SIMT
 
 if TYPE_CHECKING:
@@ -24,6 +24,10 @@ NO_SHAPES = (
     "`record_shapes=True` (`--collector torch` does)"
 )
 NO_WORK = "no op of this capture is one whose FLOPs or bytes are worked out from its shapes"
+NO_FLOPS = (
+    "no matrix product, convolution or attention whose shapes tell its FLOPs launched a kernel, so there is "
+    "no MFU; kernels of CUDA graphs and fused kernels have no op that tells"
+)
 NOT_COUNTED = (
     "matrix products were recorded with their shapes, yet none has FLOPs: their inputs do not tell, or the "
     "run was imported by a version that did not count them (import the trace again)"
@@ -31,14 +35,9 @@ NOT_COUNTED = (
 HOST_HAS_NO_PEAK = (
     "the ops ran on the host, whose peak is not known: FLOPs and rates are given, no utilization"
 )
-UNLINKED_NOTE = f"{UNLINKED}, so no kernel's work is known"
+UNLINKED_NOTE = f"{UNLINKED}, so the work of no kernel is known"
 _NOTABLE = 0.01
 """Share of the window below which what was not counted changes nothing worth saying."""
-
-
-def no_kernels(run: Run, *, any_kernel: bool) -> tuple[str, ...]:
-    """Why no kernel of an op is there."""
-    return (UNLINKED_NOTE if any_kernel else absent_device_note(run),)
 
 
 def absent(run: Run) -> tuple[str, ...]:
@@ -47,14 +46,18 @@ def absent(run: Run) -> tuple[str, ...]:
     names = run.table("host_intervals", columns=[C.NAME], where=shaped)[C.NAME]
     if names.empty:
         return (NO_SHAPES,)
-    return (NOT_COUNTED,) if names.isin(formulas.COUNTED).any() else (NO_WORK,)
+    return (NOT_COUNTED,) if _multiplies(names) else (NO_WORK,)
+
+
+def _multiplies(names: pd.Series) -> bool:
+    return bool(names.isin(formulas.COUNTED).any())
 
 
 def of_run(run: Run, tables: dict[str, pd.DataFrame], table: pd.DataFrame, peaks: Peaks) -> tuple[str, ...]:
     """What to know beside the tables of a run."""
     found = [*_of_devices(table, peaks), *_of_precisions(table, peaks)]
     if "summary" not in tables:
-        return (*found, *absent(run))
+        return (*found, NOT_COUNTED if table[MATRIX].any() else NO_FLOPS)
     found += _of_coverage(tables["summary"])
     return (*found, *(() if "per_step" in tables else (_no_steps(run),)))
 
@@ -98,6 +101,7 @@ def _of_coverage(summary: pd.DataFrame) -> list[str]:
         return []
     return [
         f"matrix kernels whose FLOPs are not known ran up to {share:.0%} of a device's window "
-        "(uncounted_ns), so FLOPs and MFU are lower bounds: convolutions need `Concrete Inputs`, which "
-        "PyTorch 2 records with shapes; kernels of CUDA graphs and fused kernels have no op that tells"
+        "(uncounted_ns), so FLOPs and MFU are lower bounds, and MFU is left out where they ran longer than "
+        "the counted ones: convolutions need `Concrete Inputs`, which PyTorch 2 records with shapes; kernels "
+        "of CUDA graphs and fused kernels have no op that tells"
     ]

@@ -26,7 +26,8 @@ SPEEDUP = 2.0
 """What TF32 is credited with at most; its peak is 2 to 8 times FP32's."""
 ALIGNED = 8
 """Elements of 16 bits that fill the 16 bytes tensor cores load at once."""
-SHORT_NS = 20_000
+LITTLE_NS = 5_000
+"""A call that a device could do in this time is as short as what starting a kernel costs."""
 _HALF = ("fp16", "bf16")
 _PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "linear", "_addmm_activation", "addbmm")
 
@@ -137,8 +138,8 @@ class _Case:
                 self._budget.per_step(saved),
                 Basis.ESTIMATED,
                 f"their roof with TF32 ({peaks['tf32_tflops']:g} against {peaks['peak_tflops']:g} TFLOP/s) "
-                f"over that without, and no more than {SPEEDUP:g} times faster; device time {self._budget.per}, "
-                "which a step gains where it does not wait for the host",
+                f"over that without, and no more than {SPEEDUP:g} times faster; device time "
+                f"{self._budget.per}, which is gained where the device does not wait for the host",
                 0.7,
                 self._evidence(groups),
             )
@@ -154,7 +155,7 @@ class _Case:
         return [
             Finding(
                 "unaligned_half_precision",
-                self._budget.severity(total),
+                Severity.WARN,
                 f"16-bit products with sizes that are no multiples of {ALIGNED} take "
                 f"{self._part(total)} at {_reached(groups):.0%} of their roof",
                 f"pad {sizes} in {first[OP]} {first[C.INPUT_SHAPES]} to a multiple of {ALIGNED} (better 64)"
@@ -175,21 +176,24 @@ class _Case:
         return found
 
     def _low(self, op: str, groups: pd.DataFrame, total: int) -> Finding:
-        mean = total // int(groups["calls"].sum())
+        calls = int(groups["calls"].sum())
+        best, mean = int(groups["roof_ns"].sum()) // calls, total // calls
         first = groups.sort_values("sum_ns", ascending=False, kind="stable").iloc[0]
         return Finding(
             "low_matrix_utilization",
             Severity.INFO,
-            f"{op} reaches {_reached(groups):.0%} of its roof for {self._part(total)}",
-            f"{_SMALL if mean < SHORT_NS else _LARGE} Most of the time goes to {first[C.INPUT_SHAPES]} "
-            f"in {first[PRECISION]}, {mean / 1_000:,.1f} µs a call on average{self._where(groups)}",
+            f"{op} runs at {_reached(groups):.0%} of its roof for {self._part(total)}",
+            f"{_SMALL if best < LITTLE_NS else _LARGE} A call takes {mean / 1_000:,.1f} µs on average, its "
+            f"work {best / 1_000:,.1f} µs at the roof; most time goes to {first[C.INPUT_SHAPES]} in "
+            f"{first[PRECISION]}{self._where(groups)}",
             confidence=CONFIDENT,
             evidence=self._evidence(groups),
             how="no number: what is seen is the distance from the roof, not its cause",
         )
 
     def _part(self, total: int) -> str:
-        return f"{self._budget.share(total):.0%} of the step time"
+        whole = "step time" if self._budget.marked else "capture"
+        return f"{self._budget.share(total):.0%} of the {whole}"
 
     def _kernels_of(self, groups: pd.DataFrame) -> pd.DataFrame:
         own = self._kernels[self._kernels[GROUP].isin(groups.index)]
@@ -217,7 +221,7 @@ _ALLOW_CONVOLUTIONS = (
     "autocast to bf16)"
 )
 _SMALL = (
-    "The calls are too short to fill the device: give each more work (a larger batch, or several products as "
-    "one `torch.bmm`)."
+    "The calls have too little work to fill the device: give each more (a larger batch, or several products "
+    "as one `torch.bmm`)."
 )
-_LARGE = "Names and shapes do not say why: profile one call with Nsight Compute."
+_LARGE = "Names and shapes do not say why: look at one call with Nsight Compute or rocprof-compute."

@@ -27,13 +27,16 @@ if TYPE_CHECKING:
 
     Inputs = Sequence[Tensor | None]
 
-_UNARY = "abs neg exp log sqrt rsqrt reciprocal square relu gelu silu sigmoid tanh sin cos erf elu leaky_relu"
-_BINARY = "add sub rsub mul div pow maximum minimum where addcmul addcdiv lerp clamp clamp_min clamp_max"
-_GRADIENTS = "threshold gelu silu sigmoid tanh hardtanh leaky_relu elu"
-_MAPS = {
-    *(f"aten::{name}" for name in f"{_UNARY} {_BINARY} hardtanh hardswish hardsigmoid softplus".split()),
-    *(f"aten::{name}_backward" for name in f"{_GRADIENTS} hardswish hardsigmoid softplus".split()),
+_ARITIES = {
+    1: "abs neg exp log sqrt rsqrt reciprocal square relu silu sigmoid tanh sin cos erf hardswish "
+    "hardsigmoid",
+    2: "gelu mul div pow maximum minimum leaky_relu clamp_min clamp_max sigmoid_backward tanh_backward "
+    "silu_backward hardswish_backward hardsigmoid_backward",
+    3: "add sub rsub where lerp clamp hardtanh softplus threshold_backward gelu_backward",
+    4: "addcmul addcdiv elu hardtanh_backward leaky_relu_backward softplus_backward",
 }
+_MAPS = {f"aten::{name}": arity for arity, names in _ARITIES.items() for name in names.split()}
+"""Element-wise ops and how many inputs they have."""
 _LIKE_FIRST = {
     *(f"aten::{kind}_batch_norm{way}" for kind in ("native", "cudnn", "miopen") for way in ("", "_backward")),
     *(f"aten::native_{kind}_norm{way}" for kind in ("layer", "group") for way in ("", "_backward")),
@@ -74,7 +77,7 @@ def _rule(name: str) -> Callable[[Inputs, int | None], int] | None:
     short = name.removeprefix("aten::")
     if short.rstrip("_") in _PRODUCTS:
         first = _PRODUCTS[short.rstrip("_")]
-        return lambda inputs, _: _read(inputs) + _product(inputs[first], inputs[first + 1])
+        return lambda inputs, _: _read(inputs[: first + 2]) + _product(*inputs[first : first + 2])
     if short == "linear":
         return _linear
     if name in _CONVOLUTIONS:
@@ -93,7 +96,7 @@ def _memory_rule(name: str) -> Callable[[Inputs, int | None], int] | None:
     if name in {"aten::fill_", "aten::zero_"}:
         return lambda inputs, _: _bytes(inputs[0])
     if name in _MAPS:
-        return lambda inputs, _: _read(inputs) + _broadcast(inputs)
+        return _mapped(_MAPS[name])
     if name.endswith("_") and name.removesuffix("_") in _MAPS:
         return lambda inputs, _: _read(inputs) + _bytes(inputs[0])
     if name in _LIKE_FIRST:
@@ -130,7 +133,7 @@ def _linear(inputs: Inputs, _flops: int | None) -> int:
     data, weight = inputs[:2]
     if data is None or weight is None:
         raise ValueError
-    return _read(inputs) + prod(data.shape[:-1]) * prod(weight.shape[:-1]) * _item(data)
+    return _read(inputs[:3]) + prod(data.shape[:-1]) * prod(weight.shape[:-1]) * _item(data)
 
 
 def _convolution(inputs: Inputs, flops: int | None) -> int:
@@ -166,6 +169,16 @@ def _softmax(inputs: Inputs, _flops: int | None) -> int:
     if _item(inputs[0]) < _WIDE:
         raise ValueError
     return _read(inputs) + _bytes(inputs[0])
+
+
+def _mapped(arity: int) -> Callable[[Inputs, int | None], int]:
+    """The rule of an element-wise op of so many inputs; one more tensor is where it was told to write."""
+
+    def moved(inputs: Inputs, _flops: int | None) -> int:
+        given = inputs[:arity] if len(inputs) > arity and inputs[-1] is not None else inputs
+        return _read(given) + _broadcast(given)
+
+    return moved
 
 
 def _broadcast(inputs: Inputs) -> int:

@@ -34,10 +34,10 @@ UNKNOWN = -1
 
 _READ = (C.ROW_ID, C.NAME, C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.STEP, C.OP_ROW)
 _MATRIX_KERNEL = (
-    r"(?i)gemm|gemv|conv(?!ert)|xmma|cutlass|nvjet|fmha|flash_(?:fwd|bwd|attn)|winograd|Cijk_"
-    r"|wgrad|dgrad|fprop"
+    r"(?i)(?<!fb)gemm|gemv|conv(?!ert)|xmma|cutlass(?:_\d|__\d|::(?:kernel|device_kernel))|nvjet|fmha"
+    r"|flash_(?:fwd|bwd|attn)|winograd|Cijk_|wgrad|dgrad|fprop"
 )
-_SIMT_KERNEL = r"(?i)(?<![a-z])s?gemm(?:sn)?_|sgemm|ffma|simt|scudnn"
+_SIMT_KERNEL = r"(?i)sgemm|ffma|simt|scudnn|(?:dgrad|wgrad_alg0)_engine<float"
 _NARROW_KERNEL = r"(?i)align[124](?!\d)"
 _PRECISIONS = {
     "double": "fp64",
@@ -110,7 +110,7 @@ def _climbed(at: Ints, parent: Ints, stop: np.ndarray[tuple[int], np.dtype[np.bo
 def calls(run: Run, kernels: pd.DataFrame, counted: Ints) -> pd.DataFrame:
     """One row per call and device: op, shapes, dtype, precision, FLOPs and bytes (`UNKNOWN` where missing).
 
-    `matrix` says that the op multiplies matrices, whether or not its FLOPs are known.
+    `matrix` says that the op multiplies matrices itself, whether or not its FLOPs are known.
 
     Args:
         run: The run.
@@ -142,6 +142,8 @@ def _described(run: Run, table: pd.DataFrame, counted: Ints) -> pd.DataFrame:
     texts_of = {name: texts(found[name], "") for name in columns[:3]}
     described = pd.DataFrame({OP: texts(found[C.NAME], NO_OP), **texts_of, C.FLOPS: flops})
     described[[MOVED, DTYPE, MATRIX]] = _each(described)
+    encloses = found[C.FLOPS].notna().to_numpy(bool) & (flops == UNKNOWN)
+    described[MATRIX] = described[MATRIX].astype(bool) & ~encloses
     tensor = table[TENSOR].to_numpy(bool)
     precision = described[DTYPE].map(precision_of).to_numpy(object)
     described[PRECISION] = np.where((precision == "fp32") & tensor & described[MATRIX], "tf32", precision)

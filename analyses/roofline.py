@@ -18,7 +18,8 @@ Both are missing where the recorded inputs do not tell them.
   what others call hardware FLOPs utilization. The window of a device runs from its first start to its last
   end; of a step, from its start to the later of its ends on the host and the device.
 * matrix = |kernels of counted calls|; uncounted = |kernels that multiply matrices, by their name or their
-  op, and whose FLOPs are not known|: where there are any, MFU is a lower bound.
+  op, and whose FLOPs are not known|: where there are any, MFU is a lower bound; where they run longer than
+  the counted ones it is missing.
 
 Peaks are dense, from vendors' data sheets (`data/devices.json`, with sources). A product of 32-bit floats
 is held against the TF32 peak when the name of a kernel of its call says that tensor cores ran, else against
@@ -45,7 +46,7 @@ from . import _roofline_notes as notes
 from . import _roofline_ops as per_op
 from . import _roofline_rules as rules
 from . import _work
-from ._common import DEVICE, RANK, STEP
+from ._common import DEVICE, NO_DEVICE, RANK, STEP, absent_device_note, ints
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,7 +62,7 @@ def compute(run: Run) -> Result:
     calls = _work.calls(run, kernels, counted)
     if not per_op.is_told(calls).any():
         return Result(notes=notes.absent(run))
-    peaks = mfu.peaks(run)
+    peaks = mfu.peaks(run, ints(calls, C.DEVICE))
     table, group = per_op.grouped(kernels, calls, peaks)
     tables = {
         "families": _columns("families", per_op.families(kernels, table, group)),
@@ -75,11 +76,13 @@ def compute(run: Run) -> Result:
 
 def _without_launches(run: Run, *, any_kernel: bool) -> Result:
     """Without kernels of ops, what the host says of its own work."""
+    why = notes.UNLINKED_NOTE if any_kernel else absent_device_note(run)
+    if why != NO_DEVICE:
+        return Result(notes=(why,))
     host = per_op.on_host(_work.host_calls(run))
-    why = notes.no_kernels(run, any_kernel=any_kernel)
-    if any_kernel or host.empty:
-        return Result(notes=(*why, *notes.absent(run)))
-    return Result({"host": _columns("host", host)}, notes=(*why, notes.HOST_HAS_NO_PEAK))
+    if host.empty:
+        return Result(notes=(why, *notes.absent(run)))
+    return Result({"host": _columns("host", host)}, notes=(why, notes.HOST_HAS_NO_PEAK))
 
 
 def _columns(table: str, frame: pd.DataFrame) -> pd.DataFrame:
@@ -106,7 +109,7 @@ _CALLS = Column("calls", "count", "calls that launched a kernel")
 _SHAPES = Column(C.INPUT_SHAPES, "", "shapes of the inputs")
 _PRECISION = Column("precision", "", "which peak it is held against; the dtype where there is none")
 _MFU = (
-    Column("mfu", "share", "Σ over precisions of FLOPs over peak, over window"),
+    Column("mfu", "share", "Σ over precisions of FLOPs over peak, over window; none if uncounted > matrix"),
     Column("tflops", "TFLOP/s", "FLOPs over window"),
     Column(C.FLOPS, "FLOP", "FLOPs of the calls that count"),
     Column("window_ns", "ns", "length of the window"),

@@ -59,14 +59,20 @@ def count(name: str, dims: bytes, concrete: bytes) -> int | None:
 @lru_cache(maxsize=1 << 14)
 def _counted(name: str, dims: bytes, concrete: bytes) -> int | None:
     try:
-        shapes = msgspec.json.decode(dims)
-        values = [_value(text) for text in msgspec.json.decode(concrete)] if concrete else []
+        shapes = [_shape(entry) for entry in msgspec.json.decode(dims, type=list[Any])]
+        values = [_value(text) for text in msgspec.json.decode(concrete, type=list[Any])] if concrete else []
         found = _FORMULAS[name](shapes, values)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    except (ArithmeticError, IndexError, TypeError, ValueError):
+    except (ArithmeticError, LookupError, TypeError, ValueError):
         return None  # shapes that do not fit the op
     return found if type(found) is int and 0 <= found < _LIMIT else None
+
+
+def _shape(entry: Any) -> Shape:
+    """A shape; empty for what is none, such as a list of tensors."""
+    is_shape = isinstance(entry, list) and all(type(size) is int and size >= 0 for size in entry)
+    return entry if is_shape else []
 
 
 def _value(text: Any) -> Any:
