@@ -81,8 +81,7 @@ def findings(run: Run, table: pd.DataFrame, kernels: pd.DataFrame) -> tuple[Find
 def _plain_fp32(table: pd.DataFrame) -> pd.DataFrame:
     """Groups in FP32 by the names of their kernels, where TF32 has a higher roof; with the time it saves."""
     plain = table[(table[PRECISION] == "fp32") & table[SIMT].astype(bool) & table["tf32_tflops"].notna()]
-    faster = plain[PRECISION].eq("fp32") & (plain["tf32_tflops"] > plain["peak_tflops"])
-    plain = plain[faster]
+    plain = plain[plain["tf32_tflops"] > plain["peak_tflops"]]
     by_tf32 = plain[C.FLOPS] / (plain["tf32_tflops"] * 1_000)
     roof = np.fmax(plain["by_flops"], plain["by_bytes"])
     ratio = roof / np.fmax(by_tf32, plain["by_bytes"])

@@ -49,10 +49,9 @@ _PRECISIONS = {
 
 
 def launched(run: Run) -> tuple[pd.DataFrame, Ints]:
-    """The kernels in order of start, each with its call (`owner`, null without one); the calls that count."""
+    """The kernels, each with its call (`owner`, null without one), and the ids of the calls that count."""
     where = pc.field(C.KIND) == str(DeviceKind.KERNEL)
     kernels = run.table("device_intervals", columns=_READ, where=where)
-    kernels = kernels.sort_values([C.START_NS, C.ROW_ID], ignore_index=True)
     rows = pd.Series(kernels[C.OP_ROW].dropna().unique(), dtype="Int64")
     nearest, counted = _nearest(run, rows)
     known = dict(zip(rows, nearest, strict=True))
@@ -120,7 +119,7 @@ def calls(run: Run, kernels: pd.DataFrame, counted: Ints) -> pd.DataFrame:
     owned = kernels[kernels[OWNER].notna()]
     keys = [OWNER, C.RANK, C.DEVICE]
     said = owned.groupby(keys, sort=False)[[TENSOR]].any()
-    table = said.join(owned.groupby(keys, sort=False)[[C.STEP]].first()).reset_index()
+    table = said.join(owned.groupby(keys, sort=False)[[C.STEP]].min()).reset_index()
     return _described(run, table, counted)
 
 
@@ -146,7 +145,7 @@ def _described(run: Run, table: pd.DataFrame, counted: Ints) -> pd.DataFrame:
     described[MATRIX] = described[MATRIX].astype(bool) & ~encloses
     tensor = table[TENSOR].to_numpy(bool)
     precision = described[DTYPE].map(precision_of).to_numpy(object)
-    described[PRECISION] = np.where((precision == "fp32") & tensor & described[MATRIX], "tf32", precision)
+    described[PRECISION] = np.where((precision == "fp32") & tensor, "tf32", precision)
     described[C.INPUT_SHAPES] = described[C.INPUT_SHAPES].replace("", NO_SHAPES)
     return table.join(described.drop(columns=[C.NAME, C.INPUT_DTYPES]).set_index(table.index))
 

@@ -116,6 +116,35 @@ def test_unaligned_sizes_are_named(store: Store, tmp_path: Path) -> None:
     assert "at 18% of their roof" in finding.title
 
 
+@pytest.mark.parametrize(
+    ("kernel", "dur_ns"),
+    [
+        ("cutlass_80_wmma_tensorop_f16_s161616gemm_f16_128x128_32x2_tn_align1", 75_000),
+        ("cutlass_80_wmma_tensorop_f16_s161616gemm_f16_128x128_32x2_tn_align8", 300_000),
+    ],
+)
+def test_odd_sizes_are_not_blamed_without_evidence(
+    kernel: str, dur_ns: int, store: Store, tmp_path: Path
+) -> None:
+    """Neither where the product is fast, nor where its kernel loads full vectors."""
+    program = planted.products(kernel, dur_ns, planted.UNALIGNED, "c10::Half")
+    codes = {finding.code for finding in found(store, tmp_path, program).findings}
+    assert "unaligned_half_precision" not in codes
+
+
+@pytest.mark.parametrize(
+    "problem", [planted.fp32_products, planted.unaligned_products, planted.little_products]
+)
+def test_what_takes_little_of_a_step_is_not_worth_advice(
+    problem: Callable[[], Program], store: Store, tmp_path: Path
+) -> None:
+    program = problem()
+    with program.step():
+        program.kernel("elementwise", 700_000_000)
+        program.synchronize()
+    assert found(store, tmp_path, program).findings == ()
+
+
 def test_little_products_are_said_to_be_little(store: Store, tmp_path: Path) -> None:
     (finding,) = found(store, tmp_path, planted.little_products()).findings
     assert finding.severity is Severity.INFO

@@ -134,7 +134,9 @@ def _convolution(shapes: Shapes, values: Values) -> int:
         (size + 2 * _of(padding, axis) - reach[axis]) // _of(stride, axis) + 1
         for axis, size in enumerate(inputs[_SPATIAL:])
     ]
-    return _per_element([inputs[0], weight[0], *(max(0, size) for size in outputs)], weight)
+    if min(outputs) < 1:
+        raise ValueError
+    return _per_element([inputs[0], weight[0], *outputs], weight)
 
 
 def _per_element(shape: Shape, weight: Shape) -> int:

@@ -13,13 +13,13 @@ A100 = "NVIDIA A100-SXM4-40GB"
 STEPS = 3
 SIZE = 2048
 PRODUCT_FLOPS = 2 * SIZE**3
-ODD = 2047
+UNALIGNED = [[SIZE, SIZE - 1], [SIZE - 1, SIZE]]
 IMAGE, WEIGHT, RESULT = [8, 64, 56, 56], [128, 64, 3, 3], [8, 128, 28, 28]
 HALF = ["c10::Half"] * 3
 _VALUES = ["", "", "", "[2, 2]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "1"]
 
 
-def _products(kernel: str, dur_ns: int, shapes: list[list[int]], dtype: str, *, calls: int = 2) -> Program:
+def products(kernel: str, dur_ns: int, shapes: list[list[int]], dtype: str, *, calls: int = 2) -> Program:
     """Steps of matrix products inside `aten::linear`, which must not count again."""
     program = Program(device_name=A100)
     known: dict[str, Any] = {"shapes": shapes, "dtypes": [dtype] * 2, "Call stack": "train.py(7): forward"}
@@ -34,37 +34,37 @@ def _products(kernel: str, dur_ns: int, shapes: list[list[int]], dtype: str, *, 
 
 def fp32_products() -> Program:
     """float32 products on FP32 units: 17.2 of 19.5 TFLOP/s, where TF32 has 156."""
-    return _products("ampere_sgemm_128x64_tn", 1_000_000, [[SIZE, SIZE], [SIZE, SIZE]], "float")
+    return products("ampere_sgemm_128x64_tn", 1_000_000, [[SIZE, SIZE], [SIZE, SIZE]], "float")
 
 
 def tf32_products() -> Program:
     """The same products on tensor cores: 114.5 of 156 TFLOP/s."""
     kernel = "cutlass_80_tensorop_s1688gemm_128x128_16x5_tn_align4"
-    return _products(kernel, 150_000, [[SIZE, SIZE], [SIZE, SIZE]], "float")
+    return products(kernel, 150_000, [[SIZE, SIZE], [SIZE, SIZE]], "float")
 
 
 def unaligned_products() -> Program:
     """16-bit products of an odd size by a kernel that loads one element at a time, at 18 % of the roof."""
     kernel = "cutlass_80_wmma_tensorop_f16_s161616gemm_f16_128x128_32x2_tn_align1"
-    return _products(kernel, 300_000, [[SIZE, ODD], [ODD, SIZE]], "c10::Half")
+    return products(kernel, 300_000, UNALIGNED, "c10::Half")
 
 
 def aligned_products() -> Program:
     """The same padded to 2048, by a kernel that loads 8 elements at a time: 73 % of the peak."""
     kernel = "ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_stages_32x5_tn"
-    return _products(kernel, 75_000, [[SIZE, SIZE], [SIZE, SIZE]], "c10::Half")
+    return products(kernel, 75_000, [[SIZE, SIZE], [SIZE, SIZE]], "c10::Half")
 
 
 def little_products() -> Program:
     """Products too small to fill the device: 8 µs each, whose work takes 0.1 µs."""
     kernel = "ampere_fp16_s16816gemm_fp16_64x64_ldg8_f2f_tn"
-    return _products(kernel, 8_000, [[64, 256], [256, 256]], "c10::Half", calls=20)
+    return products(kernel, 8_000, [[64, 256], [256, 256]], "c10::Half", calls=20)
 
 
 def batched_products() -> Program:
     """The same work in one product a step, at the memory's bandwidth."""
     kernel = "ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_tn"
-    return _products(kernel, 2_000, [[1280, 256], [256, 256]], "c10::Half", calls=1)
+    return products(kernel, 2_000, [[1280, 256], [256, 256]], "c10::Half", calls=1)
 
 
 def convolutions() -> Program:

@@ -120,6 +120,14 @@ def test_overlapping_kernels_of_a_group_are_united_and_summed(tmp_path: Path) ->
     ]
 
 
+def test_overlapping_groups_of_an_op_are_united(tmp_path: Path) -> None:
+    ops = [mm(0, 1), mm(2, 3, **{C.INPUT_SHAPES: "[[64,8],[8,64]]"})]
+    kernels = [kernel(0, 100, **{C.OP_ROW: 0}), kernel(50, 150, **{C.OP_ROW: 1})]
+    result = analyzed(tmp_path, ops, kernels)
+    assert rows(result, "ops", "device_ns") == [(100,), (100,)]
+    assert rows(result, "families", "device_ns", "sum_ns", "tflops") == [(150, 200, 2 * FLOPS / 150_000)]
+
+
 def test_ranks_and_devices_stay_apart(tmp_path: Path) -> None:
     ops = [mm(0, 1), mm(2, 3), mm(4, 5, **{C.RANK: 1})]
     kernels = [
@@ -168,6 +176,7 @@ def test_no_utilization_is_given_where_most_of_the_work_is_unknown(tmp_path: Pat
         (["kernel"], "fp32"),
         (["cutlass_80_tensorop_s1688gemm_128x128"], "tf32"),
         (["sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n"], "tf32"),
+        (["sm80_xmma_gemm_tf32f32_f32f32_f32_tn_n"], "tf32"),
         (["splitKreduce_kernel", "sm80_xmma_fprop_implicit_gemm_tf32f32"], "tf32"),
     ],
 )

@@ -98,6 +98,10 @@ def test_damaged_shapes_are_unknown(text: bytes) -> None:
     assert count("aten::mm", text, b"") is None
 
 
+def test_a_kernel_larger_than_the_image_is_no_work() -> None:
+    assert convolution(dilation="[8, 8]") is None
+
+
 @pytest.mark.parametrize("stride", ["", "[0, 0]", "[", "true", "[1, null]", "[]"])
 def test_damaged_values_are_unknown(stride: str) -> None:
     assert convolution(stride=stride) is None
