@@ -35,10 +35,14 @@ RULES = (
     Rule(
         "fp32_without_tf32",
         states=(
-            "products or convolutions of float32 run kernels whose names say FP32 without tensor cores, on a "
-            "device with a higher TF32 peak; TF32 would save at least 1 % of a step"
+            "products or convolutions of float32 run kernels whose names say FP32 without tensor cores, "
+            "bound by the FP32 peak (at 30 % of it or more), on a device with a higher TF32 peak; TF32 would "
+            "save at least 1 % of a step"
         ),
-        why="TF32 keeps the range and 10 bits of the mantissa, and its peak is 2 to 8 times FP32's",
+        why=(
+            "TF32 keeps the range and 10 bits of the mantissa, and its peak is 2 to 8 times FP32's; calls "
+            "that are far from the FP32 peak are held up by something else"
+        ),
     ),
     Rule(
         "unaligned_half_precision",
@@ -79,9 +83,9 @@ def findings(run: Run, table: pd.DataFrame, kernels: pd.DataFrame) -> tuple[Find
 
 
 def _plain_fp32(table: pd.DataFrame) -> pd.DataFrame:
-    """Groups in FP32 by the names of their kernels, where TF32 has a higher roof; with the time it saves."""
-    plain = table[(table[PRECISION] == "fp32") & table[SIMT].astype(bool) & table["tf32_tflops"].notna()]
-    plain = plain[plain["tf32_tflops"] > plain["peak_tflops"]]
+    """Groups bound by FP32, by the names of their kernels, where TF32 has a higher roof; what that saves."""
+    named = (table[PRECISION] == "fp32") & table[SIMT].astype(bool) & (table["bound"] == "compute")
+    plain = table[named & (table["tf32_tflops"] > table["peak_tflops"])]
     by_tf32 = plain[C.FLOPS] / (plain["tf32_tflops"] * 1_000)
     roof = np.fmax(plain["by_flops"], plain["by_bytes"])
     ratio = roof / np.fmax(by_tf32, plain["by_bytes"])

@@ -3,7 +3,8 @@
 FLOPs are those of matrix products, convolutions and attention, counted when the trace is imported
 (`tracekit.ingest.flops` states the formulas; a multiplication and an addition are two). Bytes are what a
 call must move at least: each input read once, the output written once (`_traffic` states them op by op);
-what caches save or waste is not seen, so a rate of bytes above the memory's means that a cache served them.
+what caches save or waste is not seen, so a rate of bytes above the memory's means that a cache served them
+or that an input was an expanded one, which counts at its full size.
 Both are missing where the recorded inputs do not tell them.
 
 * A call counts at the innermost op whose FLOPs are known, never twice. It owns the kernels launched in it.
@@ -16,7 +17,8 @@ Both are missing where the recorded inputs do not tell them.
 * MFU, the model FLOPs utilization, = Σ over precisions of (FLOPs / peak) / window. The FLOPs are those that
   ran, so work done again (activation checkpointing, scores in the backward of attention) counts too, as in
   what others call hardware FLOPs utilization. The window of a device runs from its first start to its last
-  end; of a step, from its start to the later of its ends on the host and the device.
+  end; of a step, from its start to the later of its ends on the host and the device, so the windows of steps
+  that overlap on the device share time.
 * matrix = |kernels of counted calls|; uncounted = |kernels that multiply matrices, by their name or their
   op, and whose FLOPs are not known|: where there are any, MFU is a lower bound; where they run longer than
   the counted ones it is missing.

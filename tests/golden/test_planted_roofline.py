@@ -84,6 +84,13 @@ def test_fp32_products_are_held_against_fp32_and_advised_tf32(store: Store, tmp_
     assert host.loc[finding.evidence["host_intervals"], C.NAME].eq("aten::mm").all()
 
 
+def test_tf32_is_not_advised_for_products_too_small_to_gain(store: Store, tmp_path: Path) -> None:
+    kernel = "ampere_sgemm_32x32_sliced1x4_tn"
+    program = planted.products(kernel, 8_000, [[64, 256], [256, 256]], "float", calls=20)
+    codes = [finding.code for finding in found(store, tmp_path, program).findings]
+    assert codes == ["low_matrix_utilization"]
+
+
 def test_tf32_is_told_by_the_kernel(store: Store, tmp_path: Path) -> None:
     got = row(found(store, tmp_path, planted.tf32_products()), "ops", "aten::mm")
     assert (got["precision"], got["peak_tflops"], got["bound"]) == ("tf32", 156, "compute")
