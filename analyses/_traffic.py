@@ -101,7 +101,7 @@ def _memory_rule(name: str) -> Callable[[Inputs, int | None], int] | None:
         return lambda inputs, _: _read(inputs) + _bytes(inputs[0])
     if name in _LIKE_FIRST:
         return lambda inputs, _: _read(inputs) + _bytes(inputs[0])
-    return _softmax if name in _SOFTMAX else None
+    return _softmax(1 + name.endswith("_data")) if name in _SOFTMAX else None
 
 
 def _bytes(tensor: Tensor | None) -> int:
@@ -165,10 +165,15 @@ def _attention_backward(inputs: Inputs, _flops: int | None) -> int:
     return 2 * _bytes(gradient) + 2 * sum(_bytes(tensor) for tensor in given)
 
 
-def _softmax(inputs: Inputs, _flops: int | None) -> int:
-    if _item(inputs[0]) < _WIDE:
-        raise ValueError
-    return _read(inputs) + _bytes(inputs[0])
+def _softmax(arity: int) -> Callable[[Inputs, int | None], int]:
+    """The rule of a softmax of so many tensors; one more is where it was told to write."""
+
+    def moved(inputs: Inputs, _flops: int | None) -> int:
+        if _item(inputs[0]) < _WIDE:
+            raise ValueError
+        return _read(inputs[:arity]) + _bytes(inputs[0])
+
+    return moved
 
 
 def _mapped(arity: int) -> Callable[[Inputs, int | None], int]:

@@ -61,6 +61,14 @@ IN, FILTER, OUT = 2 * 4 * 81, 8 * 4 * 9, 2 * 8 * 49
         ("aten::copy_", [[4], [4], []], [HALF, FLOAT, "Scalar"], None, 8 + 16),
         ("aten::fill_", [[4], []], [FLOAT, "Scalar"], None, 16),
         ("aten::_softmax", [[4, 4], [], []], [FLOAT, "Scalar", "Scalar"], None, 2 * 64),
+        ("aten::_softmax", [[4, 4], [], [], [4, 4]], [FLOAT, "Scalar", "Scalar", FLOAT], None, 2 * 64),
+        (
+            "aten::_softmax_backward_data",
+            [[4, 4], [4, 4], [], []],
+            [FLOAT, FLOAT, "Scalar", "Scalar"],
+            None,
+            192,
+        ),
         ("aten::native_layer_norm", [[4, 2], [], [2], [2], []], [HALF, "", HALF, HALF, "Scalar"], None, 40),
     ],
 )
