@@ -9,11 +9,12 @@ import numpy as np
 import pandas as pd
 
 from tracekit.analysis import Column
+from tracekit.run import busy
 from tracekit.schema import C
+from tracekit.windows import END_NS, step_windows
 
 from . import _devices
-from ._common import busy, ints, spans, union_by
-from ._steps import END_NS, step_windows
+from ._common import ints, spans, union_by
 from ._work import MATRIX, OWNER, PRECISION, UNKNOWN
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule, Severity
+from tracekit.savings import CONFIDENT, WARN_SHARE, Budget, budget
 from tracekit.schema import C
 
 from ._common import ints
 from ._hosts import source_lines
 from ._roofline_ops import NEAR
-from ._savings import CONFIDENT, WARN_SHARE, Budget, budget
 from ._tensors import parse_shapes
 from ._work import MATRIX, NARROW, OP, OWNER, PRECISION, SIMT
 
