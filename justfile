@@ -36,6 +36,11 @@ types:
 # Measure tracekit itself; needs a quiet machine.
 bench *arguments:
     {{python}} -m benchmarks.ingest {{arguments}}
+    {{python}} -m benchmarks.analyses
+
+# Write the pages that come from metadata.
+docs:
+    {{python}} -c 'from tracekit.cli.main import main; main()' analyze --list --format markdown > docs/analyses.md
 
 # Everything continuous integration runs, in an environment of its own.
 ci:

@@ -10,11 +10,9 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.analysis import Column
-from tracekit.schema import BUSY_KINDS, C, HostKind
+from tracekit.schema import C, HostKind
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tracekit.intervals import Ints, Union
     from tracekit.run import Run
 
@@ -53,12 +51,6 @@ def spans(frame: pd.DataFrame) -> tuple[Ints, Ints]:
     """Starts and ends of a table's rows."""
     start = ints(frame, C.START_NS)
     return start, start + ints(frame, C.DUR_NS)
-
-
-def busy(run: Run, columns: Sequence[str]) -> pd.DataFrame:
-    """The intervals that occupy a device: kernels, copies, memsets and opaque graphs."""
-    where = pc.field(C.KIND).isin([str(kind) for kind in BUSY_KINDS])
-    return run.table("device_intervals", columns=columns, where=where)
 
 
 def absent_device_note(run: Run) -> str:
@@ -172,3 +164,13 @@ def share(part: Ints | pd.Series, whole: int | Ints) -> Floats:
     parts, wholes = np.asarray(part, np.float64), np.asarray(whole, np.float64)
     result: Floats = np.divide(parts, wholes, out=np.full(parts.shape, np.nan), where=wholes != 0)
     return result
+
+
+def percentile(values: Ints, rank: int) -> int:
+    """A percentile that is one of the values.
+
+    Example:
+        >>> percentile(np.array([4, 1, 3, 2]), 50)
+        2
+    """
+    return int(np.percentile(values, rank, method="inverted_cdf"))

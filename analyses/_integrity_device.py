@@ -8,10 +8,11 @@ import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 
+from tracekit.run import busy
 from tracekit.schema import C, HostKind
 
 from ._checks import ERROR, INFO, OK, Check, counted
-from ._common import NO_PARENT, NOT_RECORDED, busy, ints, launches, matches, positions
+from ._common import NO_PARENT, NOT_RECORDED, ints, launches, matches, positions
 
 if TYPE_CHECKING:
     from tracekit.intervals import Ints

@@ -8,10 +8,11 @@ import numpy as np
 import pyarrow.compute as pc
 
 from tracekit import intervals
+from tracekit.run import busy
 from tracekit.schema import C, HostKind
 
 from ._checks import INFO, OK, WARN, Check, counted, level
-from ._common import busy, ints, matches, spans
+from ._common import ints, matches, spans
 from .steps import overhead, profiled_steps
 
 if TYPE_CHECKING:

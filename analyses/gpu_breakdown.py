@@ -29,11 +29,12 @@ import pandas as pd
 
 from tracekit import intervals
 from tracekit.analysis import Analysis, Column, Result, TableSpec
+from tracekit.run import busy
 from tracekit.schema import C, DeviceKind
+from tracekit.windows import step_windows
 
 from . import _host_time
-from ._common import DEVICE, NO_STEPS, RANK, STEP, absent_device_note, busy, covered, matches, share, spans
-from ._steps import step_windows
+from ._common import DEVICE, NO_STEPS, RANK, STEP, absent_device_note, covered, matches, share, spans
 
 if TYPE_CHECKING:
     from tracekit.intervals import Ints, Union

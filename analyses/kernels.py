@@ -22,16 +22,20 @@ from typing import TYPE_CHECKING
 import pandas as pd
 import pyarrow.compute as pc
 
-from tracekit.analysis import Analysis, Column, Result, TableSpec
+from tracekit.analysis import EVIDENCE_ROWS, Analysis, Column, Finding, Result, Rule, Severity, TableSpec
+from tracekit.render.cells import human
+from tracekit.run import busy
+from tracekit.savings import CONFIDENT, budget
 from tracekit.schema import C, DeviceKind, HostKind
 
 from . import _groups
-from ._common import DEVICE, RANK, UNLINKED, absent_device_note, busy, ints
+from ._common import DEVICE, RANK, UNLINKED, absent_device_note, ints
 from ._hosts import NO_OP, NO_SHAPES, host_rows, texts
 from ._names import family, uses_tensor_cores
 
 if TYPE_CHECKING:
     from tracekit.run import Run
+    from tracekit.savings import Budget
 
 FIRST_FACTOR = 3
 FIRST_EXCESS_NS = 10_000
@@ -40,7 +44,7 @@ FEWEST_LAUNCHES = 3
 
 _FAMILY, _OP, _TENSOR = "family", "op", "tensor_cores"
 _FIRST, _LATER = "first_ns", "later_median_ns"
-_READ = (C.KIND, C.NAME, C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.OP_ROW, C.LAUNCH_ROW)
+_READ = (C.ROW_ID, C.KIND, C.NAME, C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.OP_ROW, C.LAUNCH_ROW)
 
 NO_OPS_NOTE = (
     "no kernel could be traced to an op, so nothing is told by op or shape: record the CPU activity too "
@@ -59,10 +63,11 @@ def compute(run: Run) -> Result:
         return Result(notes=(_no_kernels_note(run),))
     kernels = _described(run, frame)
     names = _groups.by(kernels, [C.NAME, _FAMILY, _TENSOR])
+    first = _first_launches(kernels)
     tables = {
         "families": _groups.by(kernels, [_FAMILY, _TENSOR]),
         "names": names,
-        "first_launches": _first_launches(kernels),
+        "first_launches": first,
     }
     notes = []
     if (kernels[_OP] == NO_OP).all():
@@ -71,7 +76,26 @@ def compute(run: Run) -> Result:
         tables["by_op"] = _groups.by(kernels, [_OP])
         tables["by_shape"] = _groups.by(kernels, [_OP, C.INPUT_SHAPES, _FAMILY])
         notes += [NO_SHAPES_NOTE] if (kernels[C.INPUT_SHAPES] == NO_SHAPES).all() else []
-    return Result(tables, notes=tuple(notes))
+    return Result(tables, tuple(_slow_first(first, budget(run))), tuple(notes))
+
+
+def _slow_first(first: pd.DataFrame, against: Budget) -> list[Finding]:
+    """What first launches took beyond the later ones, where that distorts the run's numbers."""
+    excess = int(first["excess_ns"].sum())
+    if not against.matters(excess):
+        return []
+    return [
+        Finding(
+            "slow_first_launches",
+            Severity.INFO,
+            f"the first launches of {len(first):,} kernel{'s' * (len(first) != 1)} took "
+            f"{human(excess, 'ns')} longer than later ones",
+            "record after more warm-up, so that module loading, autotuning and cold caches are not measured: "
+            "`tracekit collect --warmup`",
+            confidence=CONFIDENT,
+            evidence={"device_intervals": first[C.ROW_ID].head(EVIDENCE_ROWS).tolist()},
+        )
+    ]
 
 
 def _no_kernels_note(run: Run) -> str:
@@ -113,7 +137,9 @@ def _described(run: Run, frame: pd.DataFrame) -> pd.DataFrame:
         _OP: texts(launching[C.NAME], NO_OP),
         C.INPUT_SHAPES: texts(launching[C.INPUT_SHAPES], NO_SHAPES),
     }
-    return frame[[C.RANK, C.DEVICE, C.START_NS, C.DUR_NS]].join(pd.DataFrame(described, index=frame.index))
+    return frame[[C.ROW_ID, C.RANK, C.DEVICE, C.START_NS, C.DUR_NS]].join(
+        pd.DataFrame(described, index=frame.index)
+    )
 
 
 def _first_launches(kernels: pd.DataFrame) -> pd.DataFrame:
@@ -121,13 +147,13 @@ def _first_launches(kernels: pd.DataFrame) -> pd.DataFrame:
     keys = [C.NAME, C.RANK, C.DEVICE]
     ordered = kernels.sort_values([*keys, C.START_NS], kind="stable", ignore_index=True)
     is_first = ~ordered.duplicated(keys)
-    first = ordered.loc[is_first, [*keys, C.DUR_NS]].rename(columns={C.DUR_NS: _FIRST})
+    first = ordered.loc[is_first, [*keys, C.DUR_NS, C.ROW_ID]].rename(columns={C.DUR_NS: _FIRST})
     later = _groups.by(ordered[~is_first], keys).rename(columns={"median_ns": _LATER})
     table = first.merge(later[[*keys, "count", _LATER]], on=keys)
     excess = ints(table, _FIRST) - ints(table, _LATER)
     slow = (ints(table, _FIRST) > FIRST_FACTOR * ints(table, _LATER)) & (excess > FIRST_EXCESS_NS)
     kept = table.assign(excess_ns=excess)[slow & (ints(table, "count") >= FEWEST_LAUNCHES - 1)]
-    columns = [C.NAME, C.RANK, C.DEVICE, _FIRST, _LATER, "count", "excess_ns"]
+    columns = [C.NAME, C.RANK, C.DEVICE, _FIRST, _LATER, "count", "excess_ns", C.ROW_ID]
     return kept[columns].sort_values(
         ["excess_ns", *keys], ascending=[False, True, True, True], ignore_index=True
     )
@@ -166,10 +192,18 @@ ANALYSIS = Analysis(
                 Column(_LATER, "ns", "median of the later launches"),
                 Column("count", "count", "number of later launches"),
                 Column("excess_ns", "ns", "first minus that median"),
+                Column(C.ROW_ID, "", "row of the first launch among the device intervals"),
             ),
         ),
     ),
     sources=("torch.profiler key_averages", "HTA kernel breakdown", "nsys cuda_gpu_kern_sum"),
     order=30,
     compute=compute,
+    rules=(
+        Rule(
+            "slow_first_launches",
+            "what first launches took beyond the later ones is at least 1 % of the run's time",
+            "below that it distorts no other number; a longer run shares it out, so no saving is given",
+        ),
+    ),
 )

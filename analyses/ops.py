@@ -28,9 +28,10 @@ import numpy as np
 import pandas as pd
 
 from tracekit.analysis import Analysis, Column, Result, TableSpec
+from tracekit.run import busy
 from tracekit.schema import HOST_DEVICE, C
 
-from ._common import NO_PARENT, UNLINKED, absent_device_note, busy, ints, positions, share
+from ._common import NO_PARENT, UNLINKED, absent_device_note, ints, positions, share
 from ._host_time import Ops, read_ops, total_by
 
 if TYPE_CHECKING:

@@ -39,10 +39,13 @@ import numpy as np
 import pandas as pd
 
 from tracekit.analysis import Analysis, Column, Result, TableSpec
+from tracekit.run import busy
+from tracekit.savings import budget
 from tracekit.schema import C
+from tracekit.windows import END_NS, HOST_NS, step_windows
 
-from ._common import NO_STEPS, RANK, STEP, absent_device_note, busy, ints, spans, union_by
-from ._steps import END_NS, HOST_NS, step_windows
+from . import _step_findings
+from ._common import NO_STEPS, RANK, STEP, absent_device_note, ints, percentile, spans, union_by
 
 if TYPE_CHECKING:
     from tracekit.intervals import Ints
@@ -94,7 +97,7 @@ def compute(run: Run) -> Result:
         notes.append(NO_TIMINGS)
     elif len(compared) < steps[C.RANK].nunique():
         notes.append(NOT_SEEN if steps["device_span_ns"].isna().all() else OVERLAPPING)
-    return Result(tables, notes=tuple(notes))
+    return Result(tables, _step_findings.findings(steps, OWN_NS, budget(run)), tuple(notes))
 
 
 def _device_note(run: Run) -> str:
@@ -166,16 +169,6 @@ def _distribution(values: Ints) -> dict[str, float | int]:
         "max_ns": int(values.max()),
         "spread": (high - low) / middle if middle else float("nan"),
     }
-
-
-def percentile(values: Ints, rank: int) -> int:
-    """A percentile that is one of the values.
-
-    Example:
-        >>> percentile(np.array([4, 1, 3, 2]), 50)
-        2
-    """
-    return int(np.percentile(values, rank, method="inverted_cdf"))
 
 
 def overhead(run: Run, steps: pd.DataFrame) -> pd.DataFrame:
@@ -286,4 +279,5 @@ ANALYSIS = Analysis(
     sources=("TorchBench, 2.2",),
     order=20,
     compute=compute,
+    rules=_step_findings.RULES,
 )

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tracekit import registry
 from tracekit.errors import PluginError, TracekitError, UnusableInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
     import pandas as pd
 
     from tracekit.run import Run
 
 
+Progress: TypeAlias = "Callable[[str, int, int], None]"
+"""Told of each analysis before it runs: its title, how many are done, and how many there are."""
 EVIDENCE_ROWS = 20
 """Rows of each table a finding names at most: the weightiest, enough to look at."""
 
@@ -187,7 +189,7 @@ def analyze(run: Run, name: str) -> Result:
         Tables (pandas DataFrames, integer nanoseconds), findings and notes.
 
     Raises:
-        PluginError: The analysis is unknown, or returned a table other than it declares.
+        PluginError: The analysis is unknown, failed, or returned other than it declares.
 
     Example:
         >>> import tracekit
@@ -195,7 +197,46 @@ def analyze(run: Run, name: str) -> Result:
         >>> result.tables["whole"]  # doctest: +SKIP
     """
     analysis = get(name)
-    return _checked(analysis, analysis.compute(run), analysis.tables)
+    return _checked(analysis, _guarded(analysis, run), analysis.tables)
+
+
+def analyze_each(
+    run: Run, names: Sequence[str] = (), *, progress: Progress | None = None
+) -> Iterator[tuple[Analysis, Result]]:
+    """Run the named analyses, or all of them; of all, one that fails gets a note and the others go on.
+
+    Args:
+        run: The run to analyze.
+        names: Registered names; all by default.
+        progress: Told of each analysis before it runs.
+
+    Raises:
+        PluginError: A named analysis is unknown or failed.
+    """
+    chosen = [get(name) for name in dict.fromkeys(names)] if names else available()
+    for done, analysis in enumerate(chosen):
+        if progress:
+            progress(analysis.title, done, len(chosen))
+        try:
+            yield analysis, analyze(run, analysis.name)
+        except PluginError as error:
+            if names:
+                raise
+            yield analysis, Result(notes=(f"failed: {error.message}",))
+
+
+def _guarded(analysis: Analysis, *runs: Run) -> Result:
+    """What the analysis returns; a defect in it becomes an error that names it."""
+    function = analysis.compute if len(runs) == 1 else analysis.compare
+    try:
+        return function(*runs)  # type: ignore[misc]
+    except TracekitError:
+        raise
+    except Exception as error:
+        raise PluginError(
+            f"analysis {analysis.name!r} failed: {type(error).__name__}: {error}",
+            hint="see where with `tracekit --debug`, and report it to the package that brings the analysis",
+        ) from error
 
 
 def compare(base: Run, head: Run, name: str) -> Result:
@@ -222,7 +263,7 @@ def compare(base: Run, head: Run, name: str) -> Result:
     if analysis.compare is None:
         able = ", ".join(one.name for one in available() if one.compare)
         raise UnusableInputError(f"analysis {name!r} does not compare runs", hint=f"these do: {able}")
-    return _checked(analysis, analysis.compare(base, head), analysis.comparison)
+    return _checked(analysis, _guarded(analysis, base, head), analysis.comparison)
 
 
 def _checked(analysis: Analysis, result: Result, tables: tuple[TableSpec, ...]) -> Result:

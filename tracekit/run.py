@@ -11,7 +11,7 @@ import pyarrow.dataset as ds
 
 from tracekit import meta as run_meta
 from tracekit.errors import UnusableInputError
-from tracekit.schema import TABLES, C
+from tracekit.schema import BUSY_KINDS, TABLES, C
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -112,6 +112,14 @@ class Run:
 
     def _in_parts(self, name: str) -> bool:
         return self._location(name).is_dir()
+
+
+def busy(run: Run, columns: Sequence[str]) -> pd.DataFrame:
+    """The intervals that occupy a device: kernels, copies, memsets and opaque graphs."""
+    import pyarrow.compute as pc
+
+    kinds = pc.field(C.KIND).isin([str(kind) for kind in BUSY_KINDS])
+    return run.table("device_intervals", columns=columns, where=kinds)
 
 
 def _by_start(table: pa.Table) -> pa.Table:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import random
 from typing import TYPE_CHECKING
 
 import pytest
+from pandas.testing import assert_frame_equal
 
-from samples.simulator import Program, write
+from samples.simulator import Program, trace, write
+from samples.simulator.examples import training
 from tests.builders import make_run
 from tracekit import registry
 from tracekit.analysis import analyze, available, compare, get
@@ -87,6 +91,31 @@ def test_no_rule_is_in_two_analyses() -> None:
 def test_a_run_does_not_differ_from_itself(name: str, simulated: Run) -> None:
     if get(name).compare:
         assert compare(simulated, simulated, name).findings == ()
+
+
+@pytest.fixture(scope="module")
+def orders(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
+    """One program whose trace is written in three orders."""
+    directory = tmp_path_factory.mktemp("orders")
+    document = json.loads(trace(training()))
+    runs = []
+    for seed in range(3):
+        path = directory / str(seed) / "trace.json"
+        path.parent.mkdir()
+        path.write_text(json.dumps(document))
+        runs += import_traces(Store(directory / "store"), [path])
+        random.Random(seed).shuffle(document["traceEvents"])
+    return runs
+
+
+@each
+def test_the_order_of_the_events_does_not_matter(name: str, orders: list[Run]) -> None:
+    first, *others = (analyze(run, name) for run in orders)
+    for other in others:
+        assert (other.findings, other.notes) == (first.findings, first.notes)
+        assert list(other.tables) == list(first.tables)
+        for table, frame in first.tables.items():
+            assert_frame_equal(other.tables[table], frame)
 
 
 @each

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 @click.argument("run", default="latest", required=False)
 @click.argument("names", nargs=-1, metavar="[ANALYSIS]...")
 @click.option("--list", "list_them", is_flag=True, help="List the analyses and what they answer.")
+@click.option(
+    "--against",
+    metavar="RUN",
+    help="Explain how RUN differs from this run, by the analyses that can (see --list).",
+)
 @click.option("--table", "table", metavar="NAME", help="Only the tables of this name.")
 @click.option(
     "--limit",
@@ -30,6 +35,7 @@ def command(
     run: str,
     names: tuple[str, ...],
     list_them: bool,
+    against: str | None,
     table: str | None,
     limit: int | None,
     output_format: str,
@@ -41,20 +47,32 @@ def command(
     run or of a raw trace, which is imported first.
     """
     if list_them:
-        click.echo(_listing(output_format), nl=False)
+        from tracekit.analysis import available
+        from tracekit.render.reference import listing
+
+        click.echo(listing(available(), output_format), nl=False)
         return
-    run, names = _named(run, names)
-    _check_known(names)
     from tracekit.ingest import resolve
 
-    click.echo(_rendered(resolve(open_store(store), run), names, table, limit, output_format), nl=False)
+    run, names = chosen(run, names)
+    place = open_store(store)
+    head = resolve(place, run)
+    results = _compared(resolve(place, against), head, names) if against else _results(head, names)
+    click.echo(_rendered(head, results, table, limit, output_format), nl=False)
 
 
-def _named(run: str, names: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """Without a run, `tracekit analyze steps` means the latest."""
+def chosen(run: str, names: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """The run and the analyses an invocation means: without a run, `steps` alone means the latest.
+
+    Raises:
+        UnusableInputError: There is no analysis of that name.
+    """
     from tracekit import registry
 
-    return ("latest", (run, *names)) if run in registry.names(registry.ANALYSES) else (run, names)
+    known = registry.names(registry.ANALYSES)
+    run, names = ("latest", (run, *names)) if run in known else (run, names)
+    _check_known(names)
+    return run, names
 
 
 def _check_known(names: tuple[str, ...]) -> None:
@@ -70,13 +88,10 @@ def _check_known(names: tuple[str, ...]) -> None:
         )
 
 
-def _rendered(
-    run: Run, names: tuple[str, ...], table: str | None, limit: int | None, output_format: str
-) -> str:
+def _rendered(run: Run, results: Results, table: str | None, limit: int | None, output_format: str) -> str:
     from tracekit.render import results as render
     from tracekit.render.terminal import DEFAULT_LIMIT
 
-    results = _results(run, names)
     shown = render.only_table(results, table) if table else results
     if output_format == "json":
         return render.as_json(run.id, shown, limit=limit or 0)
@@ -92,9 +107,25 @@ def _rendered(
 
 def _results(run: Run, names: tuple[str, ...]) -> Results:
     from tracekit import analysis
+    from tracekit.cli.progress import analysis_progress
 
-    chosen = [analysis.get(name) for name in dict.fromkeys(names)] if names else analysis.available()
-    return {one.name: (one, analysis.analyze(run, one.name)) for one in chosen}
+    with analysis_progress() as progress:
+        return {
+            one.name: (one, result) for one, result in analysis.analyze_each(run, names, progress=progress)
+        }
+
+
+def _compared(base: Run, head: Run, names: tuple[str, ...]) -> Results:
+    """What the analyses that compare say; they are shown by the tables of the comparison."""
+    from dataclasses import replace
+
+    from tracekit import analysis
+
+    able = [analysis.get(name) for name in names] or [one for one in analysis.available() if one.compare]
+    return {
+        one.name: (replace(one, tables=one.comparison), analysis.compare(base, head, one.name))
+        for one in able
+    }
 
 
 def _verdict(run: Run, results: Results) -> str:
@@ -103,30 +134,3 @@ def _verdict(run: Run, results: Results) -> str:
 
     known = results.get(INTEGRITY)
     return verdict_line(known[1] if known else analysis.analyze(run, INTEGRITY))
-
-
-def _listing(output_format: str) -> str:
-    from tracekit import analysis, render
-
-    rows = [
-        {
-            "name": one.name,
-            "question": one.question,
-            "tables": ", ".join(spec.name for spec in one.tables),
-            "definition": one.definition,
-            "sources": "; ".join(one.sources),
-        }
-        for one in analysis.available()
-    ]
-    titles = {
-        "name": "name to give to `tracekit analyze`",
-        "question": "what it answers",
-        "tables": "tables it may return",
-        "definition": "how its numbers are defined",
-        "sources": "published work that defines it",
-    }
-    columns = [
-        analysis.Column(name, "" if name == "name" else "prose", meaning) for name, meaning in titles.items()
-    ]
-    shown = columns[:3] if output_format == "table" else columns
-    return render.rows(rows, shown, output_format, command="analyze", key="analyses", limit=0)

@@ -21,6 +21,7 @@ COMMANDS = {
     "runs": "tracekit.cli.runs",
     "show": "tracekit.cli.show",
     "analyze": "tracekit.cli.analyze",
+    "findings": "tracekit.cli.findings",
     "rm": "tracekit.cli.rm",
 }
 """Command name to the module whose `command` it is, in the order people need them."""

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from rich.progress import TaskID
 
+    from tracekit.analysis import Progress as AnalysisProgress
     from tracekit.collecting import Progress as StepProgress
     from tracekit.ingest import Progress
 
@@ -62,5 +63,22 @@ def step_progress(prefix: str) -> Iterator[StepProgress]:
 
         def move(part: str, done: int, total: int) -> None:
             bar.update(task, description=prefix + part, completed=done, total=total)
+
+        yield move
+
+
+@contextmanager
+def analysis_progress() -> Iterator[AnalysisProgress]:
+    """A bar over the analyses on a terminal, nothing elsewhere; vanishes when done."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("")
+
+        def move(title: str, done: int, total: int) -> None:
+            bar.update(task, description=title, completed=done, total=total)
 
         yield move

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pandas as pd
 import pytest
 from tracekit.analyses._hosts import host_rows, line_of, source_lines
-from tracekit.analyses._savings import budget
 
 from tests.builders import host, kernel, make_run, step
 from tracekit.analysis import Severity
+from tracekit.savings import budget
 from tracekit.schema import C, HostKind
 
 if TYPE_CHECKING:

@@ -42,7 +42,10 @@ def test_only_a_first_launch_far_above_the_others_is_listed(tmp_path: Path) -> N
     slow = [kernel(0, 50_000, name="a"), *(kernel(t, t + 5_000, name="a") for t in (60_000, 70_000))]
     steady = [kernel(t, t + 50_000, name="b") for t in (100_000, 200_000, 300_000)]
     result = analyze(make_run(tmp_path, device_intervals=slow + steady), "kernels")
-    assert result.tables["first_launches"].to_numpy().tolist() == [["a", 0, 0, 50_000, 5_000, 2, 45_000]]
+    assert result.tables["first_launches"].to_numpy().tolist() == [["a", 0, 0, 50_000, 5_000, 2, 45_000, 0]]
+    (finding,) = result.findings
+    assert finding.title == "the first launches of 1 kernel took 45.00 µs longer than later ones"
+    assert finding.evidence == {"device_intervals": [0]}
     assert result.notes == (NO_OPS_NOTE,)
 
 

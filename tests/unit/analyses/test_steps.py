@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -7,13 +8,14 @@ from tracekit.analyses._common import NO_DEVICE, NO_STEPS
 from tracekit.analyses.steps import ELSEWHERE, NO_TIMINGS, NOT_SEEN, OVERLAPPING
 
 from tests.builders import host, kernel, make_run, step
-from tracekit.analysis import analyze
+from tracekit.analysis import Severity, analyze
 from tracekit.meta import Timings
 from tracekit.schema import C, HostKind
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tracekit.analysis import Finding
     from tracekit.run import Run
 
 
@@ -188,3 +190,25 @@ def test_own_times_are_of_one_rank_and_exact_far_from_zero(tmp_path: Path) -> No
     late = [kernel(far + 5, far + 23, **{C.STEP: 0, C.RANK: 0})]
     steps = analyze(make_run(tmp_path, steps=rows, device_intervals=late), "steps").tables["steps"]
     assert steps[[C.RANK, "own_ns"]].to_numpy().tolist() == [[0, 23], [0, pd.NA], [1, 9], [1, 9]]
+
+
+def own_times(path: Path, *own: int) -> list[Finding]:
+    """Findings on steps that follow each other and take so long."""
+    starts = [0, *accumulate(own)]
+    rows = [step(number, starts[number], starts[number] + length) for number, length in enumerate(own)]
+    return list(analyze(make_run(path, steps=rows), "steps").findings)
+
+
+def test_warmup_is_named_and_left_out_of_what_is_unsteady(tmp_path: Path) -> None:
+    assert own_times(tmp_path / "a", *[1_000] * 8) == []
+    (warm,) = own_times(tmp_path / "b", 9_000, *[1_000] * 8)
+    assert (warm.code, warm.saving_ns_per_step) == ("warmup_steps", None)
+    assert warm.title == "1 warm-up step of rank 0 took up to 9.00 µs; the median of the others is 1.00 µs"
+    assert warm.advice.startswith("leave step 0 out")
+
+
+def test_steps_that_differ_by_far_are_unsteady_and_what_they_cost_is_told(tmp_path: Path) -> None:
+    (found,) = own_times(tmp_path / "a", *[1_000, 1_000, 1_000, 2_000] * 4)
+    assert (found.code, found.saving_ns_per_step, found.severity) == ("unsteady_steps", 250, Severity.HIGH)
+    assert "(3, 7, 11)" in found.advice
+    assert own_times(tmp_path / "b", *[1_000, 1_000, 1_000, 2_000]) == []  # too few to tell

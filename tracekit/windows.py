@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracekit.run import busy
 from tracekit.schema import C
-
-from ._common import busy
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tracekit.analysis import Severity
+from tracekit.run import busy
 from tracekit.schema import C
-
-from ._common import busy, ints
-from ._steps import END_NS, step_windows
+from tracekit.windows import END_NS, step_windows
 
 if TYPE_CHECKING:
     from tracekit.run import Run
@@ -94,5 +93,5 @@ def _captures(run: Run) -> list[int]:
     frame = busy(run, columns)
     if frame.empty:
         frame = run.table("host_intervals", columns=columns)
-    ends = frame.assign(**{END_NS: ints(frame, C.START_NS) + ints(frame, C.DUR_NS)}).groupby(C.RANK)
+    ends = frame.assign(**{END_NS: frame[C.START_NS] + frame[C.DUR_NS]}).groupby(C.RANK)
     return [int(own[END_NS].max() - own[C.START_NS].min()) for _, own in ends]

@@ -1,0 +1,95 @@
+"""What `tracekit findings` prints says what is the case, what to do, and how sure that is."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import TYPE_CHECKING
+
+from tracekit.analysis import Analysis, Basis, Finding, Result, Rule, Severity
+from tracekit.findings import Advice, Ranked
+from tracekit.render.findings import as_csv, as_json, as_markdown, as_text
+from tracekit.savings import Budget
+
+if TYPE_CHECKING:
+    import pytest
+
+FOUND = Finding(
+    "slow\x1b[2J",
+    Severity.HIGH,
+    "copies are | slow",
+    "pin the memory in train.py(3): main",
+    1_500,
+    Basis.ESTIMATED,
+    "bytes over the best rate",
+    0.75,
+    {"device_intervals": [4, 8, 15, 16, 23, 42], "host_intervals": []},
+)
+VAGUE = Finding("odd", Severity.INFO, "steps vary", "look at them")
+COPIES = Analysis(
+    "copies", "Copies", "?", "!", (), ("x",), 1, lambda _: Result(), (Rule("odd", "now", "so"),)
+)
+
+
+def advice(*, marked: bool = True) -> Advice:
+    ranked = (Ranked("copies", FOUND, 0.15), Ranked("copies", VAGUE, None))
+    results = ((COPIES, Result(notes=("no shapes",))),)
+    return Advice(ranked, Budget(5, 10_000, marked=marked), 7, results)
+
+
+def test_text_leads_with_the_saving_and_ends_with_what_was_not_judged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    text = as_text("r1", advice().findings, advice(), "integrity: good")
+    assert text.splitlines() == [
+        "run r1",
+        "integrity: good",
+        "A step takes 10.00 µs (mean of 5). 2 findings of 7 rules;",
+        "savings may be of the same time, so they do not add up.",
+        "",
+        " 1. HIGH: saves 1.50 µs (15.0 %), estimated",
+        "    copies are | slow",
+        "    → pin the memory in train.py(3): main",
+        "    bytes over the best rate; confidence 75 %;",
+        "    device_intervals 4, 8, 15, 16, 23 and 1 more [copies:",
+        "    slow\\x1b[2J]",
+        "",
+        " 2. INFO: no saving can be given",
+        "    steps vary",
+        "    → look at them",
+        "    confidence 100 % [copies: odd]",
+        "",
+        "Not judged, for what the run does not hold:",
+        "    - copies: no shapes",
+    ]
+
+
+def test_savings_without_steps_are_per_capture() -> None:
+    text = as_text("r1", [], advice(marked=False), "integrity: good")
+    assert "A capture takes 10.00 µs (mean of 5). 0 findings of 7 rules. No steps are marked" in text
+
+
+def test_json_holds_everything() -> None:
+    found = json.loads(as_json("r1", advice().findings, advice(), "integrity: good"))
+    assert (found["schema"], found["steps"], found["step_ns"], found["rules"]) == (
+        "tracekit.findings/1",
+        5,
+        10_000,
+        7,
+    )
+    assert found["notes"] == [{"analysis": "copies", "note": "no shapes"}]
+    first, second = found["findings"]
+    assert first["evidence"] == {"device_intervals": [4, 8, 15, 16, 23, 42], "host_intervals": []}
+    assert (first["place"], first["share_of_step"], first["confidence"]) == (1, 0.15, 0.75)
+    assert second["saving_ns_per_step"] is None
+
+
+def test_csv_is_one_line_each_and_markdown_cannot_be_broken() -> None:
+    lines = list(csv.DictReader(io.StringIO(as_csv(advice().findings))))
+    assert [line["saving_ns_per_step"] for line in lines] == ["1500", ""]
+    assert json.loads(lines[0]["evidence"])["device_intervals"][0] == 4
+    markdown = as_markdown("r1", advice().findings, advice(), "integrity: good")
+    assert "1. **copies are \\| slow** (saves 1.50 µs (15.0 %), estimated)" in markdown
+    assert "\x1b" not in markdown

@@ -1,0 +1,84 @@
+"""Advice is ranked by what it saves, and an analysis that fails does not take the others with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.builders import kernel, make_run, step
+from tracekit import analysis, registry
+from tracekit.analysis import Analysis, Basis, Finding, Result, Rule, Severity
+from tracekit.errors import PluginError, UnusableInputError
+from tracekit.findings import advise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tracekit.run import Run
+
+RULES = tuple(Rule(code, "always", "a test") for code in "abcd")
+
+
+def made(name: str, compute: Callable[[Run], Result]) -> Analysis:
+    return Analysis(name, name, "?", "!", (), ("a test",), 1, compute, RULES)
+
+
+def finding(code: str, saving: int | None, severity: Severity = Severity.INFO, **more: Any) -> Finding:
+    return Finding(code, severity, code, "do it", saving, Basis.MEASURED, **more)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return make_run(tmp_path, device_intervals=[kernel(0, 1_000)], steps=[step(0, 0, 1_000)])
+
+
+@pytest.fixture
+def only(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Registers these analyses and no others."""
+
+    def register(*analyses: Analysis) -> None:
+        known = {one.name: one for one in analyses}
+        monkeypatch.setattr(registry, "names", lambda _: sorted(known))
+        monkeypatch.setattr(registry, "load", lambda _, name: known[name])
+
+    return register
+
+
+def test_the_largest_saving_is_first_and_what_has_none_is_last(run: Run, only: Callable[..., None]) -> None:
+    unsaved = (finding("a", None), finding("b", None, Severity.HIGH))
+    saving = (finding("c", 10, confidence=0.5), finding("d", 250), finding("a", 10, confidence=0.9))
+    only(made("one", lambda _: Result(findings=unsaved)), made("two", lambda _: Result(findings=saving)))
+    ranked = advise(run).findings
+    assert [(one.analysis, one.finding.code) for one in ranked] == [
+        ("two", "d"),
+        ("two", "a"),
+        ("two", "c"),
+        ("one", "b"),
+        ("one", "a"),
+    ]
+    assert [one.share_of_step for one in ranked] == [0.25, 0.01, 0.01, None, None]
+
+
+def test_one_that_fails_is_noted_among_all_and_raises_when_named(run: Run, only: Callable[..., None]) -> None:
+    def fail(_: Run) -> Result:
+        raise ZeroDivisionError("by zero")
+
+    only(made("bad", fail), made("good", lambda _: Result(findings=(finding("a", 1),))))
+    advice = advise(run)
+    assert [one.analysis for one in advice.findings] == ["good"]
+    assert advice.unseen == (("bad", "failed: analysis 'bad' failed: ZeroDivisionError: by zero"),)
+    with pytest.raises(PluginError, match="by zero"):
+        advise(run, ["bad"])
+
+
+def test_a_finding_of_no_declared_rule_is_refused(run: Run, only: Callable[..., None]) -> None:
+    only(made("one", lambda _: Result(findings=(finding("z", 1),))))
+    with pytest.raises(PluginError, match="'z', undeclared"):
+        analysis.analyze(run, "one")
+
+
+def test_comparing_by_an_analysis_that_cannot_says_which_can(run: Run) -> None:
+    with pytest.raises(UnusableInputError, match="does not compare runs"):
+        analysis.compare(run, run, "integrity")

@@ -1,0 +1,70 @@
+"""`tracekit findings`: ranked advice on a run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import rich_click as click
+
+from tracekit.cli.options import format_option, open_store, store_option
+
+if TYPE_CHECKING:
+    from tracekit.findings import Advice, Ranked
+
+_SEVERITIES = ("info", "warn", "high")
+
+
+@click.command("findings")
+@click.argument("run", default="latest", required=False)
+@click.argument("names", nargs=-1, metavar="[ANALYSIS]...")
+@click.option(
+    "--severity",
+    type=click.Choice(_SEVERITIES),
+    default="info",
+    show_default=True,
+    help="Only findings of this severity and above.",
+)
+@click.option(
+    "--limit", type=click.IntRange(min=0), default=0, help="Findings at most; 0 shows all (default)."
+)
+@format_option
+@store_option
+def command(
+    *, run: str, names: tuple[str, ...], severity: str, limit: int, output_format: str, store: str | None
+) -> None:
+    """Say what would make RUN faster, the largest saving first.
+
+    Each finding says what is the case, what to change, what a step would save and how that was worked out,
+    how sure the cause is, and which rows of the run show it. Analyses that lacked something to judge by are
+    listed with what would give it. `tracekit analyze --list --format markdown` states every rule's threshold.
+
+    RUN is a run id or its prefix, `latest` (the default), `latest~1`, a label, `git:REV`, or the path of a
+    run or of a raw trace, which is imported first.
+    """
+    from tracekit.cli.analyze import chosen
+    from tracekit.cli.progress import analysis_progress
+    from tracekit.findings import advise
+    from tracekit.ingest import resolve
+
+    run, names = chosen(run, names)
+    opened = resolve(open_store(store), run)
+    with analysis_progress() as progress:
+        advice = advise(opened, names, progress=progress)
+    kept = [one for one in advice.findings if one.finding.severity in _at_least(severity)]
+    click.echo(_rendered(opened.id, kept[: limit or None], advice, output_format), nl=False)
+
+
+def _at_least(severity: str) -> tuple[str, ...]:
+    return _SEVERITIES[_SEVERITIES.index(severity) :]
+
+
+def _rendered(run_id: str, findings: list[Ranked], advice: Advice, output_format: str) -> str:
+    from tracekit.render import findings as render
+    from tracekit.render.results import INTEGRITY, verdict_line
+
+    if output_format == "csv":
+        return render.as_csv(findings)
+    found = {analysis.name: result for analysis, result in advice.results}
+    verdict = verdict_line(found[INTEGRITY]).strip() if INTEGRITY in found else ""
+    writers = {"json": render.as_json, "markdown": render.as_markdown, "table": render.as_text}
+    return writers[output_format](run_id, findings, advice, verdict)

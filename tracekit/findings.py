@@ -1,0 +1,105 @@
+"""All advice on a run in one ranked list."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tracekit.analysis import Severity, analyze_each
+from tracekit.savings import budget
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracekit.analysis import Analysis, Finding, Progress, Result
+    from tracekit.run import Run
+    from tracekit.savings import Budget
+
+_WEIGHT = {severity: place for place, severity in enumerate(reversed(Severity))}
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """One finding and where it comes from.
+
+    Attributes:
+        analysis: Name of the analysis.
+        finding: What it found.
+        share_of_step: Its saving over the mean step; None without a saving.
+    """
+
+    analysis: str
+    finding: Finding
+    share_of_step: float | None
+
+
+@dataclass(frozen=True)
+class Advice:
+    """The findings of a run, the largest saving first, and what could not be judged.
+
+    Attributes:
+        findings: Ranked: by saving, those without one last; then by severity and confidence.
+        budget: What savings are measured against.
+        rules: Number of rules that were asked.
+        results: Every analysis with its result.
+    """
+
+    findings: tuple[Ranked, ...]
+    budget: Budget
+    rules: int
+    results: tuple[tuple[Analysis, Result], ...]
+
+    @property
+    def unseen(self) -> tuple[tuple[str, str], ...]:
+        """Analyses that give advice and lacked something for it, each with what it lacked."""
+        return tuple(
+            (analysis.name, note)
+            for analysis, result in self.results
+            for note in result.notes
+            if analysis.rules
+        )
+
+
+def advise(run: Run, names: Sequence[str] = (), *, progress: Progress | None = None) -> Advice:
+    """Run every analysis, or those named, and rank what they found.
+
+    The savings of different findings may be of the same time: they do not add up.
+
+    Args:
+        run: The run.
+        names: Analyses to ask; all by default.
+        progress: Told of each analysis before it runs.
+
+    Returns:
+        The ranked findings; of the named analyses, one that fails raises.
+
+    Raises:
+        PluginError: A named analysis is unknown or failed. Of all, one that fails has a note in its result.
+
+    Example:
+        >>> import tracekit
+        >>> from tracekit.findings import advise
+        >>> [one.finding.title for one in advise(tracekit.open("latest")).findings]  # doctest: +SKIP
+    """
+    results = tuple(analyze_each(run, names, progress=progress))
+    against = budget(run)
+    ranked = [
+        Ranked(analysis.name, finding, _share(finding, against))
+        for analysis, result in results
+        for finding in result.findings
+    ]
+    rules = sum(len(analysis.rules) for analysis, _ in results)
+    return Advice(tuple(sorted(ranked, key=_place)), against, rules, results)
+
+
+def _share(finding: Finding, against: Budget) -> float | None:
+    if finding.saving_ns_per_step is None or not against.step_ns:
+        return None
+    return finding.saving_ns_per_step / against.step_ns
+
+
+def _place(ranked: Ranked) -> tuple[bool, int, int, float, str, str]:
+    finding = ranked.finding
+    saving = finding.saving_ns_per_step
+    weight = _WEIGHT[finding.severity]
+    return (saving is None, -(saving or 0), weight, -finding.confidence, finding.code, finding.title)

@@ -1,0 +1,122 @@
+"""What the analyses say of themselves: `tracekit analyze --list`, and the documentation page."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from tracekit.analysis import Column
+from tracekit.render.plain import csv_text, envelope, escape, markdown_text
+from tracekit.render.terminal import table_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tracekit.analysis import Analysis, Rule, TableSpec
+
+_LISTED = (
+    Column("name", "", "name to give to `tracekit analyze`"),
+    Column("question", "prose", "what it answers"),
+    Column("tables", "prose", "tables it may return"),
+)
+_FULL = (
+    *_LISTED,
+    Column("definition", "prose", "how its numbers are defined"),
+    Column("rules", "prose", "codes of the findings it may give"),
+    Column("compares", "", "whether it explains how two runs differ"),
+    Column("sources", "prose", "published work that defines it"),
+)
+_COLUMNS = (
+    Column("column", "id", "name of the column"),
+    Column("unit", "", "unit of its values"),
+    Column("meaning", "prose", "what a value says"),
+)
+_RULES = (
+    Column("code", "id", "code of its findings"),
+    Column("condition", "prose", "when it speaks"),
+    Column("reason", "prose", "why there"),
+)
+
+
+def listing(analyses: Sequence[Analysis], output_format: str) -> str:
+    """The analyses in any of the formats a command offers.
+
+    Markdown is the documentation page, JSON everything that is known of each.
+    """
+    match output_format:
+        case "markdown":
+            return page(analyses)
+        case "json":
+            return envelope("analyze", analyses=[_everything(one) for one in analyses]) + "\n"
+        case "csv":
+            return csv_text(map(_row, analyses), _FULL)
+    return table_text(map(_row, analyses), _LISTED, limit=0)
+
+
+def _row(one: Analysis) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "question": one.question,
+        "tables": ", ".join(spec.name for spec in one.tables),
+        "definition": one.definition,
+        "rules": ", ".join(rule.code for rule in one.rules),
+        "compares": one.compare is not None,
+        "sources": "; ".join(one.sources),
+    }
+
+
+def _everything(one: Analysis) -> dict[str, Any]:
+    described = ("name", "title", "question", "definition", "order", "sources")
+    return {
+        **{name: getattr(one, name) for name in described},
+        "tables": [asdict(spec) for spec in one.tables],
+        "rules": [asdict(rule) for rule in one.rules],
+        "comparison": [asdict(spec) for spec in one.comparison],
+    }
+
+
+def page(analyses: Iterable[Analysis]) -> str:
+    """The documentation page: every definition, column, unit and threshold."""
+    parts = [_HEAD, *(_section(one) for one in analyses)]
+    return "\n".join(parts)
+
+
+_HEAD = """\
+# Analyses
+
+Every analysis is a pure function from a run to tables and findings. This page is what they say of themselves;
+`tracekit analyze --list --format markdown` prints it. Times are integer nanoseconds, shares are from 0 to 1,
+and what is unknown is missing, never 0.
+"""
+
+
+def _section(one: Analysis) -> str:
+    lines = [f"## {escape(one.title)}", "", f"`{one.name}`: {escape(one.question)}", ""]
+    lines += [escape(one.definition), "", f"Sources: {escape('; '.join(one.sources))}.", ""]
+    lines += ["```sh", f"tracekit analyze latest {one.name}", "```", ""]
+    lines += [_table(one.name, spec) for spec in one.tables]
+    if one.rules:
+        lines += [_rules(one.rules)]
+    if one.comparison:
+        lines += [
+            "Against another run:",
+            "",
+            "```sh",
+            f"tracekit analyze latest {one.name} --against latest~1",
+            "```",
+            "",
+        ]
+        lines += [_table(one.name, spec) for spec in one.comparison]
+    return "\n".join(lines)
+
+
+def _table(analysis: str, spec: TableSpec) -> str:
+    rows = [
+        {"column": column.name, "unit": column.unit, "meaning": column.meaning} for column in spec.columns
+    ]
+    return markdown_text(rows, _COLUMNS, title=f"{analysis}.{spec.name}: {spec.title}")
+
+
+def _rules(rules: Sequence[Rule]) -> str:
+    rows = [{"code": rule.code, "condition": rule.states, "reason": rule.why} for rule in rules]
+    return markdown_text(rows, _RULES, title="Findings")
