@@ -84,7 +84,7 @@ def source_lines(run: Run, rows: pd.Series) -> pd.Series:
     lines = stacks.map(line_of, na_action="ignore")
     frames = _python_frames(run, distinct[lines.isna()])
     known = dict(zip(distinct, lines.where(lines.notna(), distinct.map(frames)), strict=True))
-    return rows.map(known).fillna(NO_SOURCE).astype(object)
+    return rows.map(known).astype(object).fillna(NO_SOURCE)
 
 
 def line_of(stack: str) -> str:

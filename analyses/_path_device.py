@@ -6,20 +6,26 @@ binds it. A launch is taken to reach the device the *latency* after its call beg
 interval started; the latency is the lower median of (device start − call start) over the launches that found
 their stream empty. A wait is considered where a `StreamWaitEvent` call stands between the launch before and
 its own; which interval it waited for is not recorded, so it is the last to end on another stream of the
-device among those launched before that call.
+device among those launched before that call. Within one replay of a graph the last of it to end on another
+stream is taken for what an interval waited for.
+
+An interval that starts while the one before it on its stream still runs (programmatic dependent launch) is
+bound by that one, from its own start on.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow.compute as pc
 
+from tracekit.run import busy
 from tracekit.schema import BUSY_KINDS, C, DeviceKind
 
-from ._common import NO_PARENT, busy, ints, matches
+from ._common import NO_PARENT, ints, matches
 from ._path_host import FAR
 
 if TYPE_CHECKING:
@@ -128,7 +134,7 @@ def read(run: Run, rank: int, host: Host) -> Device:
         call=call,
         thread=thread,
         begun=begun,
-        previous=_previous(bounds, start, end),
+        previous=_previous(bounds, start, end, ints(frame, C.ROW_ID)),
         waited=np.full(len(start), NO_PARENT),
         binding=np.zeros(len(start), np.int64),
         latency=np.zeros(len(start), np.int64),
@@ -137,13 +143,21 @@ def read(run: Run, rank: int, host: Host) -> Device:
     return _bound(bare, host)
 
 
-def _previous(bounds: Ints, start: Ints, end: Ints) -> Ints:
-    """The last interval on the lane that ended by each start; equal times are told apart by their place."""
+def _previous(bounds: Ints, start: Ints, end: Ints, row_id: Ints) -> Ints:
+    """The last interval on the lane that ended by each start, or the one before if that still runs.
+
+    Equal times are told apart by their place.
+    """
     found = np.full(len(start), NO_PARENT)
-    for low, high in zip(bounds[:-1], bounds[1:], strict=True):
+    for low, high in pairwise(bounds.tolist()):
         at = np.searchsorted(end[low:high], start[low:high], side="right") - 1
         at = np.minimum(at, np.arange(high - low) - 1)
         found[low:high] = np.where(at >= 0, low + at, NO_PARENT)
+        order = low + np.lexsort((row_id[low:high], end[low:high], start[low:high]))
+        running = end[order[:-1]] > start[order[1:]]
+        running &= end[found[order[1:]]] < start[order[1:]]
+        running |= (end[order[:-1]] > start[order[1:]]) & (found[order[1:]] < 0)
+        found[order[1:][running]] = order[:-1][running]
     return found
 
 
@@ -155,7 +169,7 @@ def ended(device: Device, which: Ints) -> Ints:
 def _bound(device: Device, host: Host) -> Device:
     """The same intervals, each with what it waited for."""
     start, launched = device.start, device.call >= 0
-    queued = ended(device, device.previous)
+    queued = np.minimum(ended(device, device.previous), start)
     elapsed = start - device.begun
     empty = launched & (queued <= device.begun) & (elapsed >= 0)
     _, first = np.unique(device.call[empty], return_index=True)
@@ -181,7 +195,23 @@ def _waited(device: Device, host: Host) -> Ints:
         _told(device, host, named, found)
     elif len(calls):
         _untold(device, host, calls, found)
+    _within_graphs(device, found)
     return found
+
+
+def _within_graphs(device: Device, found: Ints) -> None:
+    """What was launched by one call on several lanes: the last to end on another lane."""
+    together = np.unique(np.stack((device.call, device.lane), axis=1), axis=0)
+    calls, lanes = np.unique(together[:, 0], return_counts=True)
+    rows = np.flatnonzero(np.isin(device.call, calls[(lanes > 1) & (calls >= 0)]) & (found < 0))
+    best = np.full(len(rows), NO_PARENT)
+    for lane in np.unique(device.lane[rows]):
+        low, high = device.bounds[lane], device.bounds[lane + 1]
+        at = low + np.searchsorted(device.end[low:high], device.start[rows], side="right") - 1
+        fits = (at >= low) & (device.lane[rows] != lane) & (device.call[at] == device.call[rows])
+        one = np.where(fits, at, NO_PARENT)
+        best = np.where(ended(device, one) > ended(device, best), one, best)
+    found[rows] = best
 
 
 def _told(device: Device, host: Host, named: pd.DataFrame, found: Ints) -> None:

@@ -7,20 +7,19 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule
+from tracekit.render.cells import human
+from tracekit.savings import budget
 from tracekit.schema import C
 
-from ._hosts import NO_OP, source_lines
-from ._path_host import SYNC
-from ._path_tables import HOST_KINDS
+from ._hosts import NO_OP, host_rows, source_lines
+from ._path_host import RUNTIME, SYNC
+from ._path_tables import HOST_KINDS, TOTAL
 from ._path_walk import COMMUNICATE, MEMCPY
 from ._path_whatif import CLASS, COMMUNICATION, COPIES, HOST_OP, WAITS
-from ._savings import budget
-from ._units import duration
 
 if TYPE_CHECKING:
     from tracekit.run import Run
-
-    from ._savings import Budget
+    from tracekit.savings import Budget
 
 BOUNDS_SHARE = 0.10
 CONFIDENCE = 0.7
@@ -35,7 +34,7 @@ _WHY = (
 def _rule(code: str, what: str) -> Rule:
     return Rule(
         code,
-        f"the longest path without {what}, worked out anew, is shorter by 10 % of the time of all steps or more",
+        f"the longest path without {what}, worked out anew, is shorter by at least 10 % of the steps' time",
         _WHY,
     )
 
@@ -52,9 +51,9 @@ _CODES = {
     COMMUNICATION: ("critical_path_communication", (COMMUNICATE,)),
 }
 _TITLES = {
-    WAITS: "The host's waits for the device hold up the step",
-    COPIES: "Copies bound the step",
-    COMMUNICATION: "Communication bounds the step",
+    WAITS: "The host's waits for the device are on the critical path",
+    COPIES: "Copies are on the critical path",
+    COMMUNICATION: "Communication is on the critical path",
 }
 _ADVICE = {
     WAITS: (
@@ -75,37 +74,48 @@ _ADVICE = {
 def findings(run: Run, paths: pd.DataFrame, what_if: pd.DataFrame) -> tuple[Finding, ...]:
     """Advice on what bounds the steps, ranks together, the largest saving first."""
     known = budget(run)
-    total = what_if.groupby(["where", "removed"], sort=True)["total_ns"].sum()
+    total = what_if.groupby(["where", "removed"], sort=True)[TOTAL].sum()
+    ordered = total.reset_index().sort_values([TOTAL, "where", "removed"], ascending=[False, True, True])
     found = []
-    for (where, what), saving in sorted(total.items(), key=lambda one: (-one[1], one[0])):
-        if not known.matters(int(saving), least=BOUNDS_SHARE):
+    for row in ordered.itertuples(index=False):
+        where, what, saving = str(row.where), str(row.removed), int(getattr(row, TOTAL))
+        if not known.matters(saving, least=BOUNDS_SHARE):
             continue
         if where == HOST_OP:
-            found.append(_of_op(run, paths, str(what), int(saving), known))
+            found.append(_of_op(run, paths, what, saving, known))
         elif where == CLASS and what in _CODES:
-            found.append(_of_class(run, paths, str(what), int(saving), known))
+            found.append(_of_class(run, paths, what, saving, known))
     return tuple(found)
 
 
 def _of_op(run: Run, paths: pd.DataFrame, op: str, saving: int, known: Budget) -> Finding:
     own = paths[(paths["op"] == op) & paths[C.KIND].isin(HOST_KINDS)]
     rows = _weightiest(own, "host_row")
-    outside = op == NO_OP
-    name = "Host time outside of ops" if outside else f"Host time of {op}"
+    name = "Host time outside of ops" if op == NO_OP else f"Host time of {op}"
     source = next((line for line in source_lines(run, pd.Series(rows, dtype="Int64")) if line), "")
     at = f" at {source}" if source else ""
     advice = (
-        f"the device has nothing to do meanwhile: shorten, batch or move off the launching thread what {op} "
-        f"does on the host{at}"
+        f"shorten, batch or move off the launching thread what {op} does on the host{at}{_calls(run, own)}: "
+        "what comes after it on the path waits for it"
     )
-    if outside:
+    if op == NO_OP:
+        stacks = "" if source else "; record stacks (`tracekit collect --stacks`) to see which lines"
         advice = (
-            f"the device has nothing to do meanwhile: Python or other code between ops is on the path{at}; "
-            "record stacks (`tracekit collect --stacks`) to see which lines, and move it to another thread or "
-            "let torch.compile or CUDA graphs take it away"
+            f"Python or other code between ops is on the path{at}{stacks}: move it to another thread, or "
+            "let torch.compile or CUDA graphs take its place"
         )
-    title = f"{name} bounds the step: {_worth(saving, known)}"
+    title = f"{name} is on the critical path: {_worth(saving, known)}"
     return _finding("critical_path_host_op", title, advice, saving, known, f"{op}'s own host time", rows, own)
+
+
+def _calls(run: Run, own: pd.DataFrame) -> str:
+    """The runtime call that an op's host time mostly is, if it is one."""
+    inside = own[own[C.KIND] == RUNTIME]
+    if 2 * inside[C.DUR_NS].sum() <= own[C.DUR_NS].sum():
+        return ""
+    names = host_rows(run, inside["host_row"], [C.NAME])[C.NAME]
+    most = inside.groupby(names)[C.DUR_NS].sum().idxmax()
+    return f", most of it in {most}"
 
 
 def _of_class(run: Run, paths: pd.DataFrame, what: str, saving: int, known: Budget) -> Finding:
@@ -126,7 +136,8 @@ def _advice(run: Run, what: str, own: pd.DataFrame) -> str:
 
 
 def _worth(saving: int, known: Budget) -> str:
-    return f"without it {duration(known.per_step(saving))} less {known.per}, {known.share(saving):.0%}"
+    amount, part = human(known.per_step(saving), "ns"), human(known.share(saving), "share")
+    return f"at most {amount} ({part}) less {known.per} without it"
 
 
 def _weightiest(own: pd.DataFrame, column: str) -> list[int]:
@@ -155,8 +166,8 @@ def _finding(
         saving_ns_per_step=known.per_step(saving),
         basis=Basis.ESTIMATED,
         how=(
-            f"the longest path through the recorded dependences worked out again with {without} taking no time, "
-            "against the recorded one: an upper bound, in which host times include the profiler's cost"
+            f"the longest path through the recorded dependences worked out again with {without} taking no "
+            "time, against the recorded one: an upper bound, in which host times include the profiler's cost"
         ),
         confidence=CONFIDENCE,
         evidence={table: ids for table, ids in evidence.items() if ids},

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.ingest import nesting
@@ -22,6 +21,8 @@ from ._common import HOST_FUNCTION_PATTERN, LAUNCH_PATTERN, NO_PARENT, ints, mat
 from ._hosts import NO_OP
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from tracekit.intervals import Ints
     from tracekit.run import Run
 
@@ -141,7 +142,7 @@ def read(run: Run, rank: int) -> Host:
     kind, label, labels = _described(frame)
     start, thread, kind = start[order], thread[order].astype(np.int64), kind[order]
     end = start + ints(frame, C.DUR_NS)[order]
-    parent = nesting.parents(thread, start, end)
+    parent = nesting.parents(thread, start, end).astype(np.int64)
     own = label[order]
     nearest = nesting.nearest(parent, own >= 0)
     backward = (matches(frame[C.NAME], _BACKWARD) | (frame[C.PHASE] == Phase.BACKWARD)).to_numpy(bool)[order]
@@ -167,7 +168,7 @@ def read(run: Run, rank: int) -> Host:
 
 def _described(frame: pd.DataFrame) -> tuple[Ints, Ints, list[str]]:
     """Kind and label of each row, -1 for a row that gives no label of its own, and the labels' names."""
-    kind = np.full(len(frame), KINDS.index(OUTSIDE), np.int8)
+    kind = np.full(len(frame), KINDS.index(OUTSIDE))
     for value, code in _KIND_CODES.items():
         kind[(frame[C.KIND] == value).to_numpy(bool)] = code
     launch = matches(frame[C.NAME], LAUNCH_PATTERN) & ~matches(frame[C.NAME], HOST_FUNCTION_PATTERN)
@@ -175,7 +176,7 @@ def _described(frame: pd.DataFrame) -> tuple[Ints, Ints, list[str]]:
     names = frame[C.NAME].cat
     labelled = frame[C.KIND].isin([HostKind.OP, HostKind.ANNOTATION, HostKind.OVERHEAD])
     labelled &= ~matches(frame[C.NAME], _STEP_MARKER)
-    label = np.where(labelled.to_numpy(bool), names.codes.to_numpy(np.int32), -1)
+    label = np.where(labelled.to_numpy(bool), names.codes.to_numpy(np.int64), -1)
     return kind, label, [*names.categories.astype(str), NO_OP]
 
 

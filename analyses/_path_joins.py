@@ -1,9 +1,9 @@
 """Where a host thread waits: for the device in a sync call or a blocking copy, or for another thread.
 
-A sync call waits for what was launched before it began. Unless the profiler recorded which stream it waited
-for, that is the work of all streams of the rank; the last of it to end by the end of the call is what it waited
-for. A copy blocks its call where one of its ends is pageable memory or the call is not an asynchronous one, and
-the copy ended before the call did. The main thread waits for a backward thread where it does nothing recorded
+A sync call waits for what was launched before it began: of the stream that the profiler recorded with it,
+else of all streams of the rank. The last of that to end by the end of the call is what it waited for. A copy
+blocks its call where one of its ends is pageable memory or the call is not an asynchronous one, and the copy
+ended before the call did. The main thread waits for a backward thread where it does nothing recorded
 from before that thread's first interval until after its last.
 """
 
@@ -151,9 +151,10 @@ def _newest(call: Ints, pairs: tuple[Ints, Ints], host: Host, target: Ints) -> B
     thread, what = host.thread[call[number]][order], interval[order]
     new = np.ones(len(order), np.bool_)
     new[1:] = (thread[1:] != thread[:-1]) | (what[1:] != what[:-1])
-    keep = np.empty(len(order), np.bool_)
+    keep: Bools = np.empty(len(order), np.bool_)
     keep[order] = new
-    return keep | (target[number] == interval)
+    keep |= target[number] == interval
+    return keep
 
 
 def _handovers(host: Host) -> tuple[Ints, Ints, Ints, Ints]:

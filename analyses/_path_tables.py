@@ -10,7 +10,7 @@ import pandas as pd
 from tracekit.schema import C
 
 from ._common import ints, share
-from ._path_host import LAUNCH, OP, OUTSIDE, PROFILER, RUNTIME, SYNC
+from ._path_host import LAUNCH, OP, OUTSIDE, RUNTIME, SYNC
 from ._path_walk import ALL_KINDS, COMMUNICATE, COMPUTE, GRAPH, LAUNCH_DELAY, MEMCPY, MEMSET
 from ._path_whatif import (
     CLASS,
@@ -57,8 +57,8 @@ def named(own: Graph, path: pd.DataFrame) -> pd.DataFrame:
     host_row = own.host.row_id[row] if len(own.host.row_id) else row
     return pd.DataFrame(
         {
-            C.KIND: pd.Categorical.from_codes(ints(path, "kind"), list(ALL_KINDS)),
-            "op": pd.Categorical.from_codes(ints(path, "label"), own.labels),
+            C.KIND: pd.Categorical.from_codes(ints(path, "kind"), pd.Index(ALL_KINDS)),
+            "op": pd.Categorical.from_codes(ints(path, "label"), pd.Index(own.labels)),
             C.START_NS: ints(path, "start"),
             C.DUR_NS: ints(path, "end") - ints(path, "start"),
             "device_row": pd.Series(device_row, dtype="Int64").where(interval >= 0),
@@ -82,7 +82,7 @@ def tables(run: Run, paths: pd.DataFrame, what_if: pd.DataFrame, *, marked: bool
 
 
 def _totals(paths: pd.DataFrame, keys: list[str], whole: list[str]) -> pd.DataFrame:
-    """Time, share of the windows and number of segments by keys, within the windows' keys the longest first."""
+    """Time, share of the windows and number of segments by keys, the longest of each window first."""
     table = paths.groupby(keys, sort=True)[C.DUR_NS].agg(path_ns="sum", segments="count").reset_index()
     windows = table.groupby(whole)["path_ns"].transform("sum")
     table["share"] = share(table["path_ns"], windows.to_numpy(np.int64))
@@ -124,7 +124,7 @@ def _candidates(path: pd.DataFrame) -> list[tuple[str, str, int]]:
         top = ops.sort_values([C.DUR_NS, "op"], ascending=[False, True]).head(OPS_TRIED)
         tried += [(where, str(op), int(ns)) for op, ns in zip(top["op"], top[C.DUR_NS], strict=True)]
     for name in CLASSES:
-        kinds = [kind for kind in _CLASS_KINDS[name] if kind in by_kind.index]
-        if kinds:
-            tried.append((CLASS, name, int(by_kind[kinds].sum())))
+        own_kinds = [kind for kind in _CLASS_KINDS[name] if kind in by_kind.index]
+        if own_kinds:
+            tried.append((CLASS, name, int(by_kind[own_kinds].sum())))
     return tried

@@ -165,22 +165,22 @@ class Walker:
             if at <= window.start:
                 return steps
             if interval >= 0:
-                at, interval, thread, join = self._from_device(steps, interval)
+                at, interval, thread, join = self._from_device(steps, at, interval)
             else:
                 at, interval, thread, join = self._from_host(steps, at, thread, join)
         steps.append((_LOST, 0, -FAR, at))
         return steps
 
-    def _from_device(self, steps: list[_Step], interval: int) -> tuple[int, int, int, int]:
+    def _from_device(self, steps: list[_Step], at: int, interval: int) -> tuple[int, int, int, int]:
         start, by_launch, source, done, thread, join = self._intervals[interval]
-        steps.append((_BUSY, interval, start, self._ends[interval]))
+        steps.append((_BUSY, interval, start, at))
         if by_launch:
             steps.append((_LAUNCHED, interval, done, start))
             return done, NO_PARENT, thread, join
         if source < 0:
             steps.append((_LOST, interval, -FAR, start))
             return -FAR, NO_PARENT, NO_PARENT, NO_PARENT
-        end = self._ends[source]
+        end = min(self._ends[source], start)
         steps.append((_QUEUED, interval, end, start))
         return end, source, NO_PARENT, NO_PARENT
 
@@ -219,8 +219,12 @@ def _of_device(graph: Graph, what: Ints, which: Ints, start: Ints, end: Ints) ->
     interval = np.where(handed, 0, which)
     kind = np.select(
         [what == _BUSY, what == _LAUNCHED, what == _QUEUED, handed],
-        [graph.kind[interval], np.full(len(what), ALL_KINDS.index(LAUNCH_DELAY)), queued]
-        + [np.full(len(what), ALL_KINDS.index(HANDOVER))],
+        [
+            graph.kind[interval],
+            np.full(len(what), ALL_KINDS.index(LAUNCH_DELAY)),
+            queued,
+            np.full(len(what), ALL_KINDS.index(HANDOVER)),
+        ],
         default=ALL_KINDS.index(UNKNOWN),
     )
     none = len(graph.host.labels) - 1

@@ -2,9 +2,10 @@
 
 The nodes are the device intervals and the waits of host threads; the host time between two of them is a
 weight, so ops and calls that wait for nothing cost no node. Times follow in one pass in the order of the
-recorded ends, in exact integers, about 0.5 µs a node: a node is at the latest of what it depends on plus the
-time from there. Weights are the recorded ones for what bound a node, and the least that is known for what did
-not: nothing for a stream, the usual latency for a launch. With nothing removed the pass gives the recorded times.
+recorded times, in exact integers, about 0.5 µs each: a node is at the latest of what it depends on plus
+the time from there. Weights are the recorded ones for what bound a node, and the least that is known for what
+did not: nothing for a stream, the usual latency for a launch. With nothing removed the pass gives the recorded
+times.
 
 What the dependences do not say: a launch call that stood still because the queue was full keeps its length,
 kernels that share a device do not slow each other down, and other ranks do not move.
@@ -28,9 +29,9 @@ if TYPE_CHECKING:
     from tracekit.intervals import Ints
 
     from ._path_host import Bools
-    from ._path_walk import Graph
+    from ._path_walk import Graph, Window
 
-DEVICE_OP, HOST_OP, CLASS = "device time of op", "host time of op", "all"
+DEVICE_OP, HOST_OP, CLASS = "device time", "own host time", "all"
 NOTHING = "nothing"
 LAUNCHES, COPIES, WAITS, COMMUNICATION = "launch overhead", "copies", "sync waits", "communication"
 CLASSES = (LAUNCHES, COPIES, WAITS, COMMUNICATION)
@@ -43,16 +44,24 @@ class Span:
     """What is measured: from when on things are removed, and what it ends with.
 
     Attributes:
-        start: Start of the first step, or of the capture.
-        end: When the last of its ends was recorded.
+        window: From the start of the first step to the last end of all, or the capture.
         host_end: When the main thread is done with the steps; before everything where that does not count.
         device: Which intervals must be done.
     """
 
-    start: int
-    end: int
+    window: Window
     host_end: int
     device: Bools
+
+    @property
+    def start(self) -> int:
+        """From when on things are removed."""
+        return self.window.start
+
+    @property
+    def end(self) -> int:
+        """When the last of its ends was recorded."""
+        return self.window.end
 
 
 class WhatIf:
@@ -116,8 +125,8 @@ class WhatIf:
             )
         )
         times: list[int] = recorded.tolist()
-        columns = (order, a[order], weights[0][order], b[order], weights[1][order])
-        columns = (*columns, c[order], weights[2][order], cost[order])
+        edges = zip((a, b, c), weights, strict=True)
+        columns = [order, *(part[order] for edge in edges for part in edge), cost[order]]
         for node, one, to_one, two, to_two, three, to_three, own in zip(
             *(column.tolist() for column in columns), strict=True
         ):
@@ -132,10 +141,12 @@ class WhatIf:
     @cached_property
     def _order(self) -> Ints:
         joins = self._graph.joins
-        ends = np.concatenate((self._graph.device.end, joins.end[joins.pairs[0]], joins.end))
+        device = self._graph.device
+        ready = np.concatenate((device.start, joins.end[joins.pairs[0]], joins.end))
         parts = (self._intervals, self._pairs, self._waits)
-        stage = np.repeat(np.arange(3), parts)
-        return np.lexsort((np.arange(self._total), stage, ends))
+        stage = np.repeat([2, 0, 1], parts)  # at one time a wait ends before an interval starts
+        later = np.concatenate((device.end, np.zeros(self._pairs + self._waits, np.int64)))
+        return np.lexsort((np.arange(self._total), later, stage, ready))
 
     def _sources(self, where: str, what: str) -> tuple[Ints, Ints, Ints]:
         """What each node depends on."""
@@ -151,7 +162,7 @@ class WhatIf:
         last = np.full(self._waits, never)
         last[self._graph.joins.pairs[0]] = self._intervals + np.arange(self._pairs)
         if (where, what) == (CLASS, WAITS):
-            last[self._graph.joins.is_call] = never
+            last[self._graph.joins.is_call & (self._graph.joins.end > self._span.start)] = never
         third.append(last)
         return np.concatenate(first), np.concatenate(second), np.concatenate(third)
 
@@ -166,20 +177,23 @@ class WhatIf:
         """The time from each dependence to its node, and what the node itself takes."""
         device, joins, start = self._graph.device, self._graph.joins, self._span.start
         cut = self._cut(where, what)
+        launching, waiting = ((where, what) == (CLASS, name) for name in (LAUNCHES, WAITS))
         origin = self._origin(self._launched_after)
-        latency = device.latency * (((where, what) != (CLASS, LAUNCHES)) | (device.start < start))
+        latency = np.where(launching & (device.start > start), 0, device.latency)
         launched = device.begun - origin - cut(self._thread, origin, device.begun) + latency
         alone = (device.call < 0) & (device.previous < 0)
         launched = np.where(alone, device.start - start, launched)
+        gone = self._removed(where, what)
         gap = device.start - _path_device.ended(device, device.previous)
+        gap = np.where(gone[device.previous], np.maximum(gap, 0), gap)  # one that is gone overlaps nothing
         queued = np.where(device.binding == _path_device.QUEUE, gap, 0)
         gap = device.start - _path_device.ended(device, device.waited)
         waited = np.where(device.binding == _path_device.WAIT, gap, 0)
         origin = self._origin(self._arrived_after)
         arrived = joins.source - origin - cut(joins.source_thread, origin, joins.source)
-        cost = joins.cost * ~(joins.is_call & ((where, what) == (CLASS, WAITS)) & (joins.end > start))
+        cost = np.where(joins.is_call & (joins.end > start) & waiting, 0, joins.cost)
         no_pair, no_wait = np.zeros(self._pairs, np.int64), np.zeros(self._waits, np.int64)
-        lasted = np.where(self._removed(where, what), 0, device.end - device.start)
+        lasted = np.where(gone, 0, device.end - device.start)
         return (
             np.concatenate((launched, no_pair, arrived)),
             np.concatenate((queued, no_pair, no_wait)),
@@ -219,11 +233,13 @@ class WhatIf:
         """Which slices of the host take no time."""
         host = self._graph.host
         kind, label = self._described
-        inside = (host.slices.start >= self._span.start) & (host.slices.end < FAR)
+        inside: Bools = (host.slices.start >= self._span.start) & (host.slices.end < FAR)
         if where == CLASS:
-            return inside & (kind == KINDS.index("launch call"))
-        own = ~np.isin(kind, [KINDS.index(name) for name in _KEPT])
-        return inside & own & (label == self._graph.labels.index(what))
+            inside &= kind == KINDS.index("launch call")
+        else:
+            inside &= ~np.isin(kind, [KINDS.index(name) for name in _KEPT])
+            inside &= label == self._graph.labels.index(what)
+        return inside
 
     @cached_property
     def _described(self) -> tuple[Ints, Ints]:

@@ -1,4 +1,4 @@
-"""The critical path: the chain of host and device time that bounds each step, and what removing a part would save.
+"""The critical path: what host and device time bounds each step, and what removing a part would save.
 
 The path is found backwards from the end of a window. A device interval is bound by the last of three: the
 interval before it on its stream, its launch, and what its stream was told to wait for (`_path_device` says
@@ -11,19 +11,19 @@ Windows are the profiled steps (start on the host to the later of its end there 
 interval launched in it), where none are marked the capture on the devices of a rank. The denominator of each
 share is the sum of the windows of its row's rank, in `per_step` that step's window.
 
-Kinds of segments: compute, communication, memcpy, memset and graph are device intervals; *launch call* is time
-in a call that puts work on a device, *launch delay* from its return to the start on the device; *kernel-to-kernel
-delay* a gap of at most 30 µs before queued work, a longer one is a *device gap* of unknown cause; *host op*,
-*host outside ops*, *runtime call*, *sync call* (what a sync call takes beyond the device's work it waits for)
-and *profiler overhead* are time of a host thread by what it was innermost in; *thread handover* is from one thread's
-last to another's next interval; *unknown* is what nothing recorded leads back from.
+Kinds of segments: compute, communication, memcpy, memset and graph are device intervals; *launch call* is
+time in a call that puts work on a device, *launch delay* from its return to the start on the device;
+*kernel-to-kernel delay* a gap of at most 30 µs before queued work, a longer one is a *device gap* of unknown
+cause; *host op*, *host outside ops*, *runtime call*, *sync call* (what it takes beyond the device's work it
+waits for) and *profiler overhead* are time of a host thread by what it was innermost in; *thread handover* is
+from one thread's last to another's next interval; *unknown* is what nothing recorded leads back from.
 
 `what_if` works the longest path out again with something taking no time (`_path_whatif`, with its limits),
 over the span from the first step's start to the last one's end, per step. The saving is an upper bound, for
 nothing takes no time. It differs from the time on the path: another chain may be nearly as long.
 
-A rule fires where the saving is 10 % of the time of all steps: half a path that can be removed and is shadowed
-by another is worth less than that, and TorchBench alarms at 7 %.
+A rule fires where the saving is 10 % of the time of all steps or more: below, the model's simplifications are
+no longer small against what it says.
 
 Sources: HTA critical path analysis; where it stops at the recorded graph, `what_if` propagates times anew.
 
@@ -42,13 +42,13 @@ import pandas as pd
 
 from tracekit.analysis import Analysis, Column, Result, TableSpec
 from tracekit.schema import C
+from tracekit.windows import END_NS, HOST_NS, step_windows
 
 from . import _path_device, _path_findings, _path_tables
 from ._common import NO_STEPS, RANK, STEP, UNLINKED, absent_device_note
 from ._path_host import FAR
 from ._path_walk import Walker, Window, graph
 from ._path_whatif import Span, WhatIf
-from ._steps import END_NS, HOST_NS, step_windows
 
 if TYPE_CHECKING:
     from tracekit.run import Run
@@ -87,7 +87,9 @@ def _of_rank(run: Run, rank: int, steps: pd.DataFrame) -> tuple[pd.DataFrame, pd
     ]
     path = pd.concat(paths, ignore_index=True)
     path[C.STEP] = path[C.STEP].astype("Int64")
-    table = _path_tables.what_if(WhatIf(own, _span(own, steps)), path, max(1, len(steps)))
+    span = _span(own, steps)
+    whole = _path_tables.named(own, walker.path(span.window))
+    table = _path_tables.what_if(WhatIf(own, span), whole, max(1, len(steps)))
     return path, table.assign(**{C.RANK: rank}), _notes(own)
 
 
@@ -95,8 +97,7 @@ def _windows(own: Graph, steps: pd.DataFrame) -> list[tuple[int | None, Window]]
     """The steps of a rank, each with what it ends with; without steps the capture on its devices."""
     device = own.device
     if not len(steps):
-        order = np.lexsort((device.start, device.end))
-        return [(None, Window(int(device.start.min()), int(device.end.max()), int(order[-1])))]
+        return [(None, _span(own, steps).window)]
     step = device.frame[C.STEP].fillna(-1).to_numpy(np.int64)
     order = np.lexsort((device.start, device.end, step))
     windows: list[tuple[int | None, Window]] = []
@@ -112,12 +113,17 @@ def _windows(own: Graph, steps: pd.DataFrame) -> list[tuple[int | None, Window]]
 def _span(own: Graph, steps: pd.DataFrame) -> Span:
     """From the first start to the last end of a rank's steps, or the capture on its devices."""
     device = own.device
+    order = np.lexsort((device.start, device.end))
     if not len(steps):
-        counted = np.ones(len(device.end), np.bool_)
-        return Span(int(device.start.min()), int(device.end.max()), -FAR, counted)
+        window = Window(int(device.start.min()), int(device.end.max()), int(order[-1]))
+        return Span(window, -FAR, np.ones(len(device.end), np.bool_))
     host_end = int((steps[C.START_NS] + steps[HOST_NS]).max())
     in_steps = device.frame[C.STEP].isin(steps[C.STEP]).to_numpy(bool)
-    return Span(int(steps[C.START_NS].min()), int(steps[END_NS].max()), host_end, in_steps)
+    end = int(steps[END_NS].max())
+    last = order[in_steps[order]][-1:]
+    on_device = len(last) and int(device.end[last[0]]) == end
+    window = Window(int(steps[C.START_NS].min()), end, int(last[0]) if on_device else -1)
+    return Span(window, host_end, in_steps)
 
 
 def _notes(own: Graph) -> tuple[str, ...]:
@@ -140,11 +146,11 @@ ANALYSIS = Analysis(
     question="Which chain of host and device time bounds each step, and what would removing a part save?",
     definition=(
         "Backwards from the end of the window: a device interval is bound by the last of the interval before "
-        "it on its stream, its launch, and what its stream was told to wait for; a launch by its host thread; a "
-        "sync call or blocking copy by the device interval it waited for; a backward thread by the main thread "
-        "and the other way round. The segments sum to the window (a step, or the capture on the rank's "
-        "devices) exactly. what_if: the longest path through the same dependences worked out again with one "
-        "thing taking no time."
+        "it on its stream, its launch, and what its stream was told to wait for; a launch by its host "
+        "thread; a sync call or blocking copy by the device interval it waited for; a backward thread by the "
+        "main thread, and the other way round. The segments sum to the window (a step, or the capture on the "
+        "rank's devices) exactly. what_if: the longest path through the same dependences worked out again "
+        "with one thing taking no time."
     ),
     tables=(
         TableSpec(
@@ -160,7 +166,11 @@ ANALYSIS = Analysis(
                 Column("saving_ns", "ns", "less time per step"),
                 Column("saving_share", "share", "saving over the time per step"),
                 Column("new_step_ns", "ns", "time per step that would be left"),
-                Column("path_ns", "ns", "its time on the path, per step"),
+                Column(
+                    "path_ns",
+                    "ns",
+                    "its time on the path of the whole span, per step; of waits that of the calls",
+                ),
             ),
         ),
         TableSpec("by_op", "By kind and op", (RANK, _KIND, _OP, _TIME, _SHARE, _SEGMENTS)),
