@@ -66,7 +66,7 @@ class Host:
         waits: Which rows let a stream wait for an event.
         asynchronous: Which rows are calls that say they do not wait.
         backward: Which threads run the backward pass.
-        main: The thread that marks the steps, else the one that launches most.
+        main: The thread that marks the steps, else the one that launches most outside of the backward pass.
     """
 
     row_id: Ints
@@ -147,8 +147,8 @@ def read(run: Run, rank: int) -> Host:
     nearest = nesting.nearest(parent, own >= 0)
     backward = (matches(frame[C.NAME], _BACKWARD) | (frame[C.PHASE] == Phase.BACKWARD)).to_numpy(bool)[order]
     marks = matches(frame[C.NAME], _STEP_MARKER).to_numpy(bool)[order]
-    main = _main(thread, marks, kind)
     runs_backward = np.bincount(thread, backward, minlength=1) > 0
+    main = _main(thread, marks, (kind == KINDS.index(LAUNCH)), runs_backward)
     runs_backward[main] = False
     return Host(
         row_id=row_id[order],
@@ -180,9 +180,8 @@ def _described(frame: pd.DataFrame) -> tuple[Ints, Ints, list[str]]:
     return kind, label, [*names.categories.astype(str), NO_OP]
 
 
-def _main(thread: Ints, marks: Bools, kind: Ints) -> int:
-    launches = kind == KINDS.index(LAUNCH)
-    for chosen in (marks, launches, np.ones(len(thread), np.bool_)):
+def _main(thread: Ints, marks: Bools, launches: Bools, backward: Bools) -> int:
+    for chosen in (marks, launches & ~backward[thread], launches, np.ones(len(thread), np.bool_)):
         if chosen.any():
             return int(np.bincount(thread[chosen]).argmax())
     return 0

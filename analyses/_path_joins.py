@@ -3,8 +3,11 @@
 A sync call waits for what was launched before it began: of the stream that the profiler recorded with it,
 else of all streams of the rank. The last of that to end by the end of the call is what it waited for. A copy
 blocks its call where one of its ends is pageable memory or the call is not an asynchronous one, and the copy
-ended before the call did. The main thread waits for a backward thread where it does nothing recorded
-from before that thread's first interval until after its last.
+ended before the call did.
+
+An interval at the top of a backward thread follows on the main thread if that did nothing from before the
+interval began, when the backward thread was idle, until it ended. What the main thread does next follows on
+the last such interval that began and ended while it did nothing.
 """
 
 from __future__ import annotations
@@ -18,13 +21,13 @@ from tracekit.schema import C, DeviceKind, Memory
 
 from ._common import NO_PARENT, matches
 from ._path_device import ended
-from ._path_host import KINDS, SYNC
+from ._path_host import FAR, KINDS, SYNC
 
 if TYPE_CHECKING:
     from tracekit.intervals import Ints
 
     from ._path_device import Device
-    from ._path_host import Bools, Host, Slices
+    from ._path_host import Bools, Host
 
 
 @dataclass(frozen=True)
@@ -159,8 +162,7 @@ def _newest(call: Ints, pairs: tuple[Ints, Ints], host: Host, target: Ints) -> B
 
 def _handovers(host: Host) -> tuple[Ints, Ints, Ints, Ints]:
     """Thread, time, thread before and time there of each passing on between main and backward threads."""
-    slices = host.slices
-    parts = [_between(slices, host.main, int(lane)) for lane in np.flatnonzero(host.backward)]
+    parts = [_between(host, int(lane)) for lane in np.flatnonzero(host.backward)]
     if not parts:
         none = np.zeros(0, np.int64)
         return none, none, none, none
@@ -172,20 +174,27 @@ def _handovers(host: Host) -> tuple[Ints, Ints, Ints, Ints]:
     return thread[kept], time[kept], before[kept], at[kept]
 
 
-def _between(slices: Slices, main: int, other: int) -> tuple[Ints, Ints, Ints, Ints]:
-    low, high = slices.bounds[main] + 1, slices.bounds[main + 1] - 1
+def _between(host: Host, other: int) -> tuple[Ints, Ints, Ints, Ints]:
+    """Both ways between the main thread and one backward thread; equal times are set 1 ns apart."""
+    slices, main = host.slices, host.main
+    top = np.flatnonzero((host.thread == other) & (host.parent < 0) & (host.end > host.start))
+    first, done = host.start[top], np.maximum.accumulate(host.end[top])
+    low, high = slices.bounds[main], slices.bounds[main + 1]
     begin, end = slices.start[low:high], slices.end[low:high]
-    own = slice(slices.bounds[other], slices.bounds[other + 1])
-    cuts, row = slices.start[own], slices.row[own]
-    before = np.searchsorted(cuts, begin, side="right") - 1
-    last = np.searchsorted(cuts, end, side="left") - 1
-    waits = (last > before) & (row[before] < 0) & (row[last] < 0)
-    asleep, awake = begin[waits], end[waits]
-    first, done = cuts[before[waits] + 1], cuts[last[waits]]
-    lane = np.full(len(asleep), other)
+    over = np.searchsorted(begin, first, side="right") - 1
+    idle = np.concatenate(([-FAR], done[:-1]))
+    starts = (begin[over] > idle) & (end[over] >= host.end[top])
+    last = np.searchsorted(done, end[:-1], side="right") - 1
+    resumes = np.flatnonzero((last >= 0) & (begin[:-1] > -FAR) & (first[last] >= begin[:-1]))
+    counts = [int(starts.sum()), len(resumes)]
     return (
-        np.concatenate((lane, np.full(len(asleep), main))),
-        np.concatenate((first, awake)),
-        np.concatenate((np.full(len(asleep), main), lane)),
-        np.concatenate((asleep, done)),
+        np.repeat(np.array([other, main]), counts),
+        np.concatenate((first[starts], end[resumes])),
+        np.repeat(np.array([main, other]), counts),
+        np.concatenate(
+            (
+                np.minimum(begin[over[starts]], first[starts] - 1),
+                np.minimum(done[last[resumes]], end[resumes] - 1),
+            )
+        ),
     )

@@ -1,11 +1,10 @@
 """What a rank's time would be without something: the longest path through its dependences, worked out again.
 
 The nodes are the device intervals and the waits of host threads; the host time between two of them is a
-weight, so ops and calls that wait for nothing cost no node. Times follow in one pass in the order of the
-recorded times, in exact integers, about 0.5 µs each: a node is at the latest of what it depends on plus
-the time from there. Weights are the recorded ones for what bound a node, and the least that is known for what
-did not: nothing for a stream, the usual latency for a launch. With nothing removed the pass gives the recorded
-times.
+weight, so ops and calls that wait for nothing cost no node. Times follow in one pass in the order recorded,
+in exact integers, about 0.5 µs a node: each is at the latest of what it depends on plus the time from there.
+Weights are the recorded ones for what bound a node, and the least that is known for what did not: nothing
+for a stream, the usual latency for a launch. With nothing removed the pass gives the recorded times.
 
 What the dependences do not say: a launch call that stood still because the queue was full keeps its length,
 kernels that share a device do not slow each other down, and other ranks do not move.
