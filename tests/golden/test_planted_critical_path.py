@@ -86,7 +86,9 @@ def test_a_slow_host_is_the_path_up_to_its_end(store: Store, tmp_path: Path) -> 
         ("host outside ops", OUT, 500),
     ]
     found = savings(result)
-    assert found["own host time", "aten::slow"] == (2 * 180_000 - 2_500) // 2  # the last kernel then ends later
+    assert (
+        found["own host time", "aten::slow"] == (2 * 180_000 - 2_500) // 2
+    )  # the last kernel then ends later
     assert found["all", "launch overhead"] == 3 * 4_000
     (finding,) = result.findings
     assert finding.code == "critical_path_host_op"
