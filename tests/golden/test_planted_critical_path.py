@@ -1,4 +1,4 @@
-"""Programs with a known critical path: the path, what removing a part saves, and the advice are the planted ones."""
+"""Programs with a known critical path: path, savings and advice are the planted ones."""
 
 from __future__ import annotations
 

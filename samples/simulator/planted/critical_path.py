@@ -1,6 +1,8 @@
-"""Programs whose critical path is known to the nanosecond: each bound by one thing, and a twin that is not."""
+"""Programs whose critical path is known exactly: each bound by one thing, and twins that are not."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from samples.simulator.program import Program
 
@@ -10,6 +12,7 @@ REDUCE_NS = 80_000
 SLOW_EDGE_NS = 30_000
 OTHER_STREAM = 9
 BACKWARD_THREAD = 2_000
+AT_LINE: dict[str, Any] = {"Call stack": "train.py(7): main"}
 NODE = "autograd::engine::evaluate_function: MulBackward0"
 
 
@@ -31,7 +34,7 @@ def host_bound() -> Program:
     for _ in range(STEPS):
         with program.step():
             for _ in range(3):
-                with program.op("aten::slow", edge_ns=SLOW_EDGE_NS, **{"Call stack": "train.py(7): main"}):
+                with program.op("aten::slow", edge_ns=SLOW_EDGE_NS, **AT_LINE):
                     program.kernel("short", 2_000)
     return program
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -20,9 +20,11 @@ from samples.simulator import Program, write
 from tests.builders import Row, device, host, kernel, make_run, memcpy, step
 from tests.traces import imported
 from tracekit.analysis import Result, analyze
-from tracekit.run import Run
 from tracekit.schema import C, DeviceKind, HostKind
 from tracekit.store import Store
+
+if TYPE_CHECKING:
+    from tracekit.run import Run
 
 OUT = "(no op recorded)"
 
