@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ._path_host import Bools
     from ._path_walk import Graph, Window
 
-DEVICE_OP, HOST_OP, CLASS = "device time", "own host time", "all"
+DEVICE_OP, HOST_OP, CLASS = "device", "host", "all"
 NOTHING = "nothing"
 LAUNCHES, COPIES, WAITS, COMMUNICATION = "launch overhead", "copies", "sync waits", "communication"
 CLASSES = (LAUNCHES, COPIES, WAITS, COMMUNICATION)

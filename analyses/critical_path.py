@@ -162,7 +162,7 @@ ANALYSIS = Analysis(
             (
                 RANK,
                 Column("removed", "", "what would take no time"),
-                Column("where", "", "device time or own host time of an op, or all of a class"),
+                Column("where", "", "time of an op on the device or its own on the host, or all of a class"),
                 Column("saving_ns", "ns", "less time per step"),
                 Column("saving_share", "share", "saving over the time per step"),
                 Column("new_step_ns", "ns", "time per step that would be left"),

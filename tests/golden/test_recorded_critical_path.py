@@ -1,4 +1,4 @@
-"""Recorded traces: the laws of the critical path hold where times tie, streams are many and clocks are coarse."""
+"""Recorded traces: the laws of the critical path hold where times tie and streams are many."""
 
 from __future__ import annotations
 
