@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.ingest import nesting
@@ -21,8 +22,6 @@ from ._common import HOST_FUNCTION_PATTERN, LAUNCH_PATTERN, NO_PARENT, ints, mat
 from ._hosts import NO_OP
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from tracekit.intervals import Ints
     from tracekit.run import Run
 
@@ -120,12 +119,22 @@ class Slices:
     def at(self, thread: Ints, times: Ints) -> Ints:
         """The slice of a thread that covers each instant; the earlier one at a cut's very end is not it."""
         found = np.zeros(len(times), np.int64)
-        for lane in np.unique(thread):
+        for lane in present(thread):
             low, high = self.bounds[lane], self.bounds[lane + 1]
             asked = thread == lane
             inner = np.searchsorted(self.start[low:high], times[asked], side="right") - 1
             found[asked] = low + np.maximum(inner, 0)
         return found
+
+
+def present(thread: Ints) -> list[int]:
+    """Numbers of the threads that occur, without sorting; -1 stands for none.
+
+    Example:
+        >>> present(np.array([3, -1, 0, 3]))
+        [0, 3]
+    """
+    return [int(lane) for lane in np.flatnonzero(np.bincount(thread + 1)) - 1 if lane >= 0]
 
 
 FAR = 1 << 61
@@ -136,7 +145,7 @@ def read(run: Run, rank: int) -> Host:
     """The host rows of one rank."""
     frame = run.table("host_intervals", columns=_READ, where=pc.field(C.RANK) == rank)
     codes = (frame[C.PID].to_numpy(np.int64) << 32) ^ frame[C.TID].to_numpy(np.int64)
-    _, thread = np.unique(codes, return_inverse=True)
+    thread, _ = pd.factorize(codes, sort=True)
     start, row_id = ints(frame, C.START_NS), ints(frame, C.ROW_ID)
     order = np.lexsort((row_id, -ints(frame, C.DUR_NS), start, thread))
     kind, label, labels = _described(frame)

@@ -21,7 +21,7 @@ from tracekit.schema import C, DeviceKind, Memory
 
 from ._common import NO_PARENT, matches
 from ._path_device import ended
-from ._path_host import FAR, KINDS, SYNC
+from ._path_host import FAR, KINDS, SYNC, present
 
 if TYPE_CHECKING:
     from tracekit.intervals import Ints
@@ -60,7 +60,7 @@ class Joins:
         """The last join of a thread that ended by each instant, -1 if there is none."""
         found = np.full(len(by), NO_PARENT)
         rows = np.flatnonzero(self.bound) if bound else np.arange(len(self.end))
-        for lane in np.unique(self.thread[rows]):
+        for lane in present(self.thread[rows]):
             low, high = np.searchsorted(self.thread[rows], [lane, lane + 1])
             asked = thread == lane
             at = np.searchsorted(self.end[rows[low:high]], by[asked], side="right") - 1
