@@ -20,6 +20,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.run import busy
@@ -29,8 +30,6 @@ from ._common import NO_PARENT, ints, matches
 from ._path_host import FAR
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from tracekit.intervals import Ints
     from tracekit.run import Run
 
@@ -114,8 +113,7 @@ def read(run: Run, rank: int, host: Host) -> Device:
     syncs, frame = frame[is_sync], frame[~is_sync]
     device = frame[C.DEVICE].to_numpy(np.int64)
     stream = frame[C.STREAM].fillna(NO_PARENT).to_numpy(np.int64)
-    lanes, lane = np.unique(np.stack((device, stream), axis=1), axis=0, return_inverse=True)
-    lane = lane.reshape(-1)
+    lane, lanes = _lanes(device, stream)
     start = ints(frame, C.START_NS)
     end = start + ints(frame, C.DUR_NS)
     order = np.lexsort((ints(frame, C.ROW_ID), start, end, lane))
@@ -128,7 +126,7 @@ def read(run: Run, rank: int, host: Host) -> Device:
         frame=frame.reset_index(drop=True),
         lane=lane,
         bounds=bounds,
-        lanes=[(int(one), int(other)) for one, other in lanes],
+        lanes=lanes,
         start=start,
         end=end,
         call=call,
@@ -141,6 +139,14 @@ def read(run: Run, rank: int, host: Host) -> Device:
         syncs=syncs,
     )
     return _bound(bare, host)
+
+
+def _lanes(device: Ints, stream: Ints) -> tuple[Ints, list[tuple[int, int]]]:
+    """A number for each stream of each device, and which they are."""
+    place, devices = pd.factorize(device, sort=True)
+    own, streams = pd.factorize(stream, sort=True)
+    lane, pairs = pd.factorize(place * len(streams) + own, sort=True)
+    return lane, [(int(devices[at // len(streams)]), int(streams[at % len(streams)])) for at in pairs]
 
 
 def _previous(bounds: Ints, start: Ints, end: Ints, row_id: Ints) -> Ints:
@@ -201,9 +207,10 @@ def _waited(device: Device, host: Host) -> Ints:
 
 def _within_graphs(device: Device, found: Ints) -> None:
     """What was launched by one call on several lanes: the last to end on another lane."""
-    together = np.unique(np.stack((device.call, device.lane), axis=1), axis=0)
-    calls, lanes = np.unique(together[:, 0], return_counts=True)
-    rows = np.flatnonzero(np.isin(device.call, calls[(lanes > 1) & (calls >= 0)]) & (found < 0))
+    lanes = pd.DataFrame({"call": device.call, "lane": device.lane}).groupby("call")["lane"]
+    spread = lanes.min() != lanes.max()
+    calls = spread.index[spread].to_numpy(np.int64)
+    rows = np.flatnonzero(np.isin(device.call, calls[calls >= 0]) & (found < 0))
     best = np.full(len(rows), NO_PARENT)
     for lane in np.unique(device.lane[rows]):
         low, high = device.bounds[lane], device.bounds[lane + 1]
