@@ -94,10 +94,16 @@ def _of_op(run: Run, paths: pd.DataFrame, op: str, saving: int, known: Budget) -
     name = "Host time outside of ops" if op == NO_OP else f"Host time of {op}"
     source = next((line for line in source_lines(run, pd.Series(rows, dtype="Int64")) if line), "")
     at = f" at {source}" if source else ""
+    inside = _most_called(run, own)
     advice = (
-        f"shorten, batch or move off the launching thread what {op} does on the host{at}{_calls(run, own)}: "
-        "what comes after it on the path waits for it"
+        f"shorten, batch or move off the launching thread what {op} does on the host{at}: what comes after "
+        "it on the path waits for it"
     )
+    if inside:
+        advice = (
+            f"most of the host time of {op}{at} is in {inside}: where that is a first use (loading, "
+            "autotuning), record after more warm-up; else keep such calls out of the step"
+        )
     if op == NO_OP:
         stacks = "" if source else "; record stacks (`tracekit collect --stacks`) to see which lines"
         advice = (
@@ -108,14 +114,14 @@ def _of_op(run: Run, paths: pd.DataFrame, op: str, saving: int, known: Budget) -
     return _finding("critical_path_host_op", title, advice, saving, known, f"{op}'s own host time", rows, own)
 
 
-def _calls(run: Run, own: pd.DataFrame) -> str:
-    """The runtime call that an op's host time mostly is, if it is one."""
+def _most_called(run: Run, own: pd.DataFrame) -> str:
+    """The runtime call that more than half of an op's host time is in, empty if there is none."""
     inside = own[own[C.KIND] == RUNTIME]
     if 2 * inside[C.DUR_NS].sum() <= own[C.DUR_NS].sum():
         return ""
     names = host_rows(run, inside["host_row"], [C.NAME])[C.NAME]
-    most = inside.groupby(names)[C.DUR_NS].sum().idxmax()
-    return f", most of it in {most}"
+    total = inside.groupby(names)[C.DUR_NS].sum()
+    return str(total.idxmax()) if 2 * total.max() > own[C.DUR_NS].sum() else ""
 
 
 def _of_class(run: Run, paths: pd.DataFrame, what: str, saving: int, known: Budget) -> Finding:

@@ -40,6 +40,8 @@ _STEP_MARKER = r"^ProfilerStep"
 _BACKWARD = r"^autograd::engine::evaluate_function|Backward\d*$"
 _WAIT_EVENT = r"(?i)StreamWaitEvent"
 _ASYNC = r"(?i)async"
+_FREE = r"^(?:cuda|hip)Free(?:Host)?$"
+"""Calls that wait for the device where it has work, without saying so in their name."""
 _READ = (C.ROW_ID, C.KIND, C.NAME, C.PID, C.TID, C.START_NS, C.DUR_NS, C.PHASE)
 _KIND_CODES = {
     HostKind.RUNTIME: KINDS.index(RUNTIME),
@@ -63,6 +65,7 @@ class Host:
         label: Index into `labels` of the innermost op or annotation at the row.
         labels: Names of ops and annotations; the last is `NO_OP`.
         waits: Which rows let a stream wait for an event.
+        frees: Which rows are calls that free memory, which waits for the device.
         asynchronous: Which rows are calls that say they do not wait.
         backward: Which threads run the backward pass.
         main: The thread that marks the steps, else the one that launches most outside of the backward pass.
@@ -77,6 +80,7 @@ class Host:
     label: Ints
     labels: list[str]
     waits: Bools
+    frees: Bools
     asynchronous: Bools
     backward: Bools
     main: int
@@ -169,6 +173,7 @@ def read(run: Run, rank: int) -> Host:
         label=np.where(nearest >= 0, own[nearest], len(labels) - 1) if len(own) else own,
         labels=labels,
         waits=matches(frame[C.NAME], _WAIT_EVENT).to_numpy(bool)[order],
+        frees=matches(frame[C.NAME], _FREE).to_numpy(bool)[order],
         asynchronous=matches(frame[C.NAME], _ASYNC).to_numpy(bool)[order],
         backward=runs_backward,
         main=main,

@@ -3,7 +3,7 @@
 A sync call waits for what was launched before it began: of the stream that the profiler recorded with it,
 else of all streams of the rank. The last of that to end by the end of the call is what it waited for. A copy
 blocks its call where one of its ends is pageable memory or the call is not an asynchronous one, and the copy
-ended before the call did.
+ended before the call did. Freeing memory waits for the device too, where it has work.
 
 An interval at the top of a backward thread follows on the main thread if that did nothing from before the
 interval began, when the backward thread was idle, until it ended. What the main thread does next follows on
@@ -97,21 +97,23 @@ def find(host: Host, device: Device) -> Joins:
 
 def _calls(host: Host, device: Device) -> tuple[Ints, tuple[Ints, Ints], Ints]:
     """Calls that wait, by thread and end; each with every interval it waited for; and the last of those."""
-    waits = np.flatnonzero((host.kind == KINDS.index(SYNC)) & (host.end > host.start))
+    waits = np.flatnonzero(((host.kind == KINDS.index(SYNC)) | host.frees) & (host.end > host.start))
     copies = _blocking(host, device)
     call = np.concatenate((waits, device.call[copies]))
-    number = [np.arange(len(waits), len(call))]
-    interval = [copies]
+    numbers, intervals = [np.arange(len(waits), len(call))], [copies]
     lanes = _lanes_waited_for(host, device, waits)
     for lane in range(len(device.lanes)):
         asked = np.flatnonzero(np.isin(lanes, (-1, lane)))
         found = device.last(lane, host.end[waits[asked]], host.start[waits[asked]])
-        number.append(asked[found >= 0])
-        interval.append(found[found >= 0])
-    pairs = np.concatenate(number), np.concatenate(interval)
+        numbers.append(asked[found >= 0])
+        intervals.append(found[found >= 0])
+    pairs = np.concatenate(numbers), np.concatenate(intervals)
     target = _latest(len(call), pairs, device)
     keep = _newest(call, pairs, host, target)
-    return call, (pairs[0][keep], pairs[1][keep]), target
+    waited = ~host.frees[call] | (ended(device, target) > host.start[call])
+    keep &= waited[pairs[0]]
+    number = np.cumsum(waited) - 1
+    return call[waited], (number[pairs[0][keep]], pairs[1][keep]), target[waited]
 
 
 def _blocking(host: Host, device: Device) -> Ints:

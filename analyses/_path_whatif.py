@@ -190,7 +190,8 @@ class WhatIf:
         waited = np.where(device.binding == _path_device.WAIT, gap, 0)
         origin = self._origin(self._arrived_after)
         arrived = joins.source - origin - cut(joins.source_thread, origin, joins.source)
-        cost = np.where(joins.is_call & (joins.end > start) & waiting, 0, joins.cost)
+        spent = np.where(joins.is_call, cut(joins.thread, joins.end - joins.cost, joins.end), 0)
+        cost = np.where(joins.is_call & (joins.end > start) & waiting, 0, joins.cost - spent)
         no_pair, no_wait = np.zeros(self._pairs, np.int64), np.zeros(self._waits, np.int64)
         lasted = np.where(gone, 0, device.end - device.start)
         return (

@@ -131,6 +131,19 @@ def test_a_call_without_op_on_the_host_and_a_blocking_copy(tmp_path: Path) -> No
     assert removed["sync waits"] == 45  # the copy still ends at 55, the host is done by 50
 
 
+@pytest.mark.parametrize(("end", "kinds"), [(60, ["compute", "runtime call"]), (15, ["runtime call"])])
+def test_freeing_memory_waits_for_the_device_where_it_has_work(
+    tmp_path: Path, end: int, kinds: list[str]
+) -> None:
+    calls = [call(0, 5), call(20, 80, "cudaFree"), call(90, 95)]
+    rows = [launched(0, 10, end), launched(2, 100, 110)]
+    run = make_run(tmp_path, host_intervals=calls, device_intervals=rows)
+    found = [row[0] for row in path(analyze(run, "critical_path"))]
+    assert [kind for kind in found[:-1] if kind in {"compute", "runtime call"}] == kinds
+    removed = analyze(run, "critical_path").tables["what_if"].set_index("where")["saving_ns"]
+    assert removed["host"] == 80 - max(end, 20) + 10  # what it took beyond the wait, and the time after it
+
+
 def test_a_sync_that_need_not_wait_is_host_time(tmp_path: Path) -> None:
     run = make_run(
         tmp_path,
