@@ -7,8 +7,8 @@ Weights are the recorded ones for what bound a node, and the least that is known
 for a stream, the usual latency for a launch. With nothing removed the pass gives the recorded times.
 
 What the dependences do not say: a launch call that stood still because the queue was full keeps its length,
-as does the call of a pageable copy, which copies on the host too; kernels that share a device do not slow each
-other down; and other ranks do not move.
+as does the call of a pageable copy, which copies on the host too; kernels that share a device do not slow
+each other down; and other ranks do not move.
 """
 
 from __future__ import annotations
