@@ -20,9 +20,10 @@ import pyarrow.compute as pc
 
 from tracekit import intervals
 from tracekit.analysis import EVIDENCE_ROWS
+from tracekit.run import busy
 from tracekit.schema import C, CopyKind, DeviceKind, HostKind, Memory
 
-from ._common import NO_PARENT, busy, covered, ints, matches, positions, segments_by, spans
+from ._common import NO_PARENT, covered, ints, matches, positions, segments_by, spans
 from ._hosts import NO_OP, NO_SHAPES, host_rows, source_lines, texts
 
 if TYPE_CHECKING:
@@ -30,8 +31,7 @@ if TYPE_CHECKING:
 
     from tracekit.intervals import Ints, Union
     from tracekit.run import Run
-
-    from ._savings import Budget
+    from tracekit.savings import Budget
 
 DIRECTION, MEMORY = "direction", "memory"
 OP, OUTER, SOURCE = "op", "outer_op", "source"

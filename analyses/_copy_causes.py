@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule, Severity
 from tracekit.render.cells import human
-
-from ._savings import CONFIDENT, budget
+from tracekit.savings import CONFIDENT, budget
 
 if TYPE_CHECKING:
     from tracekit.run import Run
+    from tracekit.savings import Budget
 
     from ._copy_compare import Group
-    from ._savings import Budget
 
 SHAPES, DTYPES, DUPLICATE, MEMORY_KIND, LINK = "shape", "dtype", "duplicate", "memory kind", "link"
 DIFFERS, ONE_SIDE = "unknown", "one run only"

@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 
 from tracekit.analysis import Column, Result, TableSpec
+from tracekit.savings import budget
 from tracekit.schema import C, CopyKind, Memory
 
 from . import _copy_causes
@@ -28,7 +29,6 @@ from ._common import NO_STEPS, ints
 from ._copied_tensors import DTYPE, ELEMENTS, ITEM, SHAPE, with_tensors
 from ._copies import MEMORY, OP, SOURCE, Hiding, code_by, counted, described, read
 from ._copy_causes import DIFFERS, DTYPES, DUPLICATE, LINK, MEMORY_KIND, ONE_SIDE, RULES, SHAPES
-from ._savings import budget
 from ._tensors import item_bytes
 
 if TYPE_CHECKING:

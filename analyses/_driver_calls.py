@@ -9,11 +9,11 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Column, Finding, Rule
+from tracekit.savings import Budget, budget
 from tracekit.schema import C, HostKind
 
 from ._common import RANK, ints, matches, spans, union_by
 from ._hosts import NO_OP, host_rows, source_lines, texts
-from ._savings import Budget, budget
 from ._units import duration, percent
 
 if TYPE_CHECKING:

@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 
+from tracekit.run import busy
 from tracekit.schema import C, DeviceKind
 
-from ._common import NO_PARENT, busy, ints, spans
+from ._common import NO_PARENT, ints, spans
 from ._waits import NEEDED
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ import pandas as pd
 
 from tracekit.analysis import Basis, Finding, Rule, Severity
 from tracekit.render.cells import human
+from tracekit.savings import CONFIDENT, budget
 from tracekit.schema import C, CopyKind
 
 from ._common import ints
@@ -27,15 +28,14 @@ from ._copies import (
     per,
     places,
 )
-from ._savings import CONFIDENT, budget
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tracekit.run import Run
+    from tracekit.savings import Budget
 
     from ._copies import Hiding
-    from ._savings import Budget
 
 WIDER, REPEATED, SCALARS, PING_PONG = "h2d_wider_dtype", "h2d_repeated", "h2d_scalars", "h2d_ping_pong"
 LARGE_BYTES = 1 << 20

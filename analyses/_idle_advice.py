@@ -6,12 +6,12 @@ import re
 from typing import TYPE_CHECKING
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule, Severity
+from tracekit.savings import CONFIDENT, LEAST_SHARE, budget
 from tracekit.schema import C
 
 from ._common import LAUNCH_PATTERN
 from ._idle import Cause
 from ._idle_rows import ANCHOR_ROW, CALL, CAUSE, HOST_NS, OP, SOURCE, WAIT_ROW, total, worst_devices
-from ._savings import CONFIDENT, LEAST_SHARE, budget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from tracekit.run import Run
-
-    from ._savings import Budget
+    from tracekit.savings import Budget
 
 LEAST_IDLE = 0.05
 """A device that is busy for more than 95 % of its time gets no advice on the rest."""

@@ -10,21 +10,20 @@ import pandas as pd
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Result, Severity
 from tracekit.render import human
+from tracekit.savings import LEAST_SHARE, budget
 from tracekit.schema import C
 
 from ._activations import FUSED, kind_of
 from ._common import absent_device_note
 from ._launch_changes import CHANGES
 from ._launch_configs import BLOCK, FAMILY, GRID, OP, UNKNOWN, grouped, kernels
-from ._savings import LEAST_SHARE, budget
 from ._tensors import numel, parse_shapes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tracekit.run import Run
-
-    from ._savings import Budget
+    from tracekit.savings import Budget
 
 DIFFERENT_WORK, ANOTHER, UNTOLD = "different work", "another configuration", "unknown"
 INFERRED = 0.7

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tracekit.run import Run
-
-    from ._savings import Budget
+    from tracekit.savings import Budget
 
 MOST = 5
 """Findings of one rule at most: the costliest kernels."""

@@ -10,6 +10,7 @@ import pandas as pd
 
 from tracekit.analysis import Finding, Severity
 from tracekit.render import human
+from tracekit.savings import WARN_SHARE
 from tracekit.schema import C
 
 from ._common import ints, matches
@@ -27,7 +28,6 @@ from ._launch_findings import (
     weighty,
 )
 from ._launch_thresholds import FEW_CONFIGS, FEW_SHARE, LONG_NS, LOW_OCCUPANCY, MANY_THREADS, TAIL_SHARE
-from ._savings import WARN_SHARE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from tracekit.analysis import EVIDENCE_ROWS, Finding, Rule, Severity
+from tracekit.savings import CONFIDENT
 from tracekit.schema import HOST_DEVICE, C
 
 from ._allocations import OP
 from ._hosts import NO_OP, source_lines
 from ._memory_tables import FEWEST_STEPS, WARMUP_STEPS
-from ._savings import CONFIDENT
 from ._units import percent, size
 
 if TYPE_CHECKING:

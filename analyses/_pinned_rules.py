@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tracekit import intervals
 from tracekit.analysis import Basis, Finding, Rule
 from tracekit.render.cells import human
+from tracekit.savings import CONFIDENT, budget
 from tracekit.schema import C, CopyKind, Memory
 
 from ._common import spans
@@ -23,15 +24,14 @@ from ._copies import (
     with_origins,
 )
 from ._link import LARGE_BYTES, LINK, REACHABLE, REACHED_SHARE, SEEN, faster_ns
-from ._savings import CONFIDENT, budget
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from tracekit.run import Run
+    from tracekit.savings import Budget
 
     from ._copies import Hiding
-    from ._savings import Budget
 
 PAGEABLE_BYTES = 64 << 10
 SLOW_SHARE = 0.5

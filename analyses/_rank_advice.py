@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule
+from tracekit.savings import WARN_SHARE, Budget, budget
 from tracekit.schema import C
 
 from ._common import ints
 from ._rank_tables import evidence
-from ._savings import WARN_SHARE, Budget, budget
 from ._units import duration, percent
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ import pyarrow.compute as pc
 
 from tracekit import intervals
 from tracekit.schema import BUSY_KINDS, C, DeviceKind
+from tracekit.windows import END_NS
 
 from ._common import covered, ints, spans
 from ._lanes import collective_kinds, communicates, lanes
 from ._names import family
-from ._steps import END_NS
 
 if TYPE_CHECKING:
     from tracekit.intervals import Ints, Union

@@ -9,21 +9,21 @@ import pandas as pd
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule
 from tracekit.render import human
+from tracekit.savings import CONFIDENT, HIGH_SHARE
 from tracekit.schema import C, DeviceKind
 
 from . import _small_runs
 from ._common import ints
 from ._hosts import source_lines
 from ._ranges import weightiest
-from ._savings import CONFIDENT, HIGH_SHARE
 from ._small_runs import ELEMENTWISE, OPTIMIZER, ZERO_GRAD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tracekit.run import Run
+    from tracekit.savings import Budget
 
-    from ._savings import Budget
     from ._small_runs import Work
 
 REPLAY_NS = 1_500

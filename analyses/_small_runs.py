@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from tracekit.run import busy
 from tracekit.schema import C, DeviceKind, HostKind
 
 from . import _ranges
-from ._common import NO_PARENT, busy, ints, positions, spans
+from ._common import NO_PARENT, ints, positions, spans
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule
+from tracekit.savings import CONFIDENT, budget
 from tracekit.schema import C
 
 from ._idle_rows import CALL, OP, SOURCE
-from ._savings import CONFIDENT, budget
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from tracekit.run import Run
-
-    from ._savings import Budget
+    from tracekit.savings import Budget
 
 STARVES = Rule(
     "sync_starves_device",

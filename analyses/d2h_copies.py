@@ -23,13 +23,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracekit.analysis import Analysis, Result, Rule, TableSpec
+from tracekit.run import busy
+from tracekit.savings import budget
 from tracekit.schema import C, CopyKind
 
 from . import _copy_tables
-from ._common import absent_device_note, busy
+from ._common import absent_device_note
 from ._copies import BLOCKED_NS, Hiding, counted, described, read
 from ._h2d_rules import SCALARS_WHY, scalars
-from ._savings import budget
 
 if TYPE_CHECKING:
     from tracekit.run import Run

@@ -34,10 +34,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracekit.analysis import Analysis, Column, Result, TableSpec
+from tracekit.run import busy
 from tracekit.schema import C, CopyKind
 
 from . import _copy_compare, _copy_tables, _h2d_rules
-from ._common import absent_device_note, busy, share
+from ._common import absent_device_note, share
 from ._copied_tensors import ELEMENTS, NEEDED_ITEM, with_conversions, with_tensors
 from ._copies import BLOCKED_NS, Hiding, described, read
 from ._copy_tables import NEEDED

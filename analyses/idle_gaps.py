@@ -36,6 +36,7 @@ import pandas as pd
 from tracekit import intervals
 from tracekit.analysis import Analysis, Column, Result, TableSpec
 from tracekit.schema import C, HostKind
+from tracekit.windows import END_NS, step_windows
 
 from . import _idle_advice, _idle_rows
 from ._common import DEVICE, NO_STEPS, RANK, absent_device_note, ints, share, spans
@@ -54,7 +55,6 @@ from ._idle_rows import (
     WAIT_NS,
     WAIT_ROW,
 )
-from ._steps import END_NS, step_windows
 
 if TYPE_CHECKING:
     from tracekit.run import Run

@@ -36,14 +36,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracekit.analysis import Analysis, Column, Result, TableSpec
+from tracekit.run import busy
+from tracekit.savings import budget
 from tracekit.schema import C
 
 from . import _activations, _launch_changes, _launch_compare, _launch_rules, _launch_thresholds
-from ._common import DEVICE, RANK, absent_device_note, busy
+from ._common import DEVICE, RANK, absent_device_note
 from ._hosts import NO_OP
 from ._launch_configs import FAMILY, NUMEL, OP, UNKNOWN, configurations, kernels
 from ._launch_findings import Launches
-from ._savings import budget
 
 if TYPE_CHECKING:
     from tracekit.run import Run

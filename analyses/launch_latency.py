@@ -32,6 +32,7 @@ import numpy as np
 import pandas as pd
 
 from tracekit.analysis import EVIDENCE_ROWS, Analysis, Basis, Column, Finding, Result, Rule, TableSpec
+from tracekit.savings import budget
 from tracekit.schema import C, DeviceKind
 
 from . import _gaps, _host_lines, _launch_reasons, _launches
@@ -50,7 +51,6 @@ from ._launches import (
     PLACE,
     REACH_NS,
 )
-from ._savings import budget
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

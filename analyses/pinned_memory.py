@@ -31,10 +31,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracekit.analysis import Analysis, Column, Result, TableSpec
+from tracekit.run import busy
 from tracekit.schema import C, CopyKind, Memory
 
 from . import _copy_tables, _pinned_rules
-from ._common import DEVICE, RANK, absent_device_note, busy
+from ._common import DEVICE, RANK, absent_device_note
 from ._copies import BLOCKED_NS, CALL_NS, DIRECTION, MEMORY, WAIT_NS, Hiding, code_by, host_waits, read
 from ._link import CEILING, REACHABLE, ceilings
 

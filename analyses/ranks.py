@@ -46,12 +46,12 @@ import pyarrow.compute as pc
 
 from tracekit.analysis import Analysis, Column, Result, TableSpec
 from tracekit.schema import C
+from tracekit.windows import step_windows
 
 from ._common import DEVICE, NO_STEPS, RANK, STEP, absent_device_note
 from ._rank_advice import RULES, findings
 from ._rank_part import Part, part
 from ._rank_tables import combine
-from ._steps import step_windows
 
 if TYPE_CHECKING:
     import pandas as pd

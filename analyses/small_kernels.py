@@ -33,12 +33,13 @@ import numpy as np
 import pandas as pd
 
 from tracekit.analysis import Analysis, Column, Result, TableSpec
+from tracekit.run import busy
+from tracekit.savings import budget
 from tracekit.schema import C, DeviceKind
 
 from . import _small_rules, _small_runs
-from ._common import DEVICE, RANK, UNLINKED, absent_device_note, busy, ints, share, spans, union_by
+from ._common import DEVICE, RANK, UNLINKED, absent_device_note, ints, share, spans, union_by
 from ._ranges import medians
-from ._savings import budget
 
 if TYPE_CHECKING:
     from tracekit.intervals import Ints

@@ -44,21 +44,20 @@ from tracekit.analysis import (
     TableSpec,
 )
 from tracekit.render import human
+from tracekit.savings import CONFIDENT, budget
 from tracekit.schema import C
+from tracekit.windows import END_NS, HOST_NS, step_windows
 
 from . import _zero_grad
 from ._common import RANK, UNLINKED, absent_device_note, ints, share
 from ._hosts import source_lines
 from ._ranges import weightiest
-from ._savings import CONFIDENT, budget
-from ._steps import END_NS, HOST_NS, step_windows
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from tracekit.run import Run
-
-    from ._savings import Budget
+    from tracekit.savings import Budget
 
 PER_PARAMETER, FOREACH, NONE = "per_parameter", "foreach", "none"
 FEWEST_FILLS = 4

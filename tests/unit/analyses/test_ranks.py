@@ -8,12 +8,12 @@ import pytest
 from tracekit.analyses._common import NO_DEVICE, NO_STEPS
 from tracekit.analyses._rank_part import own_lengths, part
 from tracekit.analyses._rank_tables import combine
-from tracekit.analyses._steps import step_windows
 from tracekit.analyses.ranks import ABSENT, MISALIGNED, NO_COMMUNICATION, SINGLE, UNEQUAL, UNMATCHED
 
 from tests.builders import Row, host, kernel, make_run, memcpy, step
 from tracekit.analysis import analyze
 from tracekit.schema import C
+from tracekit.windows import step_windows
 
 if TYPE_CHECKING:
     from pathlib import Path
