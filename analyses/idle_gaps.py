@@ -38,7 +38,7 @@ from tracekit.analysis import Analysis, Column, Result, TableSpec
 from tracekit.schema import C, HostKind
 from tracekit.windows import END_NS, step_windows
 
-from . import _idle_advice, _idle_rows
+from . import _gaps, _idle_advice, _idle_rows
 from ._common import DEVICE, NO_STEPS, RANK, absent_device_note, ints, share, spans
 from ._gaps import AFTER, BEFORE
 from ._idle import CAUSES, Cause
@@ -103,9 +103,9 @@ def _by_cause(gaps: pd.DataFrame, windows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _per_step(table: pd.DataFrame, gaps: pd.DataFrame, windows: pd.DataFrame) -> pd.Series:
-    """Idle time before work of the profiled steps, per step of the rank; missing without steps."""
+    """Idle time inside of the profiled steps, per step of the rank; missing without steps."""
     keys = [*_PLACE, CAUSE]
-    inside = gaps[gaps[C.STEP].notna()].assign(**{CAUSE: lambda rows: rows[CAUSE].astype(object)})
+    inside = gaps.assign(**{CAUSE: gaps[CAUSE].astype(object), C.DUR_NS: _gaps.inside_steps(gaps, windows)})
     sums = inside.groupby(keys, as_index=False)[C.DUR_NS].sum()
     found = table[keys].merge(sums, how="left", on=keys)[C.DUR_NS].astype("Int64").fillna(0)
     steps = table[C.RANK].map(windows.groupby(C.RANK).size()).astype("Int64")
@@ -210,7 +210,7 @@ _BY_CAUSE = (
     _SUM,
     _SHARE,
     _COUNT,
-    Column("per_step_ns", "ns", "idle time before work of profiled steps, per step of the rank"),
+    Column("per_step_ns", "ns", "the part of it inside of the profiled steps, per step of the rank"),
     _LONGEST,
 )
 _BY_OP = (
