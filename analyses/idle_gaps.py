@@ -105,7 +105,7 @@ def _by_cause(gaps: pd.DataFrame, windows: pd.DataFrame) -> pd.DataFrame:
 def _per_step(table: pd.DataFrame, gaps: pd.DataFrame, windows: pd.DataFrame) -> pd.Series:
     """Idle time inside of the profiled steps, per step of the rank; missing without steps."""
     keys = [*_PLACE, CAUSE]
-    inside = gaps.assign(**{CAUSE: gaps[CAUSE].astype(object), C.DUR_NS: _gaps.inside_steps(gaps, windows)})
+    inside = gaps.astype({CAUSE: object}).assign(**{C.DUR_NS: _gaps.inside_steps(gaps, windows)})
     sums = inside.groupby(keys, as_index=False)[C.DUR_NS].sum()
     found = table[keys].merge(sums, how="left", on=keys)[C.DUR_NS].astype("Int64").fillna(0)
     steps = table[C.RANK].map(windows.groupby(C.RANK).size()).astype("Int64")

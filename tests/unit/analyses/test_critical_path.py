@@ -141,7 +141,8 @@ def test_freeing_memory_waits_for_the_device_where_it_has_work(
     found = [row[0] for row in path(analyze(run, "critical_path"))]
     assert [kind for kind in found[:-1] if kind in {"compute", "runtime call"}] == kinds
     removed = analyze(run, "critical_path").tables["what_if"].set_index("where")["saving_ns"]
-    assert removed["host"] == 80 - max(end, 20) + 10  # what it took beyond the wait, and the time after it
+    # what it took beyond the wait and the time after it, and before it where the wait does not bind
+    assert removed["host"] == (80 - 60 + 10 if end == 60 else 90 - 10)
 
 
 def test_a_sync_that_need_not_wait_is_host_time(tmp_path: Path) -> None:
@@ -189,6 +190,25 @@ def test_an_op_is_named_from_a_tenth_of_the_step_on(tmp_path: Path, length: int,
     )
     titles = [finding.title for finding in analyze(run, "critical_path").findings]
     assert any("aten::busy" in title for title in titles) == fires
+
+
+def test_time_between_the_steps_is_no_saving_of_a_step(tmp_path: Path) -> None:
+    pause = 1_000_000
+    run = make_run(
+        tmp_path,
+        steps=[step(0, 0, 1_000), step(1, pause, pause + 1_000)],
+        host_intervals=[call(0, 5), waits(10, 900), call(pause + 600, pause + 605)],
+        device_intervals=[
+            launched(0, 10, 880, **{C.STEP: 0}),
+            launched(2, pause + 610, pause + 1_000, **{C.STEP: 1}),
+        ],
+    )
+    table = analyze(run, "critical_path").tables["what_if"].set_index("removed")
+    out = table.loc[OUT]
+    assert out["path_ns"] == (100 + 600) // 2  # after the wait, and from the second step's start to its call
+    assert out["saving_ns"] <= out["path_ns"]
+    assert (table["saving_share"] <= 1).all()
+    assert (table["new_step_ns"] + table["saving_ns"] - 1_000).abs().max() <= 1
 
 
 def recorded_wait(stream: int) -> list[Row]:
