@@ -182,21 +182,40 @@ def _most_called(run: Run, own: pd.DataFrame) -> str:
 def _of_class(run: Run, paths: pd.DataFrame, what: str, saving: int, known: Budget) -> Finding:
     code, kinds = _CODES[what]
     own = paths[paths[C.KIND].isin(kinds)]
-    on_path = (
-        "" if what == WAITS else f" for {duration(known.per_step(int(own[C.DUR_NS].sum())))} {known.per}"
+    if what == WAITS:
+        rows, longest = _longest_waits(run, own)
+        title = f"{_TITLES[what]}: {_worth(saving, known, 'them')}"
+        return _finding(code, title, _ADVICE[what] + longest, saving, known, f"all {what}", rows, own)
+    amount, length = (duration(known.per_step(total)) for total in (saving, int(own[C.DUR_NS].sum())))
+    title = (
+        f"{_TITLES[what]}: of {length} there at most {amount} {known.per} would go without "
+        f"{'it' if what == COMMUNICATION else 'them'}, {percent(known.share(saving))} of the time"
     )
-    title = f"{_TITLES[what]}{on_path}: {_worth(saving, known, 'it' if what == COMMUNICATION else 'them')}"
     rows = _weightiest(own, "host_row")
-    return _finding(code, title, _advice(run, what, own), saving, known, f"all {what}", rows, own)
+    return _finding(code, title, _advice(what, own), saving, known, f"all {what}", rows, own)
 
 
-def _advice(run: Run, what: str, own: pd.DataFrame) -> str:
+def _longest_waits(run: Run, own: pd.DataFrame) -> tuple[list[int], str]:
+    """Rows of the waits on the path, the longest first, and which call and op wait longest in all."""
+    waits = own.dropna(subset=["host_row"]).drop_duplicates("host_row")
+    if waits.empty:
+        return [], ""
+    waits = waits.assign(**host_rows(run, waits["host_row"], [C.NAME, C.DUR_NS]))
+    total = waits.groupby([C.NAME, "op"], observed=True)[C.DUR_NS].sum().reset_index()
+    most = total.sort_values([C.DUR_NS, C.NAME, "op"], ascending=[False, True, True]).iloc[0]
+    place = "outside of ops" if most["op"] == NO_OP else f"in {brief(str(most['op']))}"
+    ordered = waits.sort_values([C.DUR_NS, "host_row"], ascending=[False, True])["host_row"]
+    where = f"{brief(str(most[C.NAME]))} {place}"
+    return [int(row) for row in ordered[:EVIDENCE_ROWS]], f". On the path most is waited in {where}"
+
+
+def _advice(what: str, own: pd.DataFrame) -> str:
     """What to do, and about which op first."""
     by_op = own.groupby("op", observed=True)[C.DUR_NS].sum()
     named = by_op[by_op.index != NO_OP]
-    if what == WAITS or named.empty:
+    if named.empty:
         return _ADVICE[what]
-    return f"{_ADVICE[what]}; the most of its time on the path is in {brief(str(named.idxmax()))}"
+    return f"{_ADVICE[what]}; most of the time on the path is of {brief(str(named.idxmax()))}"
 
 
 def _worth(saving: int, known: Budget, it: str = "it") -> str:

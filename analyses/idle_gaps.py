@@ -15,6 +15,10 @@ was late), kernel_to_kernel, stream_dependency (the device had its work and did 
 * `summary`: per device, with the time of the profiled steps before its first and after its last interval
   (`edges_ns`), which is not part of the idle time.
 
+HTA divides the gaps of each stream: host wait where the launch call began after the gap did, kernel wait for
+the others below a threshold. Here a call that began before the gap and returned late in it makes the host
+late too, and gaps are the device's, not a stream's.
+
 All times are integer nanoseconds. The profiler slows the host by some µs per op, so that a device waits
 longer for the host than without it.
 

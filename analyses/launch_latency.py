@@ -16,7 +16,8 @@ CUDA graph's replay is one launch. Times are integer nanoseconds.
 
 Medians are the lower of the two middle values, p95 the smallest value that 95 % do not exceed.
 
-Source: HTA's CUDA kernel launch statistics and queue length.
+Source: HTA's CUDA kernel launch statistics and queue length. HTA's mean length is over the instants at which
+it changes, per stream, and so counts a queue that is full for long like one that is full for a moment.
 
 Example:
     >>> import tracekit

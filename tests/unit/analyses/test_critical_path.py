@@ -20,6 +20,7 @@ from samples.simulator import Program, write
 from tests.builders import Row, device, host, kernel, make_run, memcpy, step
 from tests.traces import imported
 from tracekit.analysis import Result, analyze
+from tracekit.savings import budget
 from tracekit.schema import C, DeviceKind, HostKind
 from tracekit.store import Store
 
@@ -209,6 +210,28 @@ def test_time_between_the_steps_is_no_saving_of_a_step(tmp_path: Path) -> None:
     assert out["saving_ns"] <= out["path_ns"]
     assert (table["saving_share"] <= 1).all()
     assert (table["new_step_ns"] + table["saving_ns"] - 1_000).abs().max() <= 1
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_finding_saves_more_than_the_step_or_speaks_without_end(tmp_path: Path, seed: int) -> None:
+    chance = np.random.default_rng(seed)
+    name, program = "x" * 3_000, Program()
+    for _ in range(3):
+        program.wait(int(chance.integers(0, 10_000_000)))  # between the steps
+        with program.step():
+            for _ in range(4):
+                program.wait(int(chance.integers(0, 300_000)))
+                with program.op(name):
+                    program.kernel("short", int(chance.integers(0, 200_000)))
+                if chance.integers(0, 2):
+                    program.synchronize()
+    run = imported(Store(tmp_path / "store"), write(program, tmp_path / "trace.json"))
+    allowed = budget(run)
+    for analysis in ("idle_gaps", "sync_points", "launch_latency", "critical_path"):
+        for finding in analyze(run, analysis).findings:
+            assert 0 < (finding.saving_ns_per_step or 1) <= allowed.step_ns
+            assert len(finding.title) < 250
+            assert finding.title[0].isupper() or finding.title.startswith("cuda")
 
 
 def recorded_wait(stream: int) -> list[Row]:
