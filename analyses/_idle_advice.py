@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracekit import intervals
-from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule, Severity
+from tracekit.analysis import Basis, Finding, Severity
 from tracekit.savings import CONFIDENT, LEAST_SHARE, budget
 from tracekit.schema import C
 from tracekit.windows import END_NS, step_windows
@@ -16,69 +16,42 @@ from tracekit.windows import END_NS, step_windows
 from . import _gaps
 from ._common import LAUNCH_PATTERN, ints, share
 from ._idle import Cause
-from ._idle_rows import ANCHOR_ROW, BETWEEN, CALL, CAUSE, HOST_NS, OP, SOURCE, WAIT_ROW, total, worst_devices
-from ._names import brief
-from ._units import duration, percent
+from ._idle_rows import BETWEEN, CALL, CAUSE, HOST_NS, OP, SOURCE, total, worst_devices
+from ._idle_rules import (
+    CALLS,
+    COMPUTES,
+    COMPUTES_NS,
+    DEPENDS,
+    LAUNCHES,
+    LEAST_IDLE,
+    LEAST_SMALL,
+    LOADING,
+    SMALL,
+)
+from ._idle_words import amount, evidence, one_off, weightiest
+from ._units import duration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     import pandas as pd
 
+    from tracekit.analysis import Rule
     from tracekit.run import Run
     from tracekit.savings import Budget
 
-LEAST_IDLE = 0.05
-"""A device busy for more than 95 % of the steps (of the capture without any) gets no advice on the rest."""
-COMPUTES_NS = 200_000
-"""Dispatching one op takes up to some tens of µs; ten times that is other work of the host."""
-LEAST_SMALL = 0.05
+_BETWEEN = BETWEEN[:-1]
+"""How labels of gaps begin in which nothing on the host covers most of its part."""
+_RESTS = (
+    r"(?i)\b(?:built-in (?:method|function) (?:sleep|acquire|poll|select|recv\w*|wait\w*)"
+    r"|(?:threading|queue|selectors|socket|subprocess|connection|asyncio/\w+)\.py\(\d+\): "
+    r"(?:acquire|get|join|poll|recv\w*|run_once|_run_once|select|wait\w*))\b"
+)
+"""Frames of Python in which a thread does nothing but wait."""
 _MEMORY = r"(?i)malloc|free|hostalloc"
-NAMED = 3
-LINE = 120
-"""Cells of a source line in a sentence."""
-LEAST_NAMED = 0.01
-ONE_OFF = 0.5
-"""From this share on, one gap alone decides, and whether it recurs is the question."""
-
-LAUNCHES = Rule(
-    "idle_launch_bound",
-    states="gaps of the cause launch_bound in which the host took under 200 µs sum to 1 % of the steps or "
-    "more, on a device that is idle for 5 % of the steps or more",
-    why="such a gap is the dispatch of one or a few ops: fewer launches remove it, faster kernels do not",
-)
-COMPUTES = Rule(
-    "idle_host_work",
-    states="gaps of the cause launch_bound in which the host took 200 µs or more, most of it outside of "
-    "runtime calls, sum to 1 % of the steps or more, on a device that is idle for 5 % of the steps or more",
-    why="no dispatch of an op takes 200 µs: the host did other work that the device waited for",
-)
-CALLS = Rule(
-    "idle_slow_call",
-    states="gaps of the cause launch_bound in which the host took 200 µs or more, most of it inside of one "
-    "runtime call, sum to 1 % of the steps or more, on a device that is idle for 5 % of the steps or more",
-    why="a launch call takes some µs: one of 200 µs loads code, allocates memory or waits for a lock",
-)
-LOADING = Rule(
-    "idle_dataload",
-    states="gaps of the cause dataload sum to 1 % of the steps or more, on a device that is idle for 5 % of "
-    "its time or more",
-    why="the device waits for a batch; workers can prepare the next one meanwhile",
-)
-DEPENDS = Rule(
-    "idle_stream_dependency",
-    states="gaps of the cause stream_dependency sum to 1 % of the steps or more, on a device that is idle "
-    "for 5 % of its time or more",
-    why="a device starts queued work within a few µs, so it waited for something else",
-)
-SMALL = Rule(
-    "idle_between_kernels",
-    states="gaps of the cause kernel_to_kernel sum to 5 % of the steps or more",
-    why="below that neither fewer nor fused kernels would show; it informs and puts no number on the saving",
-)
-RULES = (LAUNCHES, COMPUTES, CALLS, LOADING, DEPENDS, SMALL)
 
 _HOW = "Σ of these gaps{inside}, on the device of each rank that waits most, {per}"
+_AT_MOST = "; no more than that, for what the device waited for is not known"
 _PROFILED = "; the profiler slows the host, so without it the gaps are shorter"
 
 
@@ -127,9 +100,9 @@ def _launches(rows: pd.DataFrame, allowed: Budget) -> Finding:
         LAUNCHES,
         rows,
         allowed,
-        title=f"The device waits for launches {_amount(rows, allowed)}",
+        title=f"The device waits for launches {amount(rows, allowed)}",
         advice=(
-            f"{_weightiest(rows)}. The host launches more slowly than the device runs: launch less often "
+            f"{weightiest(rows)}. The host launches more slowly than the device runs: launch less often "
             "(torch.compile, CUDA graphs, foreach or fused variants), or give each launch more work (a "
             "larger batch)"
         ),
@@ -141,11 +114,30 @@ def _computes(rows: pd.DataFrame, allowed: Budget) -> Finding:
         COMPUTES,
         rows,
         allowed,
-        title=f"The device waits for work of the host {_amount(rows, allowed)}",
-        advice=(
-            f"{_weightiest(rows)}. The host works there and launches nothing: move that work to the device "
-            f"or out of the step, or launch the next work before it{_one_off(rows)}"
-        ),
+        title=f"The device waits for the host, which launches nothing, {amount(rows, allowed)}",
+        advice=f"{weightiest(rows)}. {_on_host(rows)}{one_off(rows)}",
+    )
+
+
+def _on_host(rows: pd.DataFrame) -> str:
+    """What to do, by whether it is known that the host worked."""
+    names = rows[OP].astype(str)
+    resting, unseen = names.str.contains(_RESTS), names.str.startswith(_BETWEEN)
+    lengths, half = rows[C.DUR_NS], total(rows) / 2
+    if lengths[resting].sum() > half:
+        return (
+            "The host itself waits there, for a request, a lock or another process: no loss where there is "
+            "nothing to do, else have the next work ready before"
+        )
+    if lengths[unseen].sum() > half:
+        return (
+            "What the host did there was not recorded: Python between ops, or a wait for something other "
+            "than the device (a request, data, a lock). Record stacks (`tracekit collect --stacks`) to see "
+            "which; where it is work, move it out of the step or launch the next work before it"
+        )
+    return (
+        "The host works there and launches nothing: move that work to the device or out of the step, or "
+        "launch the next work before it"
     )
 
 
@@ -154,8 +146,8 @@ def _calls(rows: pd.DataFrame, allowed: Budget) -> Finding:
         CALLS,
         rows,
         allowed,
-        title=f"The device waits for slow runtime calls {_amount(rows, allowed)}",
-        advice=f"{_weightiest(rows, [CALL, OP, SOURCE])}. {_on_call(rows)}{_one_off(rows)}",
+        title=f"The device waits for slow runtime calls {amount(rows, allowed)}",
+        advice=f"{weightiest(rows, [CALL, OP, SOURCE])}. {_on_call(rows)}{one_off(rows)}",
     )
 
 
@@ -175,23 +167,14 @@ def _on_call(rows: pd.DataFrame) -> str:
     return "Find out what the call does there, and keep it out of the step"
 
 
-def _one_off(rows: pd.DataFrame) -> str:
-    """A caution where one gap decides."""
-    longest = int(rows[C.DUR_NS].max()) / total(rows)
-    if longest < ONE_OFF:
-        return ""
-    amount = "It is one gap" if len(rows) == 1 else f"One gap alone is {percent(longest)} of it"
-    return f". {amount}: if it happens once, leave it out by warm-up steps"
-
-
 def _loading(rows: pd.DataFrame, allowed: Budget) -> Finding:
     return _finding(
         LOADING,
         rows,
         allowed,
-        title=f"The device waits for data {_amount(rows, allowed)}",
+        title=f"The device waits for data {amount(rows, allowed)}",
         advice=(
-            f"{_weightiest(rows)}. Load in the background: DataLoader(num_workers=..., prefetch_factor=..., "
+            f"{weightiest(rows)}. Load in the background: DataLoader(num_workers=..., prefetch_factor=..., "
             "pin_memory=True, persistent_workers=True); if workers are already used, add more or make the "
             "transforms cheaper"
         ),
@@ -203,13 +186,14 @@ def _depends(rows: pd.DataFrame, allowed: Budget) -> Finding:
         DEPENDS,
         rows,
         allowed,
-        title=f"The device is idle with work queued {_amount(rows, allowed)}",
+        title=f"The device is idle with work queued {amount(rows, allowed)}",
         advice=(
-            f"{_weightiest(rows)}. The launch was made in time, so the device waited for something else: an "
+            f"{weightiest(rows)}. The launch was made in time, so the device waited for something else: an "
             "event of another device or stream, a host function in the stream, another process on the "
             "device, or work that is missing from the trace. The trace does not say which: a system trace "
             "(nsys) of all ranks would"
         ),
+        basis=Basis.ESTIMATED,
         confidence=0.6,
     )
 
@@ -218,14 +202,14 @@ def _small(rows: pd.DataFrame, allowed: Budget) -> Finding:
     return Finding(
         code=SMALL.code,
         severity=Severity.INFO,
-        title=f"Short gaps between queued kernels take {_amount(rows, allowed)}",
+        title=f"Short gaps between queued kernels take {amount(rows, allowed)}",
         advice=(
-            f"{_weightiest(rows)}. The work was queued in time: only fewer kernels (fusion, torch.compile) "
+            f"{weightiest(rows)}. The work was queued in time: only fewer kernels (fusion, torch.compile) "
             "or cheaper starts (CUDA graphs) shorten these gaps"
         ),
         how=f"no saving is given: how much of {duration(total(rows))} fusion removes is not known",
         confidence=CONFIDENT,
-        evidence=_evidence(rows),
+        evidence=evidence(rows),
     )
 
 
@@ -236,6 +220,7 @@ def _finding(
     *,
     title: str,
     advice: str,
+    basis: Basis = Basis.MEASURED,
     confidence: float = CONFIDENT,
 ) -> Finding:
     idle = total(rows)
@@ -245,50 +230,9 @@ def _finding(
         title=title,
         advice=advice,
         saving_ns_per_step=allowed.per_step(idle),
-        basis=Basis.MEASURED,
+        basis=basis,
         how=_HOW.format(inside=" inside of the profiled steps" if allowed.marked else "", per=allowed.per)
-        + ("" if rule is DEPENDS else _PROFILED),
+        + (_AT_MOST if rule is DEPENDS else _PROFILED),
         confidence=confidence,
-        evidence=_evidence(rows),
+        evidence=evidence(rows),
     )
-
-
-def _amount(rows: pd.DataFrame, allowed: Budget) -> str:
-    """How much of a step it is, for a person."""
-    idle = total(rows)
-    size = f"{percent(allowed.share(idle))} of the time: {duration(allowed.per_step(idle))} {allowed.per}"
-    return f"{size}, in {len(rows):,} gap{'s' if len(rows) > 1 else ''}"
-
-
-def _weightiest(rows: pd.DataFrame, keys: Sequence[str] = (OP, SOURCE)) -> str:
-    """The ops with most of the idle time, with their lines."""
-    sums = rows.groupby([*keys], observed=True)[C.DUR_NS].sum().reset_index()
-    first = sums.sort_values([C.DUR_NS, *keys], ascending=[False, *(True for _ in keys)])[:NAMED]
-    shares = first[C.DUR_NS] / total(rows)
-    parts = [
-        f"{_place([str(row[key]) for key in keys])} ({100 * part:.0f} %)"
-        for (_, row), part in zip(first.iterrows(), shares, strict=True)
-        if part >= LEAST_NAMED
-    ]
-    if (rows[OP] == BETWEEN).all() and not rows[SOURCE].any():
-        return "No op or source line was recorded there"
-    verb = "is" if len(parts) == 1 else "are"
-    if parts:
-        return f"The largest part{'s' if len(parts) > 1 else ''} {verb} {', '.join(parts)}"
-    return f"It is spread over {len(sums):,} ops and lines"
-
-
-def _place(names: list[str]) -> str:
-    """`call in op at line`, without what is unknown or said already."""
-    *names, line = names
-    text = " in ".join(brief(name) for name in names)
-    return text if not line or line in names else f"{text} at {brief(line, LINE)}"
-
-
-def _evidence(rows: pd.DataFrame) -> dict[str, list[int]]:
-    """The longest gaps, and what the host did in them."""
-    host = rows[WAIT_ROW].fillna(rows[ANCHOR_ROW]).fillna(rows[C.LAUNCH_ROW]).dropna().drop_duplicates()
-    found = {"device_intervals": [int(row) for row in rows[C.ROW_ID][:EVIDENCE_ROWS]]}
-    if len(host):
-        found["host_intervals"] = [int(row) for row in host[:EVIDENCE_ROWS]]
-    return found

@@ -42,7 +42,7 @@ from tracekit.analysis import Analysis, Column, Result, TableSpec
 from tracekit.schema import C, HostKind
 from tracekit.windows import END_NS, step_windows
 
-from . import _gaps, _idle_advice, _idle_rows
+from . import _gaps, _idle_advice, _idle_rows, _idle_rules
 from ._common import DEVICE, NO_STEPS, RANK, absent_device_note, ints, share, spans
 from ._gaps import AFTER, BEFORE
 from ._idle import CAUSES, Cause
@@ -279,5 +279,5 @@ ANALYSIS = Analysis(
     sources=("TorchBench, 4.1.1, and TorchExpert", "HTA idle time breakdown"),
     order=40,
     compute=compute,
-    rules=_idle_advice.RULES,
+    rules=_idle_rules.RULES,
 )

@@ -383,6 +383,30 @@ def test_sentences_bear_neither_hashes_nor_names_without_end(tmp_path: Path) -> 
     assert "CompiledFxGraph fem7v7a2… ##" in finding.advice
 
 
+@pytest.mark.parametrize(
+    ("filler", "says"),
+    [
+        (None, "was not recorded"),
+        (
+            {C.KIND: HostKind.PYTHON, C.NAME: "/usr/lib/python3.11/threading.py(327): wait"},
+            "host itself waits",
+        ),
+        ({C.KIND: HostKind.PYTHON, C.NAME: "<built-in function sleep>"}, "host itself waits"),
+        ({C.KIND: HostKind.PYTHON, C.NAME: "train.py(7): sort"}, "The host works there"),
+        ({C.NAME: "aten::_unique2"}, "The host works there"),
+    ],
+)
+def test_the_host_is_said_to_work_only_where_it_was_seen_to(
+    tmp_path: Path, filler: Row | None, says: str
+) -> None:
+    calls = [host("cudaLaunchKernel", at, at + 4_000, **CALL) for at in (0, 995_000)]
+    rows = [kernel(5_000, 10_000, launch_row=0), kernel(1_000_000, 1_100_000, launch_row=1)]
+    seen = [{**host("x", 12_000, 990_000), **filler}] if filler else []
+    (finding,) = explained(tmp_path, [*calls, *seen], rows).findings
+    assert finding.code == "idle_host_work"
+    assert says in finding.advice
+
+
 def test_gaps_without_op_and_line_are_said_to_be_so(tmp_path: Path) -> None:
     calls = [host("cudaLaunchKernel", at, at + 4_000, **CALL) for at in (0, 95_000)]
     rows = [kernel(5_000, 10_000, launch_row=0), kernel(100_000, 110_000, launch_row=1)]
