@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +17,7 @@ from tracekit.windows import END_NS, step_windows
 from . import _gaps
 from ._common import LAUNCH_PATTERN, ints, share
 from ._idle import Cause
-from ._idle_rows import BETWEEN, CALL, CAUSE, HOST_NS, OP, SOURCE, total, worst_devices
+from ._idle_rows import BETWEEN, CALL, CAUSE, HOST_NS, OP, RESTING, SOURCE, total, worst_devices
 from ._idle_rules import (
     CALLS,
     COMPUTES,
@@ -42,12 +43,6 @@ if TYPE_CHECKING:
 
 _BETWEEN = BETWEEN[:-1]
 """How labels of gaps begin in which nothing on the host covers most of its part."""
-_RESTS = (
-    r"(?i)\b(?:built-in (?:method|function) (?:sleep|acquire|poll|select|recv\w*|wait\w*)"
-    r"|(?:threading|queue|selectors|socket|subprocess|connection|asyncio/\w+)\.py\(\d+\): "
-    r"(?:acquire|get|join|poll|recv\w*|run_once|_run_once|select|wait\w*))\b"
-)
-"""Frames of Python in which a thread does nothing but wait."""
 _MEMORY = r"(?i)malloc|free|hostalloc"
 
 _HOW = "Σ of these gaps{inside}, on the device of each rank that waits most, {per}"
@@ -110,26 +105,27 @@ def _launches(rows: pd.DataFrame, allowed: Budget) -> Finding:
 
 
 def _computes(rows: pd.DataFrame, allowed: Budget) -> Finding:
-    return _finding(
+    found = _finding(
         COMPUTES,
         rows,
         allowed,
         title=f"The device waits for the host, which launches nothing, {amount(rows, allowed)}",
         advice=f"{weightiest(rows)}. {_on_host(rows)}{one_off(rows)}",
     )
+    if not _mostly(rows, rows[RESTING]):
+        return found
+    none = "no saving is given: without anything to do the device has to be idle"
+    return replace(found, severity=Severity.INFO, saving_ns_per_step=None, basis=None, how=none)
 
 
 def _on_host(rows: pd.DataFrame) -> str:
     """What to do, by whether it is known that the host worked."""
-    names = rows[OP].astype(str)
-    resting, unseen = names.str.contains(_RESTS), names.str.startswith(_BETWEEN)
-    lengths, half = rows[C.DUR_NS], total(rows) / 2
-    if lengths[resting].sum() > half:
+    if _mostly(rows, rows[RESTING]):
         return (
             "The host itself waits there, for a request, a lock or another process: no loss where there is "
             "nothing to do, else have the next work ready before"
         )
-    if lengths[unseen].sum() > half:
+    if _mostly(rows, rows[OP].astype(str).str.startswith(_BETWEEN)):
         return (
             "What the host did there was not recorded: Python between ops, or a wait for something other "
             "than the device (a request, data, a lock). Record stacks (`tracekit collect --stacks`) to see "
@@ -139,6 +135,11 @@ def _on_host(rows: pd.DataFrame) -> str:
         "The host works there and launches nothing: move that work to the device or out of the step, or "
         "launch the next work before it"
     )
+
+
+def _mostly(rows: pd.DataFrame, chosen: pd.Series) -> bool:
+    """Whether more than half of the time is in these gaps."""
+    return bool(2 * rows[C.DUR_NS][chosen].sum() > total(rows))
 
 
 def _calls(rows: pd.DataFrame, allowed: Budget) -> Finding:

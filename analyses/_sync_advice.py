@@ -34,8 +34,8 @@ MOST = 10
 
 _HOW = (
     "Σ over the idle intervals that begin in these waits of the smaller of the interval's length (inside of "
-    "the profiled steps where they are marked) and the wait's, {per}, the mean over the devices of a rank; a "
-    "later wait may then take its place"
+    "the profiled steps where they are marked; not where the host then waits for something else) and the "
+    "wait's, {per}, the mean over the devices of a rank; a later wait may then take its place"
 )
 
 

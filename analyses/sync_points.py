@@ -109,7 +109,8 @@ def _busy(idle: Idle, waits: pd.DataFrame) -> Ints:
 def _charged(waits: pd.DataFrame, idle: Idle, windows: pd.DataFrame) -> pd.DataFrame:
     """The waits with the idle intervals they caused; each interval belongs to one wait at most.
 
-    What a step would save counts only the part of an interval that lies in the profiled steps, where marked.
+    What a step would save counts only the part of an interval that lies in the profiled steps, where marked,
+    and none in which the host then waited for something else, such as the next request.
     """
     wait = idle.explained.wait
     caused = wait >= 0
@@ -117,6 +118,7 @@ def _charged(waits: pd.DataFrame, idle: Idle, windows: pd.DataFrame) -> pd.DataF
     gaps = idle.gaps[caused].assign(place=place)
     gaps["caused"] = np.minimum(ints(gaps, C.DUR_NS), ints(waits, C.DUR_NS)[place])
     inside = _gaps.inside_steps(gaps, windows) if len(windows) else ints(gaps, C.DUR_NS)
+    inside = np.where(idle.explained.resting[caused], 0, inside)
     gaps["saved"] = np.minimum(inside, ints(waits, C.DUR_NS)[place])
     gaps = gaps.sort_values(["place", C.DUR_NS, C.ROW_ID], ascending=[True, False, True])
     found = gaps.groupby("place").agg(

@@ -78,6 +78,25 @@ def test_a_wait_saves_a_step_nothing_between_the_steps(tmp_path: Path) -> None:
     assert finding.saving_ns_per_step == (7_000 + 11_000) // 2
 
 
+def test_a_host_that_waits_for_a_request_loses_nothing_by_waiting_for_the_device(tmp_path: Path) -> None:
+    def found(path: Path, frame: str) -> list[tuple[str, int | None]]:
+        calls = [
+            host("cudaLaunchKernel", 1_000, 4_000, **CALL),
+            host("cudaStreamSynchronize", 5_000, 300_000, **SYNC),
+            host(frame, 301_000, 900_000, kind=HostKind.PYTHON),
+            host("cudaLaunchKernel", 901_000, 905_000, **CALL),
+        ]
+        rows = [kernel(5_000, 299_000, launch_row=0), kernel(906_000, 920_000, launch_row=3)]
+        run = make_run(path, host_intervals=calls, device_intervals=with_idle(rows))
+        both = [analyze(run, name).findings for name in ("sync_points", "idle_gaps")]
+        return [(finding.code, finding.saving_ns_per_step) for one in both for finding in one]
+
+    resting = found(tmp_path / "a", "<built-in method acquire of _thread.lock object at 0x7f>")
+    assert resting == [("idle_host_work", None)]
+    working = found(tmp_path / "b", "serve.py(7): answer")
+    assert working == [("sync_starves_device", 295_000), ("idle_host_work", 607_000)]
+
+
 def test_no_more_is_charged_than_the_host_lost_by_waiting(tmp_path: Path) -> None:
     (wait, _) = analyze(read_back(tmp_path, work_ns=95_000), "sync_points").tables["waits"].to_dict("records")
     assert (wait["idle_caused_ns"], wait["idle_after_ns"]) == (35_000, 100_000)
