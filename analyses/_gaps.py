@@ -8,10 +8,12 @@ import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 
+from tracekit import intervals
 from tracekit.run import busy
 from tracekit.schema import C, DeviceKind
+from tracekit.windows import END_NS
 
-from ._common import NO_PARENT, ints, spans
+from ._common import NO_PARENT, covered, ints, spans
 from ._waits import NEEDED
 
 if TYPE_CHECKING:
@@ -65,6 +67,22 @@ def read(run: Run, device: pd.DataFrame, host: HostLines) -> pd.DataFrame:
     found[EARLIER] = np.where(found[BEFORE] >= 0, call[found[BEFORE]], NO_PARENT) if len(call) else call
     idle[C.STEP] = _steps(idle, device, found[AFTER])
     return idle.assign(**found, replayed=replayed)
+
+
+def inside_steps(gaps: pd.DataFrame, windows: pd.DataFrame) -> Ints:
+    """How much of each gap lies in the profiled steps of its rank: what is between steps is none of theirs.
+
+    Args:
+        gaps: Rows with rank, start and duration.
+        windows: What `step_windows` returns.
+    """
+    found = np.zeros(len(gaps), np.int64)
+    start, end = spans(gaps)
+    for rank, own in windows.groupby(C.RANK):
+        rows = (gaps[C.RANK] == rank).to_numpy(bool)
+        steps = intervals.union(ints(own, C.START_NS), ints(own, END_NS))
+        found[rows] = covered(steps, start[rows], end[rows])
+    return found
 
 
 def _steps(idle: pd.DataFrame, device: pd.DataFrame, after: Ints) -> pd.Series:

@@ -71,6 +71,12 @@ WAIT_EVENT = r"(?i)streamwaitevent"
 LOADER = r"enumerate\(DataLoader\)|torch/utils/data/dataloader\.py\(\d+\): (?:__next__|_next_data)"
 NOT_PROFILER = r"(?i)lazy|compil"
 """Overhead that the program pays without a profiler too: modules loaded at first use, code compiled."""
+RESTS = (
+    r"(?i)\b(?:built-in (?:method|function) (?:sleep|acquire|poll|select|recv\w*|wait\w*)"
+    r"|(?:threading|queue|selectors|socket|subprocess|connection|asyncio/\w+)\.py\(\d+\): "
+    r"(?:acquire|get|join|poll|recv\w*|run_once|_run_once|select|wait\w*))\b"
+)
+"""Frames of Python in which a thread does nothing but wait."""
 _BACKWARD = r"run_backward"
 """Frames in which a thread only waits for autograd's."""
 
@@ -89,6 +95,8 @@ class Explained:
         filler: Host position of the innermost row that covers most of the host's part, -1 if none does.
         wait: Host position of the wait that had begun before the gap and ended in it, -1 if none did.
         queued: Whether the work was queued before the gap began.
+        resting: Whether the thread in charge itself waited, for something else than the device, for most of
+            the host's part.
     """
 
     cause: Ints
@@ -98,6 +106,7 @@ class Explained:
     filler: Ints
     wait: Ints
     queued: Bools
+    resting: Bools
 
 
 def explain(gaps: pd.DataFrame, device: pd.DataFrame, host: HostLines, waits: Ints) -> Explained:
@@ -134,7 +143,8 @@ def explain(gaps: pd.DataFrame, device: pd.DataFrame, host: HostLines, waits: In
     ):
         causes[holds] = CAUSES.index(cause)
     filler = np.where(late, host.filling(thread, start, high), NO_PARENT)
-    return Explained(causes, high - start, queued_ns, thread, filler, awaited, queued)
+    resting = part.mostly(np.flatnonzero(host.named(RESTS)))
+    return Explained(causes, high - start, queued_ns, thread, filler, awaited, queued, resting)
 
 
 def _queued(gaps: pd.DataFrame, begun: Ints, done: Ints, queued_ns: Ints) -> Bools:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 CAUSE, OP, CALL, SOURCE = "cause", "op", "call", "source_line"
 NEXT_OP, COMMON_OP, HOST_NS, QUEUED_NS, WAIT_NS = "next_op", "common_op", "host_ns", "queued_ns", "wait_ns"
-WAIT_ROW, ANCHOR_ROW = "wait_row", "host_row"
+WAIT_ROW, ANCHOR_ROW, RESTING = "wait_row", "host_row", "resting"
 NOT_LAUNCHED = "(launch not recorded)"
 BETWEEN = "(between ops)"
 OUTSIDE = "(outside of ops)"
@@ -88,6 +88,7 @@ def described(run: Run, idle: Idle) -> pd.DataFrame:
     source = np.where(anchor >= 0, anchor, np.where(next_op >= 0, next_op, launch))
     shown[ANCHOR_ROW] = host.ids(source)
     shown[SOURCE] = _sources(run, shown[ANCHOR_ROW])
+    shown[RESTING] = why.resting
     return shown
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from tracekit.render.cells import shorten
+
 _ANONYMOUS = re.compile(r"(?:\(anonymous namespace\)|<unnamed>|_GLOBAL__N__\w+)(?:::)?")
 _LAMBDA = re.compile(r"\{lambda[^{}]*\}")
 _VALUE = re.compile(r"(?<=[<,])\s*(?:\([\w ]+\))?(?:-?\d+[uUlL]*|true|false)\s*(?=[,>])")
@@ -15,6 +17,9 @@ _WORD = re.compile(r"\w+")
 _LIBRARY = re.compile(r"(?i)gemm|xmma|cudnn|cutlass|nvjet|fmha")
 _TILES = re.compile(r"_\d+(?:x\d+)+(?![A-Za-z\d])|(?<!tensor)(?<![\d_])(?<!\dx)\d+(?:x\d+)+(?![A-Za-z\d])")
 _TUNED = re.compile(r"(?<=_)(stages?|align[a-d]?|ldg)\d+(?![A-Za-z\d])")
+_HASH = re.compile(r"(?<![A-Za-z0-9])(?=[a-z]*\d)([a-z0-9]{8})[a-z0-9]{16,}(?![A-Za-z0-9])")
+BRIEF = 80
+"""Cells of a name in a sentence: enough to find it in a table, where it stands in full."""
 _NO_TENSOR = re.compile(r"(?i)ffma|simt")
 _TENSOR = re.compile(
     r"(?i)(?:h|i|s)(?:884|1688|16816|16832|8816)|_(?:884|1688|16816)|[hiq]mma|tensorop|xmma|wgmma|nvjet"
@@ -48,6 +53,16 @@ def family(name: str) -> str:
     short = short.replace("<lambda>", "{lambda}").replace("<>", "")
     short = re.sub(r"^ncclKernel_", "ncclDevKernel_", short.strip())
     return _SUFFIX.sub("", short) or name
+
+
+def brief(name: str, width: int = BRIEF) -> str:
+    """A name of an op, call or line as a sentence bears it: hashes cut, and the middle of what is still long.
+
+    Example:
+        >>> brief("## Call CompiledFxGraph fem7v7a2b5fjalpsipmt7chafxehmuzyg4pkbzkcld55pbzr5553 ##")
+        '## Call CompiledFxGraph fem7v7a2… ##'
+    """
+    return shorten(_HASH.sub(r"\1…", name), width)
 
 
 def _without_tiles(word: re.Match[str]) -> str:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from tracekit.schema import C
 
-from ._common import ints, share
+from ._common import covered, ints, share
 from ._path_host import LAUNCH, OP, OUTSIDE, RUNTIME, SYNC
 from ._path_walk import ALL_KINDS, COMMUNICATE, COMPUTE, GRAPH, LAUNCH_DELAY, MEMCPY, MEMSET
 from ._path_whatif import (
@@ -24,6 +24,7 @@ from ._path_whatif import (
 )
 
 if TYPE_CHECKING:
+    from tracekit.intervals import Union
     from tracekit.run import Run
 
     from ._path_walk import Graph
@@ -67,6 +68,12 @@ def named(own: Graph, path: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+def inside(path: pd.DataFrame, steps: Union) -> pd.DataFrame:
+    """The segments of a path with only the time that lies in the steps."""
+    start, length = ints(path, C.START_NS), ints(path, C.DUR_NS)
+    return path.assign(**{C.DUR_NS: covered(steps, start, start + length)})
+
+
 def tables(run: Run, paths: pd.DataFrame, what_if: pd.DataFrame, *, marked: bool) -> dict[str, pd.DataFrame]:
     """Every table of the analysis; per step only where steps are marked."""
     plain = paths.astype({C.KIND: object, "op": object})
@@ -102,7 +109,7 @@ def _longest(paths: pd.DataFrame) -> pd.DataFrame:
 def what_if(model: WhatIf, path: pd.DataFrame, steps: int) -> pd.DataFrame:
     """The candidates of one rank, the largest saving first; amounts are per step."""
     rows = []
-    for where, what, on_path in _candidates(path):
+    for where, what, on_path in _candidates(path, waits=model.waits):
         saving = model.saving(where, what)
         left = model.span_ns - saving
         rows.append(
@@ -114,8 +121,11 @@ def what_if(model: WhatIf, path: pd.DataFrame, steps: int) -> pd.DataFrame:
     return table.sort_values(order, ascending=[False, False, True, True], ignore_index=True)
 
 
-def _candidates(path: pd.DataFrame) -> list[tuple[str, str, int]]:
-    """What is on the path and worth trying without, with its time on the path."""
+def _candidates(path: pd.DataFrame, *, waits: bool) -> list[tuple[str, str, int]]:
+    """What is on the path and worth trying without, with its time on the path.
+
+    A wait that returns the instant the device is done takes no time of its own, and is tried all the same.
+    """
     by_kind = path.groupby(C.KIND, observed=True)[C.DUR_NS].sum()
     tried = []
     for where, kinds in ((DEVICE_OP, DEVICE_KINDS), (HOST_OP, HOST_KINDS)):
@@ -125,6 +135,6 @@ def _candidates(path: pd.DataFrame) -> list[tuple[str, str, int]]:
         tried += [(where, str(op), int(ns)) for op, ns in zip(top["op"], top[C.DUR_NS], strict=True)]
     for name in CLASSES:
         own_kinds = [kind for kind in _CLASS_KINDS[name] if kind in by_kind.index]
-        if own_kinds:
+        if own_kinds or (name == WAITS and waits):
             tried.append((CLASS, name, int(by_kind[own_kinds].sum())))
     return tried

@@ -53,6 +53,9 @@ ALL_KINDS = (
 SHORT_GAP_NS = 30_000
 """Up to this long a gap before queued work is the device's own delay, as `idle_gaps` has it."""
 
+WRAPPER = "record_param_comms"
+"""An op that wraps every collective, whichever it is: the kernel's family says more."""
+
 _BUSY, _LAUNCHED, _QUEUED, _HANDED, _HOST, _LOST = range(6)
 _Step = tuple[int, int, int, int]
 
@@ -102,7 +105,8 @@ def _labels(host: Host, device: Device) -> tuple[Ints, list[str]]:
     op = host.position(device.frame[C.OP_ROW].fillna(NO_PARENT).to_numpy(np.int64))
     number = {name: code for code, name in enumerate(dict.fromkeys([*host.labels, *families]))}
     own = np.array([number[name] for name in families], np.int64)[names.codes.to_numpy()]
-    label = np.where(op >= 0, host.label[op], own) if len(host.label) else own
+    wrapper = number.get(WRAPPER, NO_PARENT)
+    label = np.where((op >= 0) & (host.label[op] != wrapper), host.label[op], own) if len(host.label) else own
     return label, list(number)
 
 

@@ -19,14 +19,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracekit import intervals
+
 from . import _path_device
+from ._common import covered
 from ._path_host import FAR, KINDS
 from ._path_walk import ALL_KINDS, COMMUNICATE, MEMCPY, described
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tracekit.intervals import Ints
+    from tracekit.intervals import Ints, Union
 
     from ._path_host import Bools
     from ._path_walk import Graph, Window
@@ -47,21 +50,30 @@ class Span:
         window: From the start of the first step to the last end of all, or the capture.
         host_end: When the main thread is done with the steps; before everything where that does not count.
         device: Which intervals must be done.
+        steps: The steps, united, or the capture: only what lies in them is removed.
     """
 
     window: Window
     host_end: int
     device: Bools
+    steps: Union
 
     @property
     def start(self) -> int:
-        """From when on things are removed."""
+        """From when on the path is measured."""
         return self.window.start
 
     @property
     def end(self) -> int:
         """When the last of its ends was recorded."""
         return self.window.end
+
+    def holds(self, times: Ints) -> Bools:
+        """Which instants lie in a step."""
+        starts, ends = self.steps
+        place = np.searchsorted(starts, times, side="right") - 1
+        found: Bools = (place >= 0) & (times <= ends[np.maximum(place, 0)])
+        return found
 
 
 class WhatIf:
@@ -88,12 +100,18 @@ class WhatIf:
 
     @property
     def span_ns(self) -> int:
-        """Length of the span."""
-        return self._span.end - self._span.start
+        """Length of the steps, or of the capture."""
+        return intervals.length(self._span.steps)
+
+    @property
+    def waits(self) -> bool:
+        """Whether any call waited for the device in the steps."""
+        joins = self._graph.joins
+        return bool((joins.is_call & joins.bound & self._span.holds(joins.end)).any())
 
     def saving(self, where: str, what: str) -> int:
         """By how much the span would be shorter without this, ns."""
-        return max(0, self.recorded - self.end(where, what))
+        return min(max(0, self.recorded - self.end(where, what)), self.span_ns)
 
     def end(self, where: str, what: str) -> int:
         """When the span would end without this."""
@@ -162,7 +180,7 @@ class WhatIf:
         last = np.full(self._waits, never)
         last[self._graph.joins.pairs[0]] = self._intervals + np.arange(self._pairs)
         if (where, what) == (CLASS, WAITS):
-            last[self._graph.joins.is_call & (self._graph.joins.end > self._span.start)] = never
+            last[self._graph.joins.is_call & self._span.holds(self._graph.joins.end)] = never
         third.append(last)
         return np.concatenate(first), np.concatenate(second), np.concatenate(third)
 
@@ -179,7 +197,7 @@ class WhatIf:
         cut = self._cut(where, what)
         launching, waiting = ((where, what) == (CLASS, name) for name in (LAUNCHES, WAITS))
         origin = self._origin(self._launched_after)
-        latency = np.where(launching & (device.start > start), 0, device.latency)
+        latency = np.where(launching & self._span.holds(device.start), 0, device.latency)
         launched = device.begun - origin - cut(self._thread, origin, device.begun) + latency
         alone = (device.call < 0) & (device.previous < 0)
         launched = np.where(alone, device.start - start, launched)
@@ -192,7 +210,7 @@ class WhatIf:
         origin = self._origin(self._arrived_after)
         arrived = joins.source - origin - cut(joins.source_thread, origin, joins.source)
         spent = np.where(joins.is_call, cut(joins.thread, joins.end - joins.cost, joins.end), 0)
-        cost = np.where(joins.is_call & (joins.end > start) & waiting, 0, joins.cost - spent)
+        cost = np.where(joins.is_call & self._span.holds(joins.end) & waiting, 0, joins.cost - spent)
         no_pair, no_wait = np.zeros(self._pairs, np.int64), np.zeros(self._waits, np.int64)
         lasted = np.where(gone, 0, device.end - device.start)
         return (
@@ -213,19 +231,19 @@ class WhatIf:
             chosen = graph.label == graph.labels.index(what)
         elif where == CLASS and what in (COPIES, COMMUNICATION):
             chosen = graph.kind == ALL_KINDS.index(MEMCPY if what == COPIES else COMMUNICATE)
-        return chosen & (graph.device.start >= self._span.start)
+        return chosen & self._span.holds(graph.device.start)
 
     def _cut(self, where: str, what: str) -> Callable[[Ints, Ints, Ints], Ints]:
         """A function that gives the removed time of threads between two instants of each."""
         if where == HOST_OP or (where, what) == (CLASS, LAUNCHES):
             removed = self._removed_slices(where, what)
-            slices = self._graph.host.slices
-            length = np.where(removed, slices.end - slices.start, 0)
+            slices, steps = self._graph.host.slices, self._span.steps
+            length = np.where(removed, covered(steps, slices.start, slices.end), 0)
             before = np.cumsum(length) - length
 
             def passed(thread: Ints, times: Ints) -> Ints:
                 at = slices.at(thread, times)
-                return before[at] + np.where(removed[at], times - slices.start[at], 0)
+                return before[at] + np.where(removed[at], covered(steps, slices.start[at], times), 0)
 
             return lambda thread, begin, end: passed(thread, end) - passed(thread, begin)
         return lambda thread, begin, end: np.zeros(len(end), np.int64)
@@ -234,7 +252,7 @@ class WhatIf:
         """Which slices of the host take no time."""
         host = self._graph.host
         kind, label = self._described
-        inside: Bools = (host.slices.start >= self._span.start) & (host.slices.end < FAR)
+        inside: Bools = (host.slices.start > -FAR) & (host.slices.end < FAR)
         if where == CLASS:
             inside &= kind == KINDS.index("launch call")
         else:

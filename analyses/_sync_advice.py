@@ -8,7 +8,9 @@ from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule
 from tracekit.savings import CONFIDENT, budget
 from tracekit.schema import C
 
-from ._idle_rows import CALL, OP, SOURCE
+from ._idle_rows import CALL, OP, OUTSIDE, SOURCE
+from ._names import brief
+from ._units import duration
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,11 +26,15 @@ STARVES = Rule(
     "behind it, and no more of that can go than the host lost by waiting",
 )
 RULES = (STARVES,)
+SAVED_NS = "saved_ns"
+"""Per wait: the idle time behind it that would go, inside of the profiled steps where they are marked."""
+LINE = 120
 MOST = 10
 """Findings at most: what comes after the tenth call and line is small beside it."""
 
 _HOW = (
-    "Σ over the idle intervals that begin in these waits of the smaller of the interval's length and the "
+    "Σ over the idle intervals that begin in these waits of the smaller of the interval's length (inside of "
+    "the profiled steps where they are marked; not where the host then waits for something else) and the "
     "wait's, {per}, the mean over the devices of a rank; a later wait may then take its place"
 )
 
@@ -42,7 +48,7 @@ def findings(run: Run, waits: pd.DataFrame, gaps: pd.DataFrame) -> tuple[Finding
     several = int(devices.max()) if len(devices) else 1
     found = []
     for (call, op, line), rows in waits.groupby([CALL, OP, SOURCE], sort=True):
-        saving = int(rows["idle_caused_ns"].sum()) // max(1, several)
+        saving = int(rows[SAVED_NS].sum()) // max(1, several)
         if allowed.matters(saving):
             found.append((saving, _finding(str(call), str(op), str(line), rows, saving, allowed)))
     found.sort(key=lambda pair: -pair[0])
@@ -50,17 +56,18 @@ def findings(run: Run, waits: pd.DataFrame, gaps: pd.DataFrame) -> tuple[Finding
 
 
 def _finding(call: str, op: str, line: str, rows: pd.DataFrame, saving: int, allowed: Budget) -> Finding:
-    idle, where = int(rows["idle_after_ns"].sum()), f"{call} in {op}" + (f" at {line}" if line else "")
-    waits = "1 wait" if len(rows) == 1 else f"{len(rows):,} waits"
-    weighty = rows.sort_values(["idle_caused_ns", "host_row"], ascending=[False, True])[:EVIDENCE_ROWS]
+    place = "outside of ops" if op == OUTSIDE else f"in {brief(op)}"
+    where = f"{brief(call)} {place}" + (f" at {brief(line, LINE)}" if line else "")
+    waits, them = ("1 wait", "it") if len(rows) == 1 else (f"{len(rows):,} waits", "them")
+    weighty = rows.sort_values([SAVED_NS, "host_row"], ascending=[False, True])[:EVIDENCE_ROWS]
     return Finding(
         code=STARVES.code,
         severity=allowed.severity(saving),
         title=(
-            f"{where}: after {waits} the device is idle for {idle / 1e6:.3f} ms, of which "
-            f"{allowed.per_step(saving) / 1e6:.3f} ms {allowed.per} would go without them"
+            f"{where}: the device runs dry behind {waits}; without {them} "
+            f"{duration(allowed.per_step(saving))} of its idle time {allowed.per} would go"
         ),
-        advice=_advice(call, op, where),
+        advice=_advice(call, op),
         saving_ns_per_step=allowed.per_step(saving),
         basis=Basis.MEASURED,
         how=_HOW.format(per=allowed.per),
@@ -72,23 +79,21 @@ def _finding(call: str, op: str, line: str, rows: pd.DataFrame, saving: int, all
     )
 
 
-def _advice(call: str, op: str, where: str) -> str:
+def _advice(call: str, op: str) -> str:
     """What to change, by what the op says of the wait."""
     if op in ("aten::_local_scalar_dense", "aten::item"):
         return (
-            f"{where}: a value is read back with .item() (or float(), int(), if, print of a tensor). Keep it "
-            "on the device, or read it once every some steps"
+            "A value is read back with .item() (or float(), int(), if, print of a tensor): keep it on the "
+            "device, or read it only every so many steps"
         )
     if op in ("aten::nonzero", "aten::masked_select", "aten::index", "aten::unique_consecutive"):
         return (
-            f"{where}: the size of the result depends on values on the device, so that the host must wait. "
-            "Use a form of fixed size (torch.where, masks that multiply)"
+            "The size of the result depends on values on the device, so that the host must wait: use a form "
+            "of fixed size (torch.where, masks that multiply)"
         )
     if "memcpy" in call.lower() or "copy" in op:
         return (
-            f"{where}: the copy blocks the host. Copy from or to pinned memory with non_blocking=True, and "
-            "wait only where the values are used"
+            "The copy blocks the host: copy from or to pinned memory with non_blocking=True, and wait only "
+            "where the values are used"
         )
-    return (
-        f"{where}: launch the following work before waiting, wait for one event or stream, or drop the wait"
-    )
+    return "Launch the following work before waiting, wait for one event or stream, or drop the wait"

@@ -19,11 +19,15 @@ waits for) and *profiler overhead* are time of a host thread by what it was inne
 from one thread's last to another's next interval; *unknown* is what nothing recorded leads back from.
 
 `what_if` works the longest path out again with something taking no time (`_path_whatif`, with its limits),
-over the span from the first step's start to the last one's end, per step. The saving is an upper bound, for
-nothing takes no time. It differs from the time on the path: another chain may be nearly as long.
+over the span from the first step's start to the last one's end; what lies between steps keeps its time, and
+amounts are per step. The saving is an upper bound, for nothing takes no time. It differs from the time on the
+path: another chain may be nearly as long.
 
 A rule fires where the saving is 10 % of the time of all steps or more: below, the model's simplifications are
-no longer small against what it says.
+no longer small against what it says. What `idle_gaps` and `sync_points` tell with op and line is not told
+again: an op's host time is named only if the devices worked, or had not begun, for half of it or more, and
+waits only if without them a step is shorter by more than twice the idle time right behind them, since the
+host would then run ahead.
 
 Sources: HTA critical path analysis; where it stops at the recorded graph, `what_if` propagates times anew.
 
@@ -40,6 +44,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from tracekit import intervals
 from tracekit.analysis import Analysis, Column, Result, TableSpec
 from tracekit.schema import C
 from tracekit.windows import END_NS, HOST_NS, step_windows
@@ -51,6 +56,9 @@ from ._path_walk import Walker, Window, graph
 from ._path_whatif import Span, WhatIf
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracekit.intervals import Union
     from tracekit.run import Run
 
     from ._path_walk import Graph
@@ -85,12 +93,13 @@ def _of_rank(run: Run, rank: int, steps: pd.DataFrame) -> tuple[pd.DataFrame, pd
         _path_tables.named(own, walker.path(window)).assign(**{C.RANK: rank, C.STEP: step})
         for step, window in _windows(own, steps)
     ]
-    path = pd.concat(paths, ignore_index=True)
+    path = _path_findings.with_idle(pd.concat(paths, ignore_index=True), own)
     path[C.STEP] = path[C.STEP].astype("Int64")
     span = _span(own, steps)
-    whole = _path_tables.named(own, walker.path(span.window))
+    whole = _path_tables.inside(_path_tables.named(own, walker.path(span.window)), span.steps)
     table = _path_tables.what_if(WhatIf(own, span), whole, max(1, len(steps)))
-    return path, table.assign(**{C.RANK: rank}), _notes(own)
+    behind = _path_findings.idle_behind_waits(own, span)
+    return path, table.assign(**{C.RANK: rank, _path_findings.BEHIND: behind}), _notes(own)
 
 
 def _windows(own: Graph, steps: pd.DataFrame) -> list[tuple[int | None, Window]]:
@@ -116,14 +125,18 @@ def _span(own: Graph, steps: pd.DataFrame) -> Span:
     order = np.lexsort((device.start, device.end))
     if not len(steps):
         window = Window(int(device.start.min()), int(device.end.max()), int(order[-1]))
-        return Span(window, -FAR, np.ones(len(device.end), np.bool_))
+        return Span(window, -FAR, np.ones(len(device.end), np.bool_), _union([window.start], [window.end]))
     host_end = int((steps[C.START_NS] + steps[HOST_NS]).max())
     in_steps = device.frame[C.STEP].isin(steps[C.STEP]).to_numpy(bool)
     end = int(steps[END_NS].max())
     last = order[in_steps[order]][-1:]
     on_device = len(last) and int(device.end[last[0]]) == end
     window = Window(int(steps[C.START_NS].min()), end, int(last[0]) if on_device else -1)
-    return Span(window, host_end, in_steps)
+    return Span(window, host_end, in_steps, _union(steps[C.START_NS], steps[END_NS]))
+
+
+def _union(start: Sequence[int] | pd.Series, end: Sequence[int] | pd.Series) -> Union:
+    return intervals.union(np.asarray(start, np.int64), np.asarray(end, np.int64))
 
 
 def _notes(own: Graph) -> tuple[str, ...]:
@@ -169,7 +182,7 @@ ANALYSIS = Analysis(
                 Column(
                     "path_ns",
                     "ns",
-                    "its time on the path of the whole span, per step; of waits that of the calls",
+                    "its time on the path of all steps, per step; of waits that of the calls",
                 ),
             ),
         ),

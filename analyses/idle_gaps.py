@@ -15,6 +15,10 @@ was late), kernel_to_kernel, stream_dependency (the device had its work and did 
 * `summary`: per device, with the time of the profiled steps before its first and after its last interval
   (`edges_ns`), which is not part of the idle time.
 
+HTA divides the gaps of each stream: host wait where the launch call began after the gap did, kernel wait for
+the others below a threshold. Here a call that began before the gap and returned late in it makes the host
+late too, and gaps are the device's, not a stream's.
+
 All times are integer nanoseconds. The profiler slows the host by some µs per op, so that a device waits
 longer for the host than without it.
 
@@ -38,7 +42,7 @@ from tracekit.analysis import Analysis, Column, Result, TableSpec
 from tracekit.schema import C, HostKind
 from tracekit.windows import END_NS, step_windows
 
-from . import _idle_advice, _idle_rows
+from . import _gaps, _idle_advice, _idle_rows, _idle_rules
 from ._common import DEVICE, NO_STEPS, RANK, absent_device_note, ints, share, spans
 from ._gaps import AFTER, BEFORE
 from ._idle import CAUSES, Cause
@@ -103,9 +107,9 @@ def _by_cause(gaps: pd.DataFrame, windows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _per_step(table: pd.DataFrame, gaps: pd.DataFrame, windows: pd.DataFrame) -> pd.Series:
-    """Idle time before work of the profiled steps, per step of the rank; missing without steps."""
+    """Idle time inside of the profiled steps, per step of the rank; missing without steps."""
     keys = [*_PLACE, CAUSE]
-    inside = gaps[gaps[C.STEP].notna()].assign(**{CAUSE: lambda rows: rows[CAUSE].astype(object)})
+    inside = gaps.astype({CAUSE: object}).assign(**{C.DUR_NS: _gaps.inside_steps(gaps, windows)})
     sums = inside.groupby(keys, as_index=False)[C.DUR_NS].sum()
     found = table[keys].merge(sums, how="left", on=keys)[C.DUR_NS].astype("Int64").fillna(0)
     steps = table[C.RANK].map(windows.groupby(C.RANK).size()).astype("Int64")
@@ -210,7 +214,7 @@ _BY_CAUSE = (
     _SUM,
     _SHARE,
     _COUNT,
-    Column("per_step_ns", "ns", "idle time before work of profiled steps, per step of the rank"),
+    Column("per_step_ns", "ns", "the part of it inside of the profiled steps, per step of the rank"),
     _LONGEST,
 )
 _BY_OP = (
@@ -275,5 +279,5 @@ ANALYSIS = Analysis(
     sources=("TorchBench, 4.1.1, and TorchExpert", "HTA idle time breakdown"),
     order=40,
     compute=compute,
-    rules=_idle_advice.RULES,
+    rules=_idle_rules.RULES,
 )

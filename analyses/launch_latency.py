@@ -16,7 +16,8 @@ CUDA graph's replay is one launch. Times are integer nanoseconds.
 
 Medians are the lower of the two middle values, p95 the smallest value that 95 % do not exceed.
 
-Source: HTA's CUDA kernel launch statistics and queue length.
+Source: HTA's CUDA kernel launch statistics and queue length. HTA's mean length is over the instants at which
+it changes, per stream, and so counts a queue that is full for long like one that is full for a moment.
 
 Example:
     >>> import tracekit
@@ -51,12 +52,14 @@ from ._launches import (
     PLACE,
     REACH_NS,
 )
+from ._units import duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tracekit.intervals import Ints
     from tracekit.run import Run
+    from tracekit.savings import Budget
 
     from ._host_lines import HostLines
 
@@ -167,28 +170,27 @@ def _slowest(run: Run, table: pd.DataFrame, device: pd.DataFrame, host: HostLine
 
 def _findings(run: Run, table: pd.DataFrame) -> tuple[Finding, ...]:
     """Advice where kernel launches are slow throughout and the device idles during them."""
+    allowed = budget(run)
     kernels = table[table[KIND] == DeviceKind.KERNEL]
+    if allowed.marked:
+        kernels = kernels[kernels[C.STEP].notna()]
     if len(kernels) < FEWEST:
         return ()
     median = _at(np.sort(ints(kernels, API_NS)), 0.5)
-    excess = np.maximum(ints(kernels, IDLE_IN_CALL) - USUAL_NS, 0)
-    costly = kernels.assign(excess=excess)
-    if budget(run).marked:
-        costly = costly[costly[C.STEP].notna()]
+    costly = kernels.assign(excess=np.maximum(ints(kernels, IDLE_IN_CALL) - USUAL_NS, 0))
     by_device = costly.groupby(PLACE, as_index=False)["excess"].sum()
     saving = int(by_device.groupby(C.RANK)["excess"].max().sum())
-    if median <= SLOW_NS or not budget(run).matters(saving):
+    if median <= SLOW_NS or not allowed.matters(saving):
         return ()
-    return (_finding(run, costly, median, saving),)
+    return (_finding(costly, median, saving, allowed),)
 
 
-def _finding(run: Run, costly: pd.DataFrame, median: int, saving: int) -> Finding:
-    allowed = budget(run)
+def _finding(costly: pd.DataFrame, median: int, saving: int, allowed: Budget) -> Finding:
     weighty = costly.sort_values(["excess", C.ROW_ID], ascending=[False, True])[:EVIDENCE_ROWS]
     return Finding(
         code=SLOW_CALLS.code,
         severity=allowed.severity(saving),
-        title=f"launching a kernel takes {median / 1e3:.1f} µs on the host (median of {len(costly):,} calls)",
+        title=f"Launching a kernel takes {duration(median)} on the host (median of {len(costly):,} calls)",
         advice=(
             "Calls this slow point to the machine: a slow or throttled CPU, fewer cores than threads, a "
             "tracing tool beside this one, or a virtual machine. Compare with another machine; until then "

@@ -39,10 +39,11 @@ from tracekit.analysis import Analysis, Column, Result, TableSpec
 from tracekit.schema import C, HostKind
 from tracekit.windows import step_windows
 
-from . import _host_lines, _idle_rows, _sync_advice
+from . import _gaps, _host_lines, _idle_rows, _sync_advice
 from ._common import NO_STEPS, RANK, absent_device_note, covered, ints, share, spans
 from ._hosts import host_rows, source_lines
 from ._idle_rows import CALL, OP, OUTSIDE, SOURCE
+from ._sync_advice import SAVED_NS
 
 if TYPE_CHECKING:
     from tracekit.intervals import Ints
@@ -69,9 +70,10 @@ def compute(run: Run) -> Result:
     if not len(idle.waits):
         calls = idle.host.of_kind(HostKind.RUNTIME, HostKind.SYNC)
         return Result(notes=(NO_WAITS if calls.any() else NO_CALLS,))
-    waits = _charged(_described(run, idle), idle)
+    windows = step_windows(run)
+    waits = _charged(_described(run, idle), idle, windows)
     tables = {"waits": _grouped(run, waits, idle), "calls": _longest(waits)}
-    notes = () if len(step_windows(run)) else (NO_STEPS,)
+    notes = () if len(windows) else (NO_STEPS,)
     return Result(tables, _sync_advice.findings(run, waits, idle.gaps), notes)
 
 
@@ -104,20 +106,31 @@ def _busy(idle: Idle, waits: pd.DataFrame) -> Ints:
     return found
 
 
-def _charged(waits: pd.DataFrame, idle: Idle) -> pd.DataFrame:
-    """The waits with the idle intervals they caused; each interval belongs to one wait at most."""
+def _charged(waits: pd.DataFrame, idle: Idle, windows: pd.DataFrame) -> pd.DataFrame:
+    """The waits with the idle intervals they caused; each interval belongs to one wait at most.
+
+    What a step would save counts only the part of an interval that lies in the profiled steps, where marked,
+    and none in which the host then waited for something else, such as the next request.
+    """
     wait = idle.explained.wait
     caused = wait >= 0
     place = np.searchsorted(idle.waits, wait[caused])
     gaps = idle.gaps[caused].assign(place=place)
     gaps["caused"] = np.minimum(ints(gaps, C.DUR_NS), ints(waits, C.DUR_NS)[place])
+    inside = _gaps.inside_steps(gaps, windows) if len(windows) else ints(gaps, C.DUR_NS)
+    inside = np.where(idle.explained.resting[caused], 0, inside)
+    gaps["saved"] = np.minimum(inside, ints(waits, C.DUR_NS)[place])
     gaps = gaps.sort_values(["place", C.DUR_NS, C.ROW_ID], ascending=[True, False, True])
     found = gaps.groupby("place").agg(
-        gaps=(C.ROW_ID, "size"), after=(C.DUR_NS, "sum"), caused=("caused", "sum"), row=(C.ROW_ID, "first")
+        gaps=(C.ROW_ID, "size"),
+        after=(C.DUR_NS, "sum"),
+        caused=("caused", "sum"),
+        saved=("saved", "sum"),
+        row=(C.ROW_ID, "first"),
     )
     found = found.reindex(range(len(waits)))
     charged = waits.copy()
-    for name, column in ((GAPS, "gaps"), (CAUSED_NS, "caused"), (AFTER_NS, "after")):
+    for name, column in ((GAPS, "gaps"), (CAUSED_NS, "caused"), (AFTER_NS, "after"), (SAVED_NS, "saved")):
         charged[name] = found[column].astype("Int64").fillna(0).to_numpy(np.int64)
     charged[IDLE_ROW] = found["row"].astype("Int64").array
     return charged

@@ -13,6 +13,7 @@ from tracekit.analysis import analyze
 from tracekit.schema import C
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from samples.simulator import Program
@@ -64,6 +65,7 @@ def test_a_full_queue_leaves_the_path_to_the_kernels(store: Store, tmp_path: Pat
         ("device", "aten::mm"): 95_000,  # the relu starts when its launch arrives, 5 µs after the first
         ("device", "aten::relu"): 50_000,
         ("all", "launch overhead"): 5_000,
+        ("all", "sync waits"): 6_000 // 2,  # the second step's kernels then follow at once
         ("host", "aten::mm"): 500,
         ("host", OUT): 500,
     }
@@ -88,17 +90,43 @@ def test_a_slow_host_is_the_path_up_to_its_end(store: Store, tmp_path: Path) -> 
     found = savings(result)
     assert found["host", "aten::slow"] == (2 * 180_000 - 2_500) // 2  # the last kernel then ends later
     assert found["all", "launch overhead"] == 3 * 4_000
+
+
+@pytest.mark.parametrize("build", [planted.host_bound, planted.outside_bound, planted.waiting])
+def test_idle_time_that_has_its_finding_is_not_told_again(
+    store: Store, tmp_path: Path, build: Callable[[], Program]
+) -> None:
+    run = imported(store, write(build(), tmp_path / "trace.json"))
+    assert codes(analyze(run, "critical_path")) == []
+    assert {*codes(analyze(run, "idle_gaps")), *codes(analyze(run, "sync_points"))}
+
+
+def test_host_time_before_the_device_has_begun_is_named(store: Store, tmp_path: Path) -> None:
+    result = analyzed(store, tmp_path, planted.late_start())
     (finding,) = result.findings
     assert finding.code == "critical_path_host_op"
+    assert finding.title.startswith("Host time of aten::prepare is on the critical path: at most 200 µs less")
     assert "at train.py(7): main" in finding.advice
-    assert finding.saving_ns_per_step == found["host", "aten::slow"]
+    assert finding.saving_ns_per_step == savings(result)["host", "aten::prepare"] == 200_000
 
 
 def test_python_between_ops_is_named_as_such(store: Store, tmp_path: Path) -> None:
-    result = analyzed(store, tmp_path, planted.outside_bound())
+    result = analyzed(store, tmp_path, planted.late_start(outside=True))
     assert codes(result) == ["critical_path_host_op"]
     assert result.findings[0].title.startswith("Host time outside of ops")
     assert "record stacks" in result.findings[0].advice
+
+
+def test_waits_that_keep_the_host_from_running_ahead_cost_more_than_the_idle_time_behind_them(
+    store: Store, tmp_path: Path
+) -> None:
+    run = imported(store, write(planted.running_ahead(), tmp_path / "trace.json"))
+    (finding,) = analyze(run, "critical_path").findings
+    assert finding.code == "critical_path_sync_waits"
+    behind = analyze(run, "sync_points").tables["waits"]["idle_caused_ns"].sum() // planted.STEPS
+    assert finding.saving_ns_per_step is not None
+    assert finding.saving_ns_per_step > 5 * behind
+    assert codes(analyzed(store, tmp_path, planted.running_ahead(wait=False))) == []
 
 
 def test_a_wait_in_the_middle_leads_through_the_device(store: Store, tmp_path: Path) -> None:
@@ -115,8 +143,6 @@ def test_a_wait_in_the_middle_leads_through_the_device(store: Store, tmp_path: P
     assert found["device", "aten::mm"] == 100_000
     # 4 kernels in a row, after one launch, and the second prepare of the second step no longer counts
     assert found["all", "sync waits"] == (265_000 - (1_000 + 5_000 + 4 * 50_000)) // 2
-    assert codes(result) == ["critical_path_sync_waits", "critical_path_host_op"]
-    assert codes(analyzed(store, tmp_path, planted.waiting(wait=False))) == []
 
 
 def test_blocking_copies_are_on_the_path_and_overlapped_ones_are_not(store: Store, tmp_path: Path) -> None:
@@ -134,7 +160,7 @@ def test_communication_that_something_waits_for_is_on_the_path(store: Store, tmp
     assert tail == [("communication", "c10d::allreduce_", 80_000), ("compute", "aten::add", 50_000)]
     hidden = 56_000 - 11_000  # of it runs beside the first kernel
     assert savings(result)["all", "communication"] == 80_000 - hidden
-    assert codes(result) == ["critical_path_communication"]
+    assert codes(result) == ["critical_path_communication", "critical_path_sync_waits"]
     assert codes(analyzed(store, tmp_path, planted.communicating(overlapped=True))) == []
 
 

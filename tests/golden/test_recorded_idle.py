@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
+from tracekit.analyses import _gaps, _host_lines, _idle_rows, _launches
+from tracekit.analyses._common import ints
 
 from tests.golden.test_truth import TRACES, TRUTH
 from tracekit.analysis import analyze
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from tracekit.run import Run
 
 MOST_UNKNOWN = 0.15
+HTA_CASE = "facebookresearch__param/linear_relu_2080ti.json.gz"
 CAUSES = {
     "AMD-AGI__TraceLens/h100_owlv2.json.gz": "dataload",
     "AMD-AGI__TraceLens/vllm_decode_full_hipgraph.json.gz": "kernel_to_kernel",
@@ -69,6 +73,41 @@ def test_the_cause_of_most_idle_time_is_the_one_seen_by_eye(name: str, runs: dic
     table = analyze(runs[name], "idle_gaps").tables["by_cause"]
     assert table.iloc[0]["cause"] == CAUSES[name]
     assert table.iloc[0]["share"] > 0.5
+
+
+@pytest.mark.skipif(HTA_CASE not in TRUTH, reason=f"no recorded traces at {TRACES}")
+def test_hta_host_wait_is_a_part_of_the_time_the_host_was_late(runs: dict[str, Run]) -> None:
+    """HTA 0.5 on this trace of one stream: host wait 630,324 µs, kernel wait (below 30 µs) 7,232, other 31.
+
+    Host wait: the call began after the gap did. The host is late also where the call had begun before and
+    returned when more than half of the gap was over: 3,499 µs that HTA takes for kernel wait.
+    """
+    run = runs[HTA_CASE]
+    idle = _idle_rows.read(run)
+    length = ints(idle.gaps, C.DUR_NS)
+    waits_for_host = idle.host.start[idle.gaps["launch"]] > ints(idle.gaps, C.START_NS)
+    short = ~waits_for_host & (length < 30_000)
+    parts = [int(length[chosen].sum()) for chosen in (waits_for_host, short, ~waits_for_host & ~short)]
+    assert parts == [630_324_000, 7_232_000, 31_000]
+    summary = analyze(run, "idle_gaps").tables["summary"].iloc[0]
+    assert summary["host_late_ns"] == 630_324_000 + 3_499_000
+    assert summary["idle_ns"] == sum(parts)
+
+
+@pytest.mark.skipif(HTA_CASE not in TRUTH, reason=f"no recorded traces at {TRACES}")
+def test_hta_queue_length_is_a_mean_over_changes_and_ours_over_time(runs: dict[str, Run]) -> None:
+    """HTA 0.5: mean launch delay 13.899 µs, queue length at most 12, mean 0.5755 over its changes.
+
+    Changes at one µs come in no fixed order, so that its mean is only near; over time it is 0.3155.
+    """
+    run = runs[HTA_CASE]
+    table = _launches.launches(_gaps.occupying(run), _host_lines.read(run))
+    assert round(float(table["delay_ns"].mean()) / 1_000, 3) == 13.899
+    times = np.concatenate([ints(table, name) for name in ("called_ns", "begun_ns")])
+    depth = np.cumsum(np.repeat([1, -1], len(table))[np.argsort(times, kind="stable")])
+    assert (depth.max(), depth.mean()) == (12, pytest.approx(0.5755, abs=0.005))
+    queue = analyze(run, "launch_latency").tables["queue"].iloc[0]
+    assert (queue["max_depth"], queue["mean_depth"]) == (12, pytest.approx(0.315511, abs=1e-6))
 
 
 @pytest.mark.parametrize("name", TRUTH)

@@ -51,6 +51,36 @@ def outside_bound() -> Program:
     return program
 
 
+def late_start(*, outside: bool = False) -> Program:
+    """The host prepares before the device has anything to do, in an op or outside of ops."""
+    program = Program()
+    with program.step():
+        if outside:
+            program.wait(4 * KERNEL_NS)
+        else:
+            with program.op("aten::prepare", edge_ns=2 * KERNEL_NS, **AT_LINE):
+                pass
+        with program.op("aten::relu"):
+            program.kernel("short", 2_000)
+    return program
+
+
+def running_ahead(*, wait: bool = True) -> Program:
+    """The host waits for long work and then launches much that is short; the twin does not wait."""
+    program = Program()
+    for _ in range(STEPS):
+        with program.step():
+            with program.op("aten::mm"):
+                program.kernel("mm_kernel", 20 * KERNEL_NS)
+            if wait:
+                program.synchronize("cudaStreamSynchronize", stream=7)
+            for _ in range(20):
+                with program.op("aten::add"):
+                    program.wait(KERNEL_NS // 5)
+                    program.kernel("short", 2_000)
+    return program
+
+
 def waiting(*, wait: bool = True) -> Program:
     """The host waits for every kernel, then takes as long itself; the twin does not wait."""
     program = Program()

@@ -20,6 +20,7 @@ from samples.simulator import Program, write
 from tests.builders import Row, device, host, kernel, make_run, memcpy, step
 from tests.traces import imported
 from tracekit.analysis import Result, analyze
+from tracekit.savings import budget
 from tracekit.schema import C, DeviceKind, HostKind
 from tracekit.store import Store
 
@@ -141,7 +142,8 @@ def test_freeing_memory_waits_for_the_device_where_it_has_work(
     found = [row[0] for row in path(analyze(run, "critical_path"))]
     assert [kind for kind in found[:-1] if kind in {"compute", "runtime call"}] == kinds
     removed = analyze(run, "critical_path").tables["what_if"].set_index("where")["saving_ns"]
-    assert removed["host"] == 80 - max(end, 20) + 10  # what it took beyond the wait, and the time after it
+    # what it took beyond the wait and the time after it, and before it where the wait does not bind
+    assert removed["host"] == (80 - 60 + 10 if end == 60 else 90 - 10)
 
 
 def test_a_sync_that_need_not_wait_is_host_time(tmp_path: Path) -> None:
@@ -189,6 +191,47 @@ def test_an_op_is_named_from_a_tenth_of_the_step_on(tmp_path: Path, length: int,
     )
     titles = [finding.title for finding in analyze(run, "critical_path").findings]
     assert any("aten::busy" in title for title in titles) == fires
+
+
+def test_time_between_the_steps_is_no_saving_of_a_step(tmp_path: Path) -> None:
+    pause = 1_000_000
+    run = make_run(
+        tmp_path,
+        steps=[step(0, 0, 1_000), step(1, pause, pause + 1_000)],
+        host_intervals=[call(0, 5), waits(10, 900), call(pause + 600, pause + 605)],
+        device_intervals=[
+            launched(0, 10, 880, **{C.STEP: 0}),
+            launched(2, pause + 610, pause + 1_000, **{C.STEP: 1}),
+        ],
+    )
+    table = analyze(run, "critical_path").tables["what_if"].set_index("removed")
+    out = table.loc[OUT]
+    assert out["path_ns"] == (100 + 600) // 2  # after the wait, and from the second step's start to its call
+    assert out["saving_ns"] <= out["path_ns"]
+    assert (table["saving_share"] <= 1).all()
+    assert (table["new_step_ns"] + table["saving_ns"] - 1_000).abs().max() <= 1
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_finding_saves_more_than_the_step_or_speaks_without_end(tmp_path: Path, seed: int) -> None:
+    chance = np.random.default_rng(seed)
+    name, program = "x" * 3_000, Program()
+    for _ in range(3):
+        program.wait(int(chance.integers(0, 10_000_000)))  # between the steps
+        with program.step():
+            for _ in range(4):
+                program.wait(int(chance.integers(0, 300_000)))
+                with program.op(name):
+                    program.kernel("short", int(chance.integers(0, 200_000)))
+                if chance.integers(0, 2):
+                    program.synchronize()
+    run = imported(Store(tmp_path / "store"), write(program, tmp_path / "trace.json"))
+    allowed = budget(run)
+    for analysis in ("idle_gaps", "sync_points", "launch_latency", "critical_path"):
+        for finding in analyze(run, analysis).findings:
+            assert 0 < (finding.saving_ns_per_step or 1) <= allowed.step_ns
+            assert len(finding.title) < 250
+            assert finding.title[0].isupper() or finding.title.startswith("cuda")
 
 
 def recorded_wait(stream: int) -> list[Row]:

@@ -347,6 +347,73 @@ def test_a_device_that_is_busy_for_95_percent_gets_no_advice(tmp_path: Path) -> 
     assert codes(tmp_path / "b", 100_001) == []
 
 
+def test_idle_time_between_the_steps_is_no_saving_of_a_step(tmp_path: Path) -> None:
+    calls = [host("cudaLaunchKernel", at, at + 4_000, **CALL) for at in (0, 10_000_100_000, 10_000_110_000)]
+    rows = [
+        kernel(5_000, 8_000, launch_row=0),
+        kernel(10_000_105_000, 10_000_205_000, launch_row=1, step=0),
+        kernel(10_000_205_000, 10_000_305_000, launch_row=2, step=0),
+    ]
+    result = explained(tmp_path, calls, rows, [step(0, 10_000_090_000, 10_000_310_000)])
+    assert result.tables["by_cause"][["idle_ns", "per_step_ns"]].to_numpy().tolist() == [
+        [10_000_097_000, 15_000]
+    ]
+    (finding,) = result.findings
+    assert finding.saving_ns_per_step == 15_000  # from the start of the step to its first kernel
+    assert "6.8 % of the time: 15 µs per step, in 1 gap" in finding.title
+
+
+def test_a_device_busy_in_the_steps_gets_no_advice_on_what_is_before_them(tmp_path: Path) -> None:
+    calls = [host("cudaLaunchKernel", at, at + 4_000, **CALL) for at in (0, 990_000)]
+    rows = [kernel(5_000, 8_000, launch_row=0), kernel(1_010_000, 2_000_000, launch_row=1, step=0)]
+    assert explained(tmp_path, calls, rows, [step(0, 970_000, 2_000_000)]).findings == ()
+
+
+def test_sentences_bear_neither_hashes_nor_names_without_end(tmp_path: Path) -> None:
+    graph = f"## Call CompiledFxGraph f{'em7v7a2b' * 6} ##"
+    long = host("x" * 5_000, 100_000, 1_300_000, stack=f"{'y' * 5_000}.py(1): main")
+    calls = [
+        host("cudaLaunchKernel", 0, 4_000, **CALL),
+        host("cudaLaunchKernel", 1_295_000, 1_299_000, **CALL),
+    ]
+    rows = [kernel(5_000, 90_000, launch_row=0), kernel(1_300_000, 1_400_000, launch_row=1)]
+    (finding,) = explained(tmp_path / "a", [*calls, long], rows).findings
+    assert len(finding.advice) < 500
+    (finding,) = explained(tmp_path / "b", [*calls, {**long, C.NAME: graph}], rows).findings
+    assert "CompiledFxGraph fem7v7a2… ##" in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("filler", "says"),
+    [
+        (None, "was not recorded"),
+        (
+            {C.KIND: HostKind.PYTHON, C.NAME: "/usr/lib/python3.11/threading.py(327): wait"},
+            "host itself waits",
+        ),
+        ({C.KIND: HostKind.PYTHON, C.NAME: "<built-in function sleep>"}, "host itself waits"),
+        ({C.KIND: HostKind.PYTHON, C.NAME: "train.py(7): sort"}, "The host works there"),
+        ({C.NAME: "aten::_unique2"}, "The host works there"),
+    ],
+)
+def test_the_host_is_said_to_work_only_where_it_was_seen_to(
+    tmp_path: Path, filler: Row | None, says: str
+) -> None:
+    calls = [host("cudaLaunchKernel", at, at + 4_000, **CALL) for at in (0, 995_000)]
+    rows = [kernel(5_000, 10_000, launch_row=0), kernel(1_000_000, 1_100_000, launch_row=1)]
+    seen = [{**host("x", 12_000, 990_000), **filler}] if filler else []
+    (finding,) = explained(tmp_path, [*calls, *seen], rows).findings
+    assert finding.code == "idle_host_work"
+    assert says in finding.advice
+
+
+def test_gaps_without_op_and_line_are_said_to_be_so(tmp_path: Path) -> None:
+    calls = [host("cudaLaunchKernel", at, at + 4_000, **CALL) for at in (0, 95_000)]
+    rows = [kernel(5_000, 10_000, launch_row=0), kernel(100_000, 110_000, launch_row=1)]
+    (finding,) = explained(tmp_path, calls, rows).findings
+    assert finding.advice.startswith("No op or source line was recorded there. ")
+
+
 def programs() -> st.SearchStrategy[list[tuple[int, int, int, int, bool]]]:
     """Kernels by pause, length, how long ago they were launched, stream, and whether the launch is known."""
     times = st.integers(0, 40_000)

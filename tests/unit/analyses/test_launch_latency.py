@@ -7,7 +7,7 @@ from tracekit.analyses import _launch_reasons as reasons
 from tracekit.analyses._common import NO_DEVICE
 from tracekit.analyses.launch_latency import NO_LINKS
 
-from tests.builders import Row, host, kernel, make_run, memcpy
+from tests.builders import Row, host, kernel, make_run, memcpy, step
 from tests.unit.analyses.test_idle_gaps import CALL, with_idle
 from tracekit.analysis import analyze
 from tracekit.schema import C, HostKind
@@ -106,6 +106,26 @@ def test_a_full_queue_holds_the_caller_back(tmp_path: Path) -> None:
     result = launched(tmp_path, calls, rows)
     assert result.tables["slowest"].iloc[0][["queued", "why"]].tolist() == [count, reasons.QUEUE_FULL]
     assert result.tables["queue"]["max_depth"].tolist() == [count + 1]
+
+
+def test_slow_calls_before_the_steps_say_nothing_of_the_steps(tmp_path: Path) -> None:
+    slow, fast = range(0, 3_000_000, 100_000), range(4_000_000, 6_000_000, 100_000)
+    calls = [
+        host("cudaLaunchKernel", at, at + (50_000 if at < 3_000_000 else 22_000), **CALL)
+        for at in (*slow, *fast)
+    ]
+    rows = [
+        kernel(at + 60_000, at + 62_000, launch_row=row, step=0 if at >= 4_000_000 else None)
+        for row, at in enumerate((*slow, *fast))
+    ]
+    run = make_run(
+        tmp_path,
+        host_intervals=calls,
+        device_intervals=with_idle(rows),
+        steps=[step(0, 4_000_000, 6_000_000)],
+    )
+    (finding,) = analyze(run, "launch_latency").findings
+    assert finding.title == "Launching a kernel takes 22 µs on the host (median of 20 calls)"
 
 
 def test_devices_have_their_own_queues(tmp_path: Path) -> None:
