@@ -81,11 +81,18 @@ def batches(
     gb_per_s: float = 8,
     recorded: bool = True,
     labels_copies: int = 1,
+    extra_bytes: int = 0,
+    steps: int = STEPS,
 ) -> Program:
-    """Training on images and int64 labels, each copied to the device once a step unless told otherwise."""
+    """Training on images and int64 labels, each copied to the device once a step unless told otherwise.
+
+    `extra_bytes` are those of a further tensor that is copied before them.
+    """
     program = Program()
-    for _ in range(STEPS):
+    for _ in range(steps):
         with program.step():
+            if extra_bytes:
+                to_device(program, [extra_bytes], "unsigned char", recorded=recorded)
             for _ in range(copies):
                 to_device(
                     program,
