@@ -23,7 +23,7 @@ from tracekit.analysis import EVIDENCE_ROWS
 from tracekit.run import busy
 from tracekit.schema import C, CopyKind, DeviceKind, HostKind, Memory
 
-from ._common import NO_PARENT, covered, ints, matches, positions, segments_by, spans
+from ._common import NO_PARENT, covered, ints, matches, positions, segments_by, spans, worst_devices
 from ._hosts import NO_OP, NO_SHAPES, host_rows, source_lines, texts
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ NO_DTYPES = "(no dtypes recorded)"
 SCALAR_BYTES = 8
 WAIT_PATTERN = r"(?i)synchronize"
 KEYS = (C.RANK, C.DEVICE)
+WORST = "on the device of each rank with most of it"
+"""What is said of the times of findings: devices of a rank work and wait side by side."""
 
 _READ = (
     C.ROW_ID,
@@ -181,23 +183,29 @@ class Hiding:
         """How much earlier kernels could have run had the host not been blocked in these copies, at most.
 
         In each gap between kernels in which copies end: the shorter of the time the host was blocked in them
-        and the gap since the first of their calls. A host that is not blocked is earlier by no more.
+        and the gap since the first of their calls. A host that is not blocked is earlier by no more. Of the
+        devices of each rank the one that waits most.
         """
         known = copies[copies[BLOCKED_NS].notna()]
-        total = 0
-        for place, rows in known.groupby(list(KEYS), sort=True):
-            start, end = self.unions.get(place, intervals.EMPTY)
-            if len(start):
-                total += _starved(rows, start, end)
-        return total
+        codes, _ = code_by(known, KEYS)
+        places = known[list(KEYS)].iloc[np.unique(codes, return_index=True)[1]]
+        waited = [
+            _starved(known[codes == number], *self.unions.get(place, intervals.EMPTY))
+            for number, place in enumerate(places.itertuples(index=False, name=None))
+        ]
+        return worst_devices(places, waited)
 
     def exposed(self, frame: pd.DataFrame) -> int:
-        """Length of the union of all these intervals that nothing hides, on each device, summed."""
-        return int(self.exposed_by(frame, np.zeros(len(frame), np.int64), 1)[0])
+        """Length of the union of these intervals that nothing hides, of the worst device of each rank."""
+        codes, count = code_by(frame, KEYS)
+        places = frame[list(KEYS)].iloc[np.unique(codes, return_index=True)[1]]
+        return worst_devices(places, self.exposed_by(frame, codes, count))
 
 
 def _starved(rows: pd.DataFrame, start: Ints, end: Ints) -> int:
     """The same for copies of one device and the union of its kernels."""
+    if not len(start):
+        return 0
     ended = spans(rows)[1]
     before = np.searchsorted(start, ended, side="right") - 1
     idle = (before >= 0) & (end[before] <= ended) & (before + 1 < len(start))

@@ -22,6 +22,7 @@ from ._copies import (
     OP,
     SCALAR_BYTES,
     SOURCE,
+    WORST,
     code_by,
     counted,
     evidence,
@@ -116,7 +117,7 @@ def _wider(copies: pd.DataFrame, hiding: Hiding, steps: Budget) -> Iterator[Find
             _WIDER_ADVICE[one[WHERE]].format(wide=wide, narrow=narrow) + f": {places(rows, C.DUR_NS)}.",
             steps.per_step(saving),
             Basis.ESTIMATED,
-            f"{factor - 1}/{factor} of the copies' time that no kernel hides, {steps.per}",
+            f"{factor - 1}/{factor} of the copies' time that no kernel hides, {steps.per}, {WORST}",
             CONFIDENT if one[WHERE] == ON_HOST else 0.8,
             evidence(rows),
         )
@@ -243,7 +244,7 @@ def scalars(
             steps.per_step(saving),
             Basis.ESTIMATED,
             "in each gap between kernels in which such copies end, the shorter of the time the host was "
-            f"blocked in them and the gap since their call, {steps.per}",
+            f"blocked in them and the gap since their call, {steps.per}, {WORST}",
             0.7,
             evidence(rows, BLOCKED_NS),
         )
@@ -299,7 +300,7 @@ def _ping_pong(paired: pd.DataFrame, hiding: Hiding, steps: Budget) -> list[Find
             f"prefetch it on another stream from pinned memory: {places(up, C.DUR_NS)}.",
             steps.per_step(saving),
             Basis.ESTIMATED,
-            f"time of these copies that no kernel hides, {steps.per}, were the data kept on the device",
+            f"time of these copies that no kernel hides, {steps.per}, {WORST}, were the data kept there",
             0.7 if paired["down_first"].all() else 0.6,
             evidence(paired),
         )

@@ -12,6 +12,7 @@ from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Severity
 from tracekit.render import human
 from tracekit.schema import C
 
+from ._common import worst_devices
 from ._hosts import source_lines
 from ._launch_configs import BLOCK, FAMILY, GRID, OP, UNKNOWN
 from ._ranges import weightiest
@@ -52,17 +53,19 @@ class Launches:
 
 def weighty(launches: Launches, chosen: pd.DataFrame, *, least: float) -> Iterator[tuple[pd.DataFrame, int]]:
     """The configurations of each op and family that matter, costliest first, with their time."""
-    totals = chosen.groupby([OP, FAMILY], sort=True)[launches.time].sum()
+    by_device = chosen.groupby([OP, FAMILY, C.RANK, C.DEVICE], sort=True)[launches.time].sum()
+    totals = by_device.groupby([OP, FAMILY, C.RANK], sort=True).max().groupby([OP, FAMILY], sort=True).sum()
     ordered = totals.sort_values(ascending=False, kind="stable").head(MOST)
     for op, name in ordered.index:
         rows = chosen[(chosen[OP] == op) & (chosen[FAMILY] == name)]
-        total = int(rows[launches.time].sum())
+        total = int(totals[op, name])
         if launches.spent.matters(total, least=least):
             yield rows.sort_values([launches.time, "first_row"], ascending=[False, True]), total
 
 
 def bounded(launches: Launches, rows: pd.DataFrame, part: pd.Series) -> int:
-    return int((rows[launches.time] * part).astype(np.float64).sum())
+    """A part of the time of each configuration, whole, of the device of each rank with most of it."""
+    return worst_devices(rows, (rows[launches.time] * part).to_numpy(np.float64).astype(np.int64))
 
 
 def finding(

@@ -10,12 +10,13 @@ from tracekit.render.cells import human
 from tracekit.savings import CONFIDENT, budget
 from tracekit.schema import C, CopyKind, Memory
 
-from ._common import spans
+from ._common import spans, worst_devices
 from ._copies import (
     BLOCKED_NS,
     DIRECTION,
     KEYS,
     MEMORY,
+    WORST,
     counted,
     evidence,
     exact_sum,
@@ -87,8 +88,8 @@ def _pageable(run: Run, rows: pd.DataFrame, hiding: Hiding, steps: Budget) -> Fi
     exposed = hiding.exposed(rows)
     if not steps.matters(exposed):
         return None
-    faster = exact_sum(faster_ns(rows[C.BYTES], rows[C.DUR_NS], rows[REACHABLE]))
-    saving = None if faster is None else min(faster, exposed)
+    faster = faster_ns(rows[C.BYTES], rows[C.DUR_NS], rows[REACHABLE])
+    saving = None if faster.isna().any() else min(worst_devices(rows, faster), exposed)
     told = with_origins(run, rows)
     way = str(rows[DIRECTION].iloc[0])
     size, took = int(rows[C.BYTES].sum()), int(rows[C.DUR_NS].sum())
@@ -103,7 +104,7 @@ def _pageable(run: Run, rows: pd.DataFrame, hiding: Hiding, steps: Budget) -> Fi
         f"{_ADVICE[way]}: {places(told, C.DUR_NS)}.",
         None if saving is None else steps.per_step(saving),
         None if saving is None else Basis.ESTIMATED,
-        _how_pinned(rows, hidden, known=saving is not None) + f", {steps.per}",
+        _how_pinned(rows, hidden, known=saving is not None) + f", {steps.per}, {WORST}",
         CONFIDENT if steps.marked else 0.6,
         evidence(rows),
     )
