@@ -24,7 +24,7 @@ from tracekit.run import busy
 from tracekit.schema import C, CopyKind, DeviceKind, HostKind, Memory
 
 from ._common import NO_PARENT, covered, ints, matches, positions, segments_by, spans, worst_devices
-from ._hosts import NO_OP, NO_SHAPES, host_rows, source_lines, texts
+from ._hosts import NO_OP, NO_SHAPES, brief, host_rows, source_lines, texts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -255,8 +255,8 @@ def places(copies: pd.DataFrame, weight: str, most: int = 3) -> str:
 
 
 def _place(op: str, line: str) -> str:
-    named = "an unrecorded op" if op == NO_OP else f"`{op}`"
-    return f"{named} at {line}" if line else named
+    named = "an unrecorded op" if op == NO_OP else f"`{brief(op)}`"
+    return f"{named} at {brief(line)}" if line else named
 
 
 def code_by(frame: pd.DataFrame, keys: Sequence[str]) -> tuple[Ints, int]:

@@ -8,6 +8,8 @@ from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule, Severity
 from tracekit.render.cells import human
 from tracekit.savings import CONFIDENT, budget
 
+from ._hosts import brief
+
 if TYPE_CHECKING:
     from tracekit.run import Run
     from tracekit.savings import Budget
@@ -170,7 +172,7 @@ def _change(more_bytes: int, more_ns: int, cause: str) -> str:
 
 def _lines(row: dict[str, Any]) -> str:
     lines = [
-        f"{side} {row[f'{side}_group'].source}"
+        f"{side} {brief(row[f'{side}_group'].source)}"
         for side in ("base", "head")
         if row[f"{side}_group"] and row[f"{side}_group"].source
     ]

@@ -15,6 +15,7 @@ from tracekit.schema import C
 
 from ._activations import FUSED, kind_of
 from ._common import absent_device_note
+from ._hosts import brief
 from ._launch_changes import CHANGES
 from ._launch_configs import BLOCK, FAMILY, GRID, OP, UNKNOWN, grouped, kernels
 from ._tensors import numel, parse_shapes
@@ -126,7 +127,7 @@ def _named(pair: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
         columns[f"{which}_shapes"] = pair.get(shapes, "")
         for name in _CONFIG:
             columns[f"{which}_{name}"] = _of(pair, f"{name}{suffix}")
-        for name in ("launches", "total_ns", "median_ns"):
+        for name in ("launches", "total_ns", "median_ns", "counted", "counted_ns"):
             columns[f"{which}_{name}"] = _of(pair, f"{name}{suffix}")
         columns[f"{which}_first"] = _of(pair, f"first_row{suffix}")
     return pd.DataFrame(columns)
@@ -186,7 +187,8 @@ def _findings(base: Run, head: Run, pairs: pd.DataFrame, differ: str) -> Iterato
     budgets = {"base": budget(base), "head": budget(head)}
     worth = np.zeros(len(pairs), bool)
     for which, spent in budgets.items():
-        totals = pairs[f"{which}_total_ns"].fillna(0).to_numpy(dtype=np.int64)
+        time = "counted_ns" if spent.marked else "total_ns"
+        totals = pairs[f"{which}_{time}"].fillna(0).to_numpy(dtype=np.int64)
         whole = spent.steps * spent.step_ns
         worth |= (totals > 0) & (totals >= LEAST_SHARE * whole)
     for verdict in (DIFFERENT_WORK, ANOTHER):
@@ -204,11 +206,11 @@ def _work_finding(pair: dict[Any, Any]) -> Finding:
         code="launch_work_differs",
         severity=Severity.INFO,
         title=(
-            f"{pair[OP]} did different work: {pair['work_ratio']:.3g}× the elements, grid "
+            f"{brief(pair[OP])} did different work: {pair['work_ratio']:.3g}× the elements, grid "
             f"{_grid(pair, 'base')} against {_grid(pair, 'head')}, {_times(pair)} a launch"
         ),
         advice=(
-            f"compare runs of the same shapes and batch size before judging the speed of {pair[OP]}"
+            f"Compare runs of the same shapes and batch size before judging the speed of {brief(pair[OP])}"
             f"{_what(pair)}"
         ),
         confidence=0.9,
@@ -217,7 +219,9 @@ def _work_finding(pair: dict[Any, Any]) -> Finding:
 
 
 def _config_finding(pair: dict[Any, Any], spent: Budget, differ: str) -> Finding:
-    slower = (int(pair["head_median_ns"]) - int(pair["base_median_ns"])) * int(pair["head_launches"])
+    launches = pair["head_counted"] if spent.marked else pair["head_launches"]
+    slower = (int(pair["head_median_ns"]) - int(pair["base_median_ns"])) * int(launches)
+    saves = slower > 0 and not differ
     chosen = (
         f"the devices differ ({differ})"
         if differ
@@ -228,13 +232,15 @@ def _config_finding(pair: dict[Any, Any], spent: Budget, differ: str) -> Finding
         code="launch_config_changed",
         severity=spent.severity(slower),
         title=(
-            f"{pair[OP]} runs the same shapes with another configuration: {_full(pair, 'base')} against "
-            f"{_full(pair, 'head')}, {_times(pair)} a launch"
+            f"{brief(pair[OP])} runs the same shapes with another configuration: {_full(pair, 'base')} "
+            f"against {_full(pair, 'head')}, {_times(pair)} a launch"
         ),
-        advice=f"{pair[OP]} is launched otherwise for the same shapes: {chosen}{_what(pair)}",
-        saving_ns_per_step=spent.per_step(slower) if slower > 0 and not differ else None,
-        basis=Basis.ESTIMATED if slower > 0 and not differ else None,
-        how="(median of head − median of base) × launches of head" if slower > 0 else "",
+        advice=f"{brief(pair[OP])} is launched otherwise for the same shapes: {chosen}{_what(pair)}",
+        saving_ns_per_step=spent.per_step(slower) if saves else None,
+        basis=Basis.ESTIMATED if saves else None,
+        how="(median of head − median of base) × launches of head, of those in steps where steps are marked"
+        if saves
+        else "",
         confidence=INFERRED,
         evidence={"device_intervals": [int(pair["head_first"])]},
     )

@@ -13,7 +13,8 @@ from tracekit.render import human
 from tracekit.schema import C
 
 from ._common import worst_devices
-from ._hosts import source_lines
+from ._copies import per
+from ._hosts import brief, source_lines
 from ._launch_configs import BLOCK, FAMILY, GRID, OP, UNKNOWN
 from ._ranges import weightiest
 
@@ -101,8 +102,8 @@ def finding(
 
 
 def kernel(row: pd.Series) -> str:
-    name = str(row[FAMILY]).rpartition("::")[2] if "<" not in str(row[FAMILY]) else str(row[FAMILY])
-    return name if len(name) <= 60 else f"{name[:57]}..."
+    name = str(row[FAMILY])
+    return brief(name if "<" in name else name.rpartition("::")[2])
 
 
 def configuration(row: dict[Any, Any]) -> str:
@@ -111,7 +112,7 @@ def configuration(row: dict[Any, Any]) -> str:
 
 
 def time_of(launches: Launches, total: int) -> str:
-    return f"{human(launches.spent.per_step(total), 'ns')} {launches.spent.per}"
+    return f"{human(launches.spent.per_step(total), 'ns')} {per(launches.spent)}"
 
 
 def op_of(launches: Launches, rows: pd.DataFrame) -> str:
@@ -120,4 +121,4 @@ def op_of(launches: Launches, rows: pd.DataFrame) -> str:
     known = launches.rows.set_index(C.ROW_ID).loc[firsts, C.OP_ROW]
     ops = pd.Series(known.to_numpy(), dtype="Int64")
     lines = [line for line in source_lines(launches.run, ops.mask(ops == UNKNOWN)) if line]
-    return f"{rows.iloc[0][OP]}{f' at {lines[0]}' if lines else ''}"
+    return f"{brief(str(rows.iloc[0][OP]))}{f' at {brief(lines[0])}' if lines else ''}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +16,7 @@ from tracekit.schema import C, DeviceKind
 from . import _small_runs
 from ._common import ints, worst_devices
 from ._copies import WORST, per
-from ._hosts import source_lines
+from ._hosts import brief, source_lines
 from ._ranges import weightiest
 from ._small_runs import ELEMENTWISE, OPTIMIZER, ZERO_GRAD
 
@@ -31,6 +32,12 @@ REPLAY_NS = 1_500
 FEWEST_STEPS = 3
 INFERRED = 0.7
 _MULTI_TENSOR = r"(?i)multi_tensor|foreach|fused"
+_COMPILED = re.compile(r"CompiledFunction|CompiledFxGraph|Torch-Compiled Region")
+_FUSE = "Compile the function that runs them with `torch.compile`, which fuses such chains"
+_UNFUSED = (
+    "Most of them belong to functions that are compiled already, and were not fused: see which backend "
+    "compiles them, for `aot_eager` fuses nothing, and where the graph breaks (`TORCH_LOGS=graph_breaks`)"
+)
 
 RULES = (
     Rule(
@@ -91,7 +98,7 @@ def _optimizer(run: Run, work: Work, rows: pd.DataFrame, spent: Budget) -> Itera
     yield Finding(
         code="small_optimizer_kernels",
         severity=spent.severity(saving),
-        title=f"{names.index[0]} launches {_described(work, rows, spent)}",
+        title=f"{brief(str(names.index[0]))} launches {_described(work, rows, spent)}",
         advice=f"{advice}{_where(run, rows)}",
         saving_ns_per_step=spent.per_step(saving),
         basis=Basis.MEASURED,
@@ -106,14 +113,15 @@ def _elementwise(run: Run, work: Work, rows: pd.DataFrame, spent: Budget) -> Ite
     if not spent.matters(saving):
         return
     ops = rows.groupby("op", observed=True)["late_ns"].sum().sort_values(ascending=False, kind="stable")
-    named = ", ".join(str(name) or "(no op recorded)" for name in ops.index[:3])
+    named = ", ".join(brief(str(name)) if name else "no op recorded" for name in ops.index[:3])
+    compiled = ops[[bool(_COMPILED.search(str(name))) for name in ops.index]].sum() > ops.sum() / 2
     yield Finding(
         code="small_elementwise_kernels",
         severity=spent.severity(saving),
         title=f"Chains of element-wise ops ({named}) launch {_described(work, rows, spent)}",
         advice=(
-            f"Compile the function that runs them with `torch.compile`, which fuses such chains"
-            f"{_where(run, rows)}; a larger batch makes the kernels longer instead"
+            f"{_UNFUSED if compiled else _FUSE}{_where(run, rows)}; a larger batch makes the kernels longer "
+            "instead"
         ),
         saving_ns_per_step=spent.per_step(saving),
         basis=Basis.MEASURED,
@@ -175,7 +183,7 @@ def _where(run: Run, rows: pd.DataFrame) -> str:
     """The user's line behind the kernel with the longest gap, where a stack was recorded."""
     order = np.lexsort((ints(rows, C.ROW_ID), -ints(rows, "late_ns")))[:EVIDENCE_ROWS]
     lines = [line for line in source_lines(run, rows[C.OP_ROW].iloc[order]) if line]
-    return f" (at {lines[0]})" if lines else ""
+    return f" (at {brief(lines[0])})" if lines else ""
 
 
 def _evidence(rows: pd.DataFrame) -> dict[str, list[int]]:
@@ -195,7 +203,7 @@ def _alike(rows: pd.DataFrame) -> tuple[int, int]:
     whole = sums.agg(["sum", "size"]).reset_index()
     places = whole.groupby([C.RANK, C.DEVICE])
     common = places[["sum", "size"]].value_counts().groupby(level=[0, 1]).max()
-    told = pd.DataFrame({"same": common, "steps": places.size()})
-    told["others"] = told["steps"] - told["same"]
-    worst = told.sort_values(["others", "steps"], ascending=[False, True], kind="stable").iloc[:1]
+    alike = pd.DataFrame({"same": common, "steps": places.size()})
+    alike["others"] = alike["steps"] - alike["same"]
+    worst = alike.sort_values(["others", "steps"], ascending=[False, True], kind="stable").iloc[:1]
     return (int(worst["same"].iloc[0]), int(worst["steps"].iloc[0])) if len(worst) else (0, 0)

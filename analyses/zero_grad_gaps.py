@@ -51,7 +51,7 @@ from tracekit.windows import END_NS, HOST_NS, step_windows
 from . import _zero_grad
 from ._common import RANK, UNLINKED, absent_device_note, ints, share, worst_devices
 from ._copies import WORST, per
-from ._hosts import source_lines
+from ._hosts import brief, source_lines
 from ._ranges import weightiest
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def _findings(run: Run, table: pd.DataFrame, fills: pd.DataFrame, spent: Budget)
 def _finding(run: Run, name: str, rows: pd.DataFrame, fills: pd.DataFrame, spent: Budget) -> Finding:
     saving, idle, span = (worst_devices(rows, rows[name]) for name in ("saving_ns", "idle_ns", "span_ns"))
     lines = [line for line in source_lines(run, rows["host_row"].astype("Int64")) if line]
-    where = f" at {lines[0]}" if lines else ""
+    where, name = f" at {brief(lines[0])}" if lines else "", brief(name)
     return Finding(
         code="zero_grad_per_parameter",
         severity=spent.severity(saving),
