@@ -13,7 +13,8 @@ from samples.simulator.planted import copies
 from tracekit import meta
 from tracekit.analysis import Basis, Finding, analyze, compare
 from tracekit.ingest import import_traces
-from tracekit.savings import CONFIDENT
+from tracekit.render import human
+from tracekit.savings import CONFIDENT, budget
 from tracekit.schema import C
 
 if TYPE_CHECKING:
@@ -387,3 +388,15 @@ def test_other_numbers_of_steps_are_no_difference(simulate: Simulate) -> None:
     for base, head in ((few, many), (many, few)):
         result = compare(base, head, "h2d_copies")
         assert (result.findings, result.tables["causes"]["cause"].tolist()) == ((), ["", ""])
+
+
+def test_copies_to_devices_of_one_process_save_no_more_than_one_of_them_takes(simulate: Simulate) -> None:
+    """Eight devices copy side by side: a step gains what the slowest of them does."""
+    run = simulate(copies.side_by_side(devices=8))
+    spent = budget(run)
+    wider, pageable = found(run)
+    assert (wider.code, pageable.code) == ("h2d_wider_dtype", "pageable_copies")
+    took = analyze(run, "h2d_copies").tables["per_step"].groupby(C.DEVICE)["exposed_ns"].sum()
+    assert wider.saving_ns_per_step == took.max() * 3 // 4 // spent.steps < spent.step_ns
+    assert pageable.saving_ns_per_step is None
+    assert f"{human(spent.per_step(took.max()), 'ns')} of it not hidden" in pageable.title

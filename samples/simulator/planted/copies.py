@@ -127,6 +127,20 @@ def wider(source: str = "float", target: str = "float", *, read_as_copied: bool 
     return program
 
 
+def side_by_side(devices: int) -> Program:
+    """Images widened on the host go to several devices of one process at once."""
+    program, shape = Program(), [32, 3, 64, 64]
+    for _ in range(STEPS):
+        with program.step():
+            for device in range(devices):
+                with moving(program, shape, "float", "unsigned char"):
+                    size = prod(shape) * ITEM_BYTES["float"]
+                    program.copy("H2D", size, gb_per_s=8, device=device, wait=False)
+            for device in range(devices):
+                program.synchronize(device=device)
+    return program
+
+
 def one_of_two_converted() -> Program:
     """Token ids and a mask of one shape in int64, of which the device converts the mask alone."""
     program, shape = Program(), [512, 1024]
