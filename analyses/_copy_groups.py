@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tracekit.analysis import EVIDENCE_ROWS
 from tracekit.savings import budget
 from tracekit.schema import C, CopyKind
 
 from ._common import ints
 from ._copied_tensors import DTYPE, ELEMENTS, ITEM, SHAPE, with_tensors
 from ._copies import MEMORY, OP, SOURCE, Hiding, code_by, counted, described, read
+from ._copy_tables import sums
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from tracekit.intervals import Ints
     from tracekit.run import Run
 
 _UNKNOWN = -1
@@ -31,6 +34,7 @@ class Group:
         dtype: Its dtype as the profiler names it, empty where unknown.
         size: Bytes of each copy, None where unknown.
         function: The source line without its number.
+        rows: Device rows of the longest of them.
     """
 
     op: str
@@ -66,20 +70,30 @@ def groups(run: Run) -> list[Group]:
     for column in (SHAPE, DTYPE):
         copies[column] = copies[column].astype(object).where(copies[column].notna(), "")
     copies["size"] = copies[C.BYTES].astype("Int64").fillna(_UNKNOWN).astype(np.int64)
-    keys = [OP, SHAPE, DTYPE, "size", MEMORY]
-    codes, count = code_by(copies, keys)
+    codes, count = code_by(copies, [OP, SHAPE, DTYPE, "size", MEMORY])
     exposed = Hiding(run).exposed_by(copies, codes, count)
+    took = sums(copies, codes, count, C.DUR_NS).to_numpy(dtype=np.int64)
+    places = copies.groupby(codes, sort=True)["place"].min().to_numpy()
+    longest = _longest(copies, codes)
+    first = copies.iloc[np.unique(codes, return_index=True)[1]].to_dict("records")
+    number = np.bincount(codes, minlength=count)
     made = [
-        (int(rows["place"].min()), number, _group(rows, int(exposed[number]), steps.steps))
-        for number, (_, rows) in enumerate(copies.groupby(codes, sort=True))
+        _group(one, longest[at], int(number[at]), int(took[at]), int(exposed[at]), steps.steps)
+        for at, one in enumerate(first)
     ]
-    return [group for *_, group in sorted(made, key=lambda entry: entry[:2])]
+    return [made[at] for at in np.lexsort((np.arange(count), places))]
 
 
-def _group(rows: pd.DataFrame, exposed: int, steps: int) -> Group:
-    one = rows.iloc[0]
-    known = one["size"] != _UNKNOWN
-    took = int(ints(rows, C.DUR_NS).sum())
+def _longest(copies: pd.DataFrame, codes: Ints) -> list[list[int]]:
+    """Rows of the longest copies of each group, as many as a finding names."""
+    row, duration = ints(copies, C.ROW_ID), ints(copies, C.DUR_NS)
+    order = np.lexsort((row, -duration, codes))
+    ends = np.flatnonzero(np.diff(codes[order])) + 1
+    return [part[:EVIDENCE_ROWS].tolist() for part in np.split(row[order], ends)]
+
+
+def _group(one: dict[Any, Any], rows: list[int], count: int, took: int, exposed: int, steps: int) -> Group:
+    size = int(one["size"]) if one["size"] != _UNKNOWN else None
     line = str(one[SOURCE])
     return Group(
         op=str(one[OP]),
@@ -87,16 +101,14 @@ def _group(rows: pd.DataFrame, exposed: int, steps: int) -> Group:
         dtype=str(one[DTYPE]),
         elements=int(one[ELEMENTS]) if one[SHAPE] else 0,
         item=int(one[ITEM]) if one[SHAPE] else 0,
-        size=int(one["size"]) if known else None,
+        size=size,
         memory=str(one[MEMORY]),
         function=line.partition("(")[0] + line.partition(")")[2],
         source=line,
-        copies=len(rows) / steps,
-        bytes=int(one["size"]) * len(rows) // steps if known else None,
+        copies=count / steps,
+        bytes=None if size is None else size * count // steps,
         sum_ns=took // steps,
         exposed_ns=exposed // steps,
-        rate=int(one["size"]) * len(rows) / took if known and took else None,
-        rows=tuple(
-            int(row) for row in rows.sort_values([C.DUR_NS, C.ROW_ID], ascending=[False, True])[C.ROW_ID]
-        ),
+        rate=None if size is None or not took else size * count / took,
+        rows=tuple(rows),
     )
