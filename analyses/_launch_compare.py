@@ -1,4 +1,4 @@
-"""How the launch configurations of two runs differ: other work, another configuration, or unknown."""
+"""How the launch configurations of two runs differ: other work, the same work otherwise, or unknown."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tracekit.schema import C
 
 from ._activations import FUSED, kind_of
 from ._common import absent_device_note
+from ._copy_settings import setting
 from ._hosts import brief
 from ._launch_changes import CHANGES
 from ._launch_configs import BLOCK, FAMILY, GRID, OP, UNKNOWN, grouped, kernels
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from tracekit.run import Run
     from tracekit.savings import Budget
 
-DIFFERENT_WORK, ANOTHER, UNTOLD = "different work", "another configuration", "unknown"
+DIFFERENT_WORK, ANOTHER, UNTOLD = "different work", "same work", "unknown"
 INFERRED = 0.7
 _CONFIG = [*GRID, *BLOCK]
 _KEYS = [OP, FAMILY, C.INPUT_SHAPES, *_CONFIG]
@@ -75,6 +76,8 @@ def _judged(pairs: pd.DataFrame, batches: Fraction | None) -> pd.DataFrame:
     told = [_told(pair, batches) for pair in pairs.to_dict("records")]
     pairs[["verdict", "work_ratio", "grid_ratio", "reason"]] = pd.DataFrame(told, index=pairs.index)
     pairs["time_ratio"] = (pairs["head_median_ns"] / pairs["base_median_ns"]).astype("Float64")
+    for which in ("base", "head"):
+        pairs[f"{which}_launch"] = [_shown(pair, which) for pair in pairs.to_dict("records")]
     weight = pairs[["base_total_ns", "head_total_ns"]].fillna(0).max(axis=1).astype(np.int64)
     order = ["untold", "weight", *_MATCH[:2], "base_first", "head_first"]
     ranked = pairs.assign(weight=weight, untold=pairs["verdict"] == UNTOLD)
@@ -140,7 +143,7 @@ def _of(pair: pd.DataFrame, name: str) -> pd.Series:
 
 
 def _batch(run: Run) -> int:
-    value = (run.meta.workload or {}).get("batch_size")
+    value = setting(run, "batch_size")
     return value if isinstance(value, int) else 0
 
 
@@ -253,6 +256,13 @@ def _what(pair: dict[Any, Any]) -> str:
 
 def _grid(pair: dict[Any, Any], which: str, names: list[str] = GRID) -> str:
     return f"({','.join(str(pair[f'{which}_{name}']) for name in names)})"
+
+
+def _shown(pair: dict[Any, Any], which: str) -> str:
+    """Grid and block as a cell shows them, empty where the run has none."""
+    if pd.isna(pair[f"{which}_first"]):
+        return ""
+    return f"{_grid(pair, which)} {_grid(pair, which, BLOCK)}"
 
 
 def _full(pair: dict[Any, Any], which: str) -> str:

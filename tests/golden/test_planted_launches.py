@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import pytest
 from samples.simulator import write
 from samples.simulator.planted import launches
 from tests.traces import imported
+from tracekit import meta
 from tracekit.analysis import analyze, compare
 from tracekit.savings import budget
 from tracekit.schema import C
@@ -211,10 +213,24 @@ def test_another_grid_for_the_same_elements_is_another_configuration(run_of: Any
     )
     result = compare(base, head, "launch_config")
     (row,) = result.tables["changes"].to_dict("records")
-    assert (row["verdict"], row["grid_ratio"], row["time_ratio"]) == ("another configuration", 0.5, 1.5)
+    assert (row["verdict"], row["grid_ratio"], row["time_ratio"]) == ("same work", 0.5, 1.5)
+    assert list(row)[:4] == ["op", "verdict", "base_launch", "head_launch"]
+    assert (row["base_launch"], row["head_launch"]) == ("(1024,1,1) (128,1,1)", "(512,1,1) (128,1,1)")
     assert [(one.code, one.saving_ns_per_step) for one in result.findings] == [
         ("launch_config_changed", 20_000)
     ]
+
+
+def test_without_shapes_the_batch_sizes_of_the_fingerprints_explain_a_grid(run_of: Any) -> None:
+    base, head = (
+        run_of(launches.kernels("own", 40_000, grid=(32 * batch, 1, 1)), str(batch)) for batch in (32, 16)
+    )
+    assert compare(base, head, "launch_config").tables["changes"]["verdict"].tolist() == ["unknown"]
+    for run, batch in ((base, 32), (head, 16)):
+        meta.write(run.path, dataclasses.replace(run.meta, fingerprint={"batch_size": batch}))
+    sides = (type(run)(run.path) for run in (base, head))
+    (row,) = compare(*sides, "launch_config").tables["changes"].to_dict("records")
+    assert (row["verdict"], row["work_ratio"]) == ("different work", 0.5)
 
 
 def test_identical_runs_do_not_differ(run_of: Any) -> None:

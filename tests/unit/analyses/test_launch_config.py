@@ -221,7 +221,7 @@ def compared(
 
 
 def test_causes_are_named_on_evidence_alone(tmp_path: Path) -> None:
-    work, config = ["different work"], ["another configuration"]
+    work, config = ["different work"], ["same work"]
     one, two = grid(10), grid(20)
     cases = [
         (("[[8]]", one), ("[[16]]", two), work, ["launch_work_differs"]),
