@@ -170,6 +170,7 @@ def _idle_threads(launches: Launches) -> Iterator[Finding]:
     rare = set(ints(elementwise[threads >= MANY_THREADS * needed], C.ROW_ID).tolist())
     configs = launches.configs
     chosen = configs[configs["first_row"].isin(rare) & (configs["blocks_per_sm"] >= 1)]
+    by_row = needed.set_axis(pd.Index(ints(elementwise, C.ROW_ID)))
     for found, total in weighty(launches, chosen, least=0.01):
         first = found.iloc[0]
         yield finding(
@@ -178,7 +179,8 @@ def _idle_threads(launches: Launches) -> Iterator[Finding]:
             found,
             total,
             title=(
-                f"{kernel(first)} launches {first['threads']:,} threads for {first[NUMEL]:,} elements: "
+                f"{kernel(first)} launches {first['threads']:,} threads for "
+                f"{by_row[first['first_row']]:,} elements: "
                 f"{time_of(launches, total)}"
             ),
             advice=f"Size the grid of {op_of(launches, found)} by its elements: most threads do nothing",

@@ -116,7 +116,9 @@ def _how_pinned(rows: pd.DataFrame, hidden: str, *, known: bool) -> str:
         return f"no rate of pinned copies is known here, so no saving by pinning is given; {overlap}"
     seen = rows[SEEN].notna().all()
     source = (
-        "the best pinned rate seen in the run" if seen else f"{REACHED_SHARE:.0%} of the PCIe link's rate"
+        "the best pinned rate seen in the run"
+        if seen
+        else f"{REACHED_SHARE * 100:.0f} % of the PCIe link's rate"
     )
     rate = float(rows[REACHABLE].min())
     return f"time above bytes over {rate:.1f} GB/s, {source}, at most what is exposed; {overlap}"
@@ -142,8 +144,8 @@ def _slow(rows: pd.DataFrame, hiding: Hiding, steps: Budget) -> Finding | None:
         "the trace does not show which of these it is.",
         steps.per_step(saving),
         Basis.ESTIMATED,
-        f"time at least one of the copies ran minus bytes over {REACHED_SHARE:.0%} of the link's rate, at "
-        f"most what no kernel hides, {steps.per}",
+        f"time at least one of the copies ran minus bytes over {REACHED_SHARE * 100:.0f} % of the link's "
+        f"rate, at most what no kernel hides, {steps.per}",
         0.6,
         evidence(rows),
     )

@@ -315,3 +315,10 @@ def test_a_grid_that_changed_counts_launches_of_steps_alone(run_of: Any) -> None
     head = run_of(launches.threshold((1024, 1, 1), 50_000, warm_up=100), "head")
     (finding,) = compare(base, head, "launch_config").findings
     assert (finding.code, finding.saving_ns_per_step) == ("launch_config_changed", 10_000)
+
+
+def test_threads_are_told_against_what_the_inputs_broadcast_to(run_of: Any) -> None:
+    """[64, 1] and [1, 64] make 4,096 elements, not 64."""
+    shapes = [[64, 1], [1, 64]]
+    run = run_of(launches.kernels(launches.ELEMENTWISE, 80_000, grid=(WAVE, 1, 1), shapes=shapes))
+    assert "for 4,096 elements" in found(run, "launch_config", "threads_per_element").title
