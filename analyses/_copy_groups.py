@@ -13,8 +13,9 @@ from tracekit.schema import C, CopyKind
 
 from ._common import ints
 from ._copied_tensors import DTYPE, ELEMENTS, ITEM, SHAPE, with_tensors
-from ._copies import MEMORY, OP, SOURCE, Hiding, code_by, counted, described, read
+from ._copies import MEMORY, OP, SOURCE, code_by, counted, described, read
 from ._copy_tables import sums
+from ._hiding import Hiding
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tracekit.analysis import Finding
     from tracekit.run import Run
 
-    from ._copies import Hiding
+    from ._hiding import Hiding
 
 SCALARS = "h2d_scalars"
 _SCALAR_TITLE = "{count} scalar copies to the device {per} block the host {blocked}"

@@ -6,6 +6,8 @@ from tracekit.analysis import Column, Rule, TableSpec
 
 from ._launch_configs import BLOCK, FAMILY, GRID, OP
 
+DIFFERENT_WORK, ANOTHER, UNTOLD = "different work", "same work", "unknown"
+
 RULES = (
     Rule(
         "launch_work_differs",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tracekit.savings import Budget
 
-    from ._copies import Hiding
+    from ._hiding import Hiding
 
 PING_PONG = "h2d_ping_pong"
 PING_PONG_BYTES = 64 << 10

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tracekit.run import Run
     from tracekit.savings import Budget
 
-    from ._copies import Hiding
+    from ._hiding import Hiding
 
 PAGEABLE_BYTES = 64 << 10
 SLOW_SHARE = 0.5

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tracekit.savings import Budget
 
-    from ._copies import Hiding
+    from ._hiding import Hiding
 
 REPEATED = "h2d_repeated"
 LARGE_BYTES = 1 << 20

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tracekit.savings import Budget
 
-    from ._copies import Hiding
+    from ._hiding import Hiding
 
 SCALARS_WHY = (
     "a host that is not blocked is earlier by no more than it was blocked; a wait after which kernels "

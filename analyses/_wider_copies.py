@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tracekit.savings import Budget
 
-    from ._copies import Hiding
+    from ._hiding import Hiding
 
 WIDER = "h2d_wider_dtype"
 

@@ -29,7 +29,8 @@ from tracekit.schema import C, CopyKind
 
 from . import _copy_tables
 from ._common import absent_device_note
-from ._copies import BLOCKED_NS, Hiding, counted, described, read
+from ._copies import BLOCKED_NS, counted, described, read
+from ._hiding import Hiding
 from ._scalar_copies import SCALARS_WHY, scalars
 
 if TYPE_CHECKING:
