@@ -139,6 +139,22 @@ def _covered_before(union: Union, moments: Ints) -> Ints:
     return whole[begun] - np.where(begun > 0, np.maximum(over, 0), 0)
 
 
+def worst_devices(frame: pd.DataFrame, values: npt.ArrayLike) -> int:
+    """Σ over ranks of the largest sum of a device: devices of a rank work and wait side by side.
+
+    Args:
+        frame: Rank and device of each value.
+        values: Whole numbers.
+
+    Example:
+        >>> frame = pd.DataFrame({C.RANK: [0, 0, 0, 1], C.DEVICE: [0, 0, 1, 0]})
+        >>> worst_devices(frame, [2, 3, 4, 7])
+        12
+    """
+    lanes = frame[[C.RANK, C.DEVICE]].assign(value=np.asarray(values, np.int64))
+    return int(lanes.groupby([C.RANK, C.DEVICE])["value"].sum().groupby(level=C.RANK).max().sum())
+
+
 def op_parents(kind_is_op: np.ndarray[tuple[int], np.dtype[np.bool_]], parent: Ints) -> Ints:
     """Position of the nearest enclosing op of each row, `NO_PARENT` without one.
 

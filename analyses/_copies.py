@@ -11,25 +11,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tracekit import intervals
 from tracekit.analysis import EVIDENCE_ROWS
-from tracekit.run import busy
 from tracekit.schema import C, CopyKind, DeviceKind, HostKind, Memory
 
-from ._common import NO_PARENT, covered, ints, matches, positions, segments_by, spans
-from ._hosts import NO_OP, NO_SHAPES, host_rows, source_lines, texts
+from ._common import NO_PARENT, ints, matches, positions
+from ._hosts import NO_OP, NO_SHAPES, brief, host_rows, source_lines, texts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tracekit.intervals import Ints, Union
+    from tracekit.intervals import Ints
     from tracekit.run import Run
     from tracekit.savings import Budget
 
@@ -41,6 +39,8 @@ NO_DTYPES = "(no dtypes recorded)"
 SCALAR_BYTES = 8
 WAIT_PATTERN = r"(?i)synchronize"
 KEYS = (C.RANK, C.DEVICE)
+WORST = "on the device of each rank with most of it"
+"""What is said of the times of findings: devices of a rank work and wait side by side."""
 
 _READ = (
     C.ROW_ID,
@@ -158,58 +158,6 @@ def _calls(run: Run, launches: pd.Series, ops: Ints) -> pd.DataFrame:
     )
 
 
-class Hiding:
-    """What hides copies: kernels and opaque graphs, per device."""
-
-    def __init__(self, run: Run) -> None:
-        frame = busy(run, [C.KIND, C.RANK, C.DEVICE, C.START_NS, C.DUR_NS])
-        hides = frame[frame[C.KIND].isin([str(DeviceKind.KERNEL), str(DeviceKind.GRAPH)])]
-        self.unions: dict[Any, Union] = {
-            place: intervals.union(*spans(rows)) for place, rows in hides.groupby(list(KEYS), sort=True)
-        }
-
-    def exposed_by(self, frame: pd.DataFrame, codes: Ints, groups: int) -> Ints:
-        """Length of the union of each group's intervals that nothing hides, on each device, summed."""
-        total = np.zeros(groups, np.int64)
-        for place, at in frame.groupby(list(KEYS), sort=True).indices.items():
-            lane, start, end = segments_by(codes[at], *spans(frame.iloc[at]))
-            union = self.unions.get(place, intervals.EMPTY)
-            np.add.at(total, lane, end - start - covered(union, start, end))
-        return total
-
-    def starved(self, copies: pd.DataFrame) -> int:
-        """How much earlier kernels could have run had the host not been blocked in these copies, at most.
-
-        In each gap between kernels in which copies end: the shorter of the time the host was blocked in them
-        and the gap since the first of their calls. A host that is not blocked is earlier by no more.
-        """
-        known = copies[copies[BLOCKED_NS].notna()]
-        total = 0
-        for place, rows in known.groupby(list(KEYS), sort=True):
-            start, end = self.unions.get(place, intervals.EMPTY)
-            if len(start):
-                total += _starved(rows, start, end)
-        return total
-
-    def exposed(self, frame: pd.DataFrame) -> int:
-        """Length of the union of all these intervals that nothing hides, on each device, summed."""
-        return int(self.exposed_by(frame, np.zeros(len(frame), np.int64), 1)[0])
-
-
-def _starved(rows: pd.DataFrame, start: Ints, end: Ints) -> int:
-    """The same for copies of one device and the union of its kernels."""
-    ended = spans(rows)[1]
-    before = np.searchsorted(start, ended, side="right") - 1
-    idle = (before >= 0) & (end[before] <= ended) & (before + 1 < len(start))
-    table = pd.DataFrame(
-        {"gap": before, "call": ints(rows, CALL_START_NS), "blocked": ints(rows, BLOCKED_NS)}
-    )
-    gaps = table[idle].groupby("gap").agg(call=("call", "min"), blocked=("blocked", "sum"))
-    at = gaps.index.to_numpy(dtype=np.int64)
-    length = start[at + 1] - np.maximum(end[at], ints(gaps, "call"))
-    return int(np.minimum(np.maximum(length, 0), ints(gaps, "blocked")).sum())
-
-
 def counted(copies: pd.DataFrame, *, marked: bool) -> pd.DataFrame:
     """The copies that recur: those of profiled steps, or all where no steps are marked."""
     return copies[copies[C.STEP].notna()] if marked else copies
@@ -247,8 +195,8 @@ def places(copies: pd.DataFrame, weight: str, most: int = 3) -> str:
 
 
 def _place(op: str, line: str) -> str:
-    named = "an unrecorded op" if op == NO_OP else f"`{op}`"
-    return f"{named} at {line}" if line else named
+    named = "an unrecorded op" if op == NO_OP else f"`{brief(op)}`"
+    return f"{named} at {brief(line)}" if line else named
 
 
 def code_by(frame: pd.DataFrame, keys: Sequence[str]) -> tuple[Ints, int]:

@@ -8,11 +8,13 @@ from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule, Severity
 from tracekit.render.cells import human
 from tracekit.savings import CONFIDENT, budget
 
+from ._hosts import brief
+
 if TYPE_CHECKING:
     from tracekit.run import Run
     from tracekit.savings import Budget
 
-    from ._copy_compare import Group
+    from ._copy_groups import Group
 
 SHAPES, DTYPES, DUPLICATE, MEMORY_KIND, LINK = "shape", "dtype", "duplicate", "memory kind", "link"
 DIFFERS, ONE_SIDE = "unknown", "one run only"
@@ -29,8 +31,9 @@ _CODES = {
     DIFFERS: "h2d_compare_unknown",
 }
 _MATTERS = (
-    f"the tensors of this cause together change the bytes per step by {LEAST_BYTES_SHARE:.0%} of the larger "
-    f"side's or the time of copies by {LEAST_TIME_SHARE:.0%}"
+    "the tensors of this cause together change the bytes per step by "
+    f"{LEAST_BYTES_SHARE * 100:.0f} % of the larger side's or the time of copies by "
+    f"{LEAST_TIME_SHARE * 100:.0f} %"
 )
 _WHY = {
     SHAPES: "different element counts are different work, so it is tested first and times are not judged",
@@ -73,6 +76,9 @@ _ADVICE = {
     ),
     DIFFERS: "Record both runs with `record_shapes=True`, or name the batch size, to tell shape from dtype.",
 }
+INFERRED = 0.6
+_SEEN = frozenset({SHAPES, DTYPES, MEMORY_KIND})
+"""Causes that a trace can show by itself."""
 _LIKE = frozenset({DTYPES, DUPLICATE, MEMORY_KIND, LINK})
 """Causes with equal work on both sides, where a difference of times is a saving."""
 
@@ -109,11 +115,12 @@ def _finding(
     exposed = sum(group.exposed_ns for group in groups)
     saving = min(more_ns, exposed) if cause in _LIKE and more_ns > 0 and not other_gpu else None
     saving = saving or None
-    others = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
+    others = f", and {len(rows) - 1:,} more tensors" if len(rows) > 2 else ""
+    others = ", and 1 more tensor" if len(rows) == 2 else others
     return Finding(
         _CODES[cause],
         steps.severity(saving * steps.steps) if saving else Severity.INFO,
-        f"{_WORDS[cause]}: {_tensor(heaviest)}{heaviest['because']}{others}; "
+        f"{_WORDS[cause]}: {_tensor(heaviest, cause)}{heaviest['because']}{others}; "
         f"{_change(more_bytes, more_ns, cause)}",
         f"{_gpus(cause, other_gpu)}{_ADVICE[cause]}{_lines(heaviest)}",
         saving,
@@ -121,7 +128,7 @@ def _finding(
         "time of these copies in head minus that in base, at most what head's kernels do not hide"
         if saving
         else "",
-        CONFIDENT if cause in (SHAPES, DTYPES, MEMORY_KIND) else 0.6,
+        CONFIDENT if cause in _SEEN and _recorded(heaviest, cause) else INFERRED,
         _evidence(groups),
     )
 
@@ -143,22 +150,30 @@ _WORDS = {
 }
 
 
-def _tensor(row: dict[str, Any]) -> str:
+def _recorded(row: dict[str, Any], cause: str) -> bool:
+    """Whether the trace itself shows the cause, rather than the runs' settings."""
+    return cause == MEMORY_KIND or bool(row["base_shape"] and row["head_shape"])
+
+
+def _tensor(row: dict[str, Any], cause: str) -> str:
     known = row["head_group"] or row["base_group"]
-    alike = row["base_shape"] == row["head_shape"] or not (row["base_shape"] and row["head_shape"])
-    return f"{known.shape} {known.dtype}, " if alike and known.shape else ""
+    if cause == SHAPES or not known.shape:
+        return ""
+    return f"{known.shape}, " if cause == DTYPES else f"{known.shape} {known.dtype}, "
 
 
 def _change(more_bytes: int, more_ns: int, cause: str) -> str:
-    size = f"{'+' if more_bytes >= 0 else '−'}{human(abs(more_bytes), 'bytes')} per step"
+    way = "more" if more_bytes > 0 else "less"
+    size = f"{human(abs(more_bytes), 'bytes')} {way} per step" if more_bytes else "as many bytes per step"
     if cause == SHAPES:
         return f"head copies {size}: different work, so times are not compared"
-    return f"head copies {size} and takes {'+' if more_ns >= 0 else '−'}{human(abs(more_ns), 'ns')}"
+    took = f"{human(abs(more_ns), 'ns')} {'more' if more_ns > 0 else 'less'}" if more_ns else "as long"
+    return f"head copies {size}, which takes {took}"
 
 
 def _lines(row: dict[str, Any]) -> str:
     lines = [
-        f"{side} {row[f'{side}_group'].source}"
+        f"{side} {brief(row[f'{side}_group'].source)}"
         for side in ("base", "head")
         if row[f"{side}_group"] and row[f"{side}_group"].source
     ]

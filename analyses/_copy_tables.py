@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tracekit.intervals import Ints
 
-    from ._copies import Hiding
+    from ._hiding import Hiding
 
 RATE = "gb_per_s"
 NEEDED = "needed_bytes"

@@ -10,6 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tracekit.render.cells import shorten
 from tracekit.schema import C, HostKind
 
 from ._common import NO_PARENT, matches, positions
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 NO_OP = "(no op recorded)"
 NO_SHAPES = "(no shapes recorded)"
+_TOLD = 60
 NO_SOURCE = ""
 """Where no stack was recorded: `tracekit collect --stacks` records them."""
 
@@ -64,6 +66,16 @@ def _plain(values: pd.Series) -> pd.Series:
 def texts(values: pd.Series, absent: str) -> Objects:
     """A column of text with one word where a value is missing."""
     return values.astype(object).where(values.notna(), absent).to_numpy(object)
+
+
+def brief(name: str) -> str:
+    """A name as findings tell it: whole, or both ends of one that would fill the sentence.
+
+    Example:
+        >>> brief("autograd::engine::evaluate_function: MulBackward0"), len(brief("x" * 900))
+        ('MulBackward0', 60)
+    """
+    return shorten(name.removeprefix("autograd::engine::evaluate_function: "), _TOLD)
 
 
 def source_lines(run: Run, rows: pd.Series) -> pd.Series:

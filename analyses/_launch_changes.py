@@ -6,6 +6,8 @@ from tracekit.analysis import Column, Rule, TableSpec
 
 from ._launch_configs import BLOCK, FAMILY, GRID, OP
 
+DIFFERENT_WORK, ANOTHER, UNTOLD = "different work", "same work", "unknown"
+
 RULES = (
     Rule(
         "launch_work_differs",
@@ -30,12 +32,14 @@ CHANGES = TableSpec(
     "Launch configurations that differ",
     (
         Column(OP, "", "innermost op that launched it"),
-        Column("verdict", "", "different work, another configuration or unknown"),
-        Column("work_ratio", "×", "elements of head over base, missing where unknown"),
-        Column("grid_ratio", "×", "blocks of head over base"),
+        Column("verdict", "", "different work; same work, launched otherwise; or unknown"),
+        Column("base_launch", "id", "grid and block in base"),
+        Column("head_launch", "id", "grid and block in head"),
         Column("time_ratio", "×", "median duration of head over base"),
         Column("base_median_ns", "ns", "lower median of the durations in base"),
         Column("head_median_ns", "ns", "lower median of the durations in head"),
+        Column("work_ratio", "×", "elements of head over base, missing where unknown"),
+        Column("grid_ratio", "×", "blocks of head over base"),
         *(
             Column(f"{which}_{name}", "count", f"{name.replace('_', ' in ')} in {which}")
             for which in ("base", "head")
@@ -46,7 +50,7 @@ CHANGES = TableSpec(
         Column("head_launches", "count", "launches in head"),
         Column("base_total_ns", "ns", "Σ of durations in base"),
         Column("head_total_ns", "ns", "Σ of durations in head"),
-        Column("reason", "prose", "why the verdict"),
+        Column("reason", "", "why the verdict"),
         Column("base_shapes", "", "input shapes in base; empty where not recorded"),
         Column("head_shapes", "", "input shapes in head; empty where not recorded"),
         Column("base_first", "", "row of the first launch in base's device_intervals"),

@@ -1,4 +1,4 @@
-"""How the launch configurations of two runs differ: other work, another configuration, or unknown."""
+"""How the launch configurations of two runs differ: other work, the same work otherwise, or unknown."""
 
 from __future__ import annotations
 
@@ -8,25 +8,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Result, Severity
-from tracekit.render import human
-from tracekit.savings import LEAST_SHARE, budget
+from tracekit.analysis import Result
 from tracekit.schema import C
 
-from ._activations import FUSED, kind_of
 from ._common import absent_device_note
-from ._launch_changes import CHANGES
+from ._copy_settings import setting
+from ._launch_change_findings import findings, grid_of
+from ._launch_changes import ANOTHER, CHANGES, DIFFERENT_WORK, UNTOLD
 from ._launch_configs import BLOCK, FAMILY, GRID, OP, UNKNOWN, grouped, kernels
 from ._tensors import numel, parse_shapes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tracekit.run import Run
-    from tracekit.savings import Budget
 
-DIFFERENT_WORK, ANOTHER, UNTOLD = "different work", "another configuration", "unknown"
-INFERRED = 0.7
 _CONFIG = [*GRID, *BLOCK]
 _KEYS = [OP, FAMILY, C.INPUT_SHAPES, *_CONFIG]
 _MATCH = [OP, FAMILY, C.INPUT_SHAPES]
@@ -47,7 +41,7 @@ def compare(base: Run, head: Run) -> Result:
         return Result(notes=("every op, kernel family, shape and launch configuration is in both runs",))
     pairs = _judged(pairs, _ratio(*(_batch(run) for run in (head, base))))
     differ = _other_devices(base, head)
-    found = tuple(_findings(base, head, pairs, differ))
+    found = tuple(findings(base, head, pairs, differ))
     return Result({"changes": pairs[[column.name for column in CHANGES.columns]]}, found, _notes(differ))
 
 
@@ -74,6 +68,8 @@ def _judged(pairs: pd.DataFrame, batches: Fraction | None) -> pd.DataFrame:
     told = [_told(pair, batches) for pair in pairs.to_dict("records")]
     pairs[["verdict", "work_ratio", "grid_ratio", "reason"]] = pd.DataFrame(told, index=pairs.index)
     pairs["time_ratio"] = (pairs["head_median_ns"] / pairs["base_median_ns"]).astype("Float64")
+    for which in ("base", "head"):
+        pairs[f"{which}_launch"] = [_shown(pair, which) for pair in pairs.to_dict("records")]
     weight = pairs[["base_total_ns", "head_total_ns"]].fillna(0).max(axis=1).astype(np.int64)
     order = ["untold", "weight", *_MATCH[:2], "base_first", "head_first"]
     ranked = pairs.assign(weight=weight, untold=pairs["verdict"] == UNTOLD)
@@ -126,7 +122,7 @@ def _named(pair: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
         columns[f"{which}_shapes"] = pair.get(shapes, "")
         for name in _CONFIG:
             columns[f"{which}_{name}"] = _of(pair, f"{name}{suffix}")
-        for name in ("launches", "total_ns", "median_ns"):
+        for name in ("launches", "total_ns", "median_ns", "counted", "counted_ns"):
             columns[f"{which}_{name}"] = _of(pair, f"{name}{suffix}")
         columns[f"{which}_first"] = _of(pair, f"first_row{suffix}")
     return pd.DataFrame(columns)
@@ -139,7 +135,7 @@ def _of(pair: pd.DataFrame, name: str) -> pd.Series:
 
 
 def _batch(run: Run) -> int:
-    value = (run.meta.workload or {}).get("batch_size")
+    value = setting(run, "batch_size")
     return value if isinstance(value, int) else 0
 
 
@@ -182,76 +178,8 @@ def _product(pair: dict[Any, Any], which: str, names: list[str]) -> int:
     return result
 
 
-def _findings(base: Run, head: Run, pairs: pd.DataFrame, differ: str) -> Iterator[Finding]:
-    budgets = {"base": budget(base), "head": budget(head)}
-    worth = np.zeros(len(pairs), bool)
-    for which, spent in budgets.items():
-        totals = pairs[f"{which}_total_ns"].fillna(0).to_numpy(dtype=np.int64)
-        whole = spent.steps * spent.step_ns
-        worth |= (totals > 0) & (totals >= LEAST_SHARE * whole)
-    for verdict in (DIFFERENT_WORK, ANOTHER):
-        chosen = pairs[worth & (pairs["verdict"] == verdict).to_numpy()]
-        for pair in chosen.head(EVIDENCE_ROWS).to_dict("records"):
-            yield (
-                _work_finding(pair)
-                if verdict == DIFFERENT_WORK
-                else _config_finding(pair, budgets["head"], differ)
-            )
-
-
-def _work_finding(pair: dict[Any, Any]) -> Finding:
-    return Finding(
-        code="launch_work_differs",
-        severity=Severity.INFO,
-        title=(
-            f"{pair[OP]} did different work: {pair['work_ratio']:.3g}× the elements, grid "
-            f"{_grid(pair, 'base')} against {_grid(pair, 'head')}, {_times(pair)} a launch"
-        ),
-        advice=(
-            f"compare runs of the same shapes and batch size before judging the speed of {pair[OP]}"
-            f"{_what(pair)}"
-        ),
-        confidence=0.9,
-        evidence={"device_intervals": [int(pair["head_first"])]},
-    )
-
-
-def _config_finding(pair: dict[Any, Any], spent: Budget, differ: str) -> Finding:
-    slower = (int(pair["head_median_ns"]) - int(pair["base_median_ns"])) * int(pair["head_launches"])
-    chosen = (
-        f"the devices differ ({differ})"
-        if differ
-        else "look for what chose it anew: another version of PyTorch or a library, autotuning, strides or "
-        "alignment of the inputs"
-    )
-    return Finding(
-        code="launch_config_changed",
-        severity=spent.severity(slower),
-        title=(
-            f"{pair[OP]} runs the same shapes with another configuration: {_full(pair, 'base')} against "
-            f"{_full(pair, 'head')}, {_times(pair)} a launch"
-        ),
-        advice=f"{pair[OP]} is launched otherwise for the same shapes: {chosen}{_what(pair)}",
-        saving_ns_per_step=spent.per_step(slower) if slower > 0 and not differ else None,
-        basis=Basis.ESTIMATED if slower > 0 and not differ else None,
-        how="(median of head − median of base) × launches of head" if slower > 0 else "",
-        confidence=INFERRED,
-        evidence={"device_intervals": [int(pair["head_first"])]},
-    )
-
-
-def _what(pair: dict[Any, Any]) -> str:
-    fused = kind_of(str(pair[FAMILY]), str(pair[OP])) == FUSED
-    return "; the kernel is a convolution or matrix product, not a ReLU" if fused else ""
-
-
-def _grid(pair: dict[Any, Any], which: str, names: list[str] = GRID) -> str:
-    return f"({','.join(str(pair[f'{which}_{name}']) for name in names)})"
-
-
-def _full(pair: dict[Any, Any], which: str) -> str:
-    return f"grid {_grid(pair, which)} block {_grid(pair, which, BLOCK)}"
-
-
-def _times(pair: dict[Any, Any]) -> str:
-    return " against ".join(human(int(pair[f"{which}_median_ns"]), "ns") for which in ("base", "head"))
+def _shown(pair: dict[Any, Any], which: str) -> str:
+    """Grid and block as a cell shows them, empty where the run has none."""
+    if pd.isna(pair[f"{which}_first"]):
+        return ""
+    return f"{grid_of(pair, which)} {grid_of(pair, which, BLOCK)}"

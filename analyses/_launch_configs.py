@@ -94,7 +94,7 @@ def _largest(text: str) -> int:
 def grouped(rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     """One row per combination of keys: launches, times, occupancy, and the first row.
 
-    `counted_ns` is the time in profiled steps.
+    `counted` are the launches in profiled steps and `counted_ns` their time.
     """
     groups = rows.groupby(list(keys), sort=True, observed=True)
     codes = groups.ngroup().to_numpy().astype(np.int64)
@@ -106,6 +106,7 @@ def grouped(rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
         sums = table[name].to_numpy(copy=True)
         np.add.at(sums, codes[which], duration[which])
         table[name] = sums
+    table["counted"] = np.bincount(codes[in_steps], minlength=size).astype(np.int64)
     table["median_ns"] = medians(codes, size, duration)
     order = np.lexsort((ints(rows, C.ROW_ID), ints(rows, C.START_NS), codes))
     firsts = order[np.concatenate(([True], np.diff(codes[order]) > 0))[: len(order)]]

@@ -12,7 +12,9 @@ from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Severity
 from tracekit.render import human
 from tracekit.schema import C
 
-from ._hosts import source_lines
+from ._common import worst_devices
+from ._copies import per
+from ._hosts import brief, source_lines
 from ._launch_configs import BLOCK, FAMILY, GRID, OP, UNKNOWN
 from ._ranges import weightiest
 
@@ -52,17 +54,19 @@ class Launches:
 
 def weighty(launches: Launches, chosen: pd.DataFrame, *, least: float) -> Iterator[tuple[pd.DataFrame, int]]:
     """The configurations of each op and family that matter, costliest first, with their time."""
-    totals = chosen.groupby([OP, FAMILY], sort=True)[launches.time].sum()
+    by_device = chosen.groupby([OP, FAMILY, C.RANK, C.DEVICE], sort=True)[launches.time].sum()
+    totals = by_device.groupby([OP, FAMILY, C.RANK], sort=True).max().groupby([OP, FAMILY], sort=True).sum()
     ordered = totals.sort_values(ascending=False, kind="stable").head(MOST)
     for op, name in ordered.index:
         rows = chosen[(chosen[OP] == op) & (chosen[FAMILY] == name)]
-        total = int(rows[launches.time].sum())
+        total = int(totals[op, name])
         if launches.spent.matters(total, least=least):
             yield rows.sort_values([launches.time, "first_row"], ascending=[False, True]), total
 
 
 def bounded(launches: Launches, rows: pd.DataFrame, part: pd.Series) -> int:
-    return int((rows[launches.time] * part).astype(np.float64).sum())
+    """A part of the time of each configuration, whole, of the device of each rank with most of it."""
+    return worst_devices(rows, (rows[launches.time] * part).to_numpy(np.float64).astype(np.int64))
 
 
 def finding(
@@ -98,8 +102,8 @@ def finding(
 
 
 def kernel(row: pd.Series) -> str:
-    name = str(row[FAMILY]).rpartition("::")[2] if "<" not in str(row[FAMILY]) else str(row[FAMILY])
-    return name if len(name) <= 60 else f"{name[:57]}..."
+    name = str(row[FAMILY])
+    return brief(name if "<" in name else name.rpartition("::")[2])
 
 
 def configuration(row: dict[Any, Any]) -> str:
@@ -108,7 +112,7 @@ def configuration(row: dict[Any, Any]) -> str:
 
 
 def time_of(launches: Launches, total: int) -> str:
-    return f"{human(launches.spent.per_step(total), 'ns')} {launches.spent.per}"
+    return f"{human(launches.spent.per_step(total), 'ns')} {per(launches.spent)}"
 
 
 def op_of(launches: Launches, rows: pd.DataFrame) -> str:
@@ -117,4 +121,4 @@ def op_of(launches: Launches, rows: pd.DataFrame) -> str:
     known = launches.rows.set_index(C.ROW_ID).loc[firsts, C.OP_ROW]
     ops = pd.Series(known.to_numpy(), dtype="Int64")
     lines = [line for line in source_lines(launches.run, ops.mask(ops == UNKNOWN)) if line]
-    return f"{rows.iloc[0][OP]}{f' at {lines[0]}' if lines else ''}"
+    return f"{brief(str(rows.iloc[0][OP]))}{f' at {brief(lines[0])}' if lines else ''}"

@@ -57,7 +57,9 @@ def findings(launches: Launches) -> tuple[Finding, ...]:
 
 def _serial(launches: Launches) -> Iterator[Finding]:
     configs = _computing(launches.configs)
-    chosen = configs[(configs["blocks"] == 1) & (configs["median_ns"] >= LONG_NS) & ~(configs["sms"] <= 1)]
+    chosen = configs[
+        (configs["blocks"] == 1) & (configs["median_ns"] >= LONG_NS) & (configs["sms"].fillna(2) > 1)
+    ]
     for rows, total in weighty(launches, chosen, least=0.01):
         first = rows.iloc[0]
         of = "" if pd.isna(first["sms"]) else f" of {first['sms']}"
@@ -70,7 +72,10 @@ def _serial(launches: Launches) -> Iterator[Finding]:
                 f"{kernel(first)} runs as one block of {first['block_threads']} threads, on one SM{of}: "
                 f"{time_of(launches, total)}"
             ),
-            advice=f"spread the work of {op_of(launches, rows)} over more blocks",
+            advice=(
+                f"Spread the work of {op_of(launches, rows)} over more blocks: larger inputs, or another "
+                "implementation; a result that is the same in every step need be computed once only"
+            ),
             confidence=INFERRED,
         )
 
@@ -91,7 +96,7 @@ def _few_blocks(launches: Launches) -> Iterator[Finding]:
                 f"{time_of(launches, total)}"
             ),
             advice=(
-                f"see whether larger inputs or another implementation give {op_of(launches, rows)} more "
+                f"See whether larger inputs or another implementation give {op_of(launches, rows)} more "
                 "blocks (a split of the reduced dimension, smaller tiles); else run it beside other kernels"
             ),
             confidence=BOUND,
@@ -118,7 +123,7 @@ def _partial_waves(launches: Launches) -> Iterator[Finding]:
                 f"wave leaves the device partly idle; {time_of(launches, total)}"
             ),
             advice=(
-                f"let {op_of(launches, rows)} fill whole waves of "
+                f"Let {op_of(launches, rows)} fill whole waves of "
                 f"{first['sms'] * first['resident_blocks']} blocks: another batch or tile size, or a "
                 "grid-stride loop; check with a kernel profiler that the blocks take equally long"
             ),
@@ -165,6 +170,7 @@ def _idle_threads(launches: Launches) -> Iterator[Finding]:
     rare = set(ints(elementwise[threads >= MANY_THREADS * needed], C.ROW_ID).tolist())
     configs = launches.configs
     chosen = configs[configs["first_row"].isin(rare) & (configs["blocks_per_sm"] >= 1)]
+    by_row = needed.set_axis(pd.Index(ints(elementwise, C.ROW_ID)))
     for found, total in weighty(launches, chosen, least=0.01):
         first = found.iloc[0]
         yield finding(
@@ -173,10 +179,11 @@ def _idle_threads(launches: Launches) -> Iterator[Finding]:
             found,
             total,
             title=(
-                f"{kernel(first)} launches {first['threads']:,} threads for {first[NUMEL]:,} elements: "
+                f"{kernel(first)} launches {first['threads']:,} threads for "
+                f"{by_row[first['first_row']]:,} elements: "
                 f"{time_of(launches, total)}"
             ),
-            advice=f"size the grid of {op_of(launches, found)} by its elements: most threads do nothing",
+            advice=f"Size the grid of {op_of(launches, found)} by its elements: most threads do nothing",
             confidence=INFERRED,
         )
 
@@ -203,7 +210,7 @@ def _varying(launches: Launches) -> Iterator[Finding]:
             total,
             title=f"{kernel(found.iloc[0])} has several configurations on the same shapes: {listed}",
             advice=(
-                "nothing to change by this alone; strides, alignment, the data or a library's choice can "
+                "Nothing to change by this alone; strides, alignment, the data or a library's choice can "
                 f"differ between the calls of {op_of(launches, found)}: compare their times"
             ),
             confidence=INFERRED,

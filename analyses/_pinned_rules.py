@@ -10,12 +10,13 @@ from tracekit.render.cells import human
 from tracekit.savings import CONFIDENT, budget
 from tracekit.schema import C, CopyKind, Memory
 
-from ._common import spans
+from ._common import spans, worst_devices
 from ._copies import (
     BLOCKED_NS,
     DIRECTION,
     KEYS,
     MEMORY,
+    WORST,
     counted,
     evidence,
     exact_sum,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from tracekit.run import Run
     from tracekit.savings import Budget
 
-    from ._copies import Hiding
+    from ._hiding import Hiding
 
 PAGEABLE_BYTES = 64 << 10
 SLOW_SHARE = 0.5
@@ -87,8 +88,8 @@ def _pageable(run: Run, rows: pd.DataFrame, hiding: Hiding, steps: Budget) -> Fi
     exposed = hiding.exposed(rows)
     if not steps.matters(exposed):
         return None
-    faster = exact_sum(faster_ns(rows[C.BYTES], rows[C.DUR_NS], rows[REACHABLE]))
-    saving = None if faster is None else min(faster, exposed)
+    faster = faster_ns(rows[C.BYTES], rows[C.DUR_NS], rows[REACHABLE])
+    saving = None if faster.isna().any() else min(worst_devices(rows, faster), exposed)
     told = with_origins(run, rows)
     way = str(rows[DIRECTION].iloc[0])
     size, took = int(rows[C.BYTES].sum()), int(rows[C.DUR_NS].sum())
@@ -103,7 +104,7 @@ def _pageable(run: Run, rows: pd.DataFrame, hiding: Hiding, steps: Budget) -> Fi
         f"{_ADVICE[way]}: {places(told, C.DUR_NS)}.",
         None if saving is None else steps.per_step(saving),
         None if saving is None else Basis.ESTIMATED,
-        _how_pinned(rows, hidden, known=saving is not None) + f", {steps.per}",
+        _how_pinned(rows, hidden, known=saving is not None) + f", {steps.per}, {WORST}",
         CONFIDENT if steps.marked else 0.6,
         evidence(rows),
     )
@@ -115,7 +116,9 @@ def _how_pinned(rows: pd.DataFrame, hidden: str, *, known: bool) -> str:
         return f"no rate of pinned copies is known here, so no saving by pinning is given; {overlap}"
     seen = rows[SEEN].notna().all()
     source = (
-        "the best pinned rate seen in the run" if seen else f"{REACHED_SHARE:.0%} of the PCIe link's rate"
+        "the best pinned rate seen in the run"
+        if seen
+        else f"{REACHED_SHARE * 100:.0f} % of the PCIe link's rate"
     )
     rate = float(rows[REACHABLE].min())
     return f"time above bytes over {rate:.1f} GB/s, {source}, at most what is exposed; {overlap}"
@@ -141,8 +144,8 @@ def _slow(rows: pd.DataFrame, hiding: Hiding, steps: Budget) -> Finding | None:
         "the trace does not show which of these it is.",
         steps.per_step(saving),
         Basis.ESTIMATED,
-        f"time at least one of the copies ran minus bytes over {REACHED_SHARE:.0%} of the link's rate, at "
-        f"most what no kernel hides, {steps.per}",
+        f"time at least one of the copies ran minus bytes over {REACHED_SHARE * 100:.0f} % of the link's "
+        f"rate, at most what no kernel hides, {steps.per}",
         0.6,
         evidence(rows),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,8 +14,9 @@ from tracekit.savings import CONFIDENT, HIGH_SHARE
 from tracekit.schema import C, DeviceKind
 
 from . import _small_runs
-from ._common import ints
-from ._hosts import source_lines
+from ._common import ints, worst_devices
+from ._copies import WORST, per
+from ._hosts import brief, source_lines
 from ._ranges import weightiest
 from ._small_runs import ELEMENTWISE, OPTIMIZER, ZERO_GRAD
 
@@ -30,6 +32,12 @@ REPLAY_NS = 1_500
 FEWEST_STEPS = 3
 INFERRED = 0.7
 _MULTI_TENSOR = r"(?i)multi_tensor|foreach|fused"
+_COMPILED = re.compile(r"CompiledFunction|CompiledFxGraph|Torch-Compiled Region")
+_FUSE = "Compile the function that runs them with `torch.compile`, which fuses such chains"
+_UNFUSED = (
+    "Most of them belong to functions that are compiled already, and were not fused: see which backend "
+    "compiles them, for `aot_eager` fuses nothing, and where the graph breaks (`TORCH_LOGS=graph_breaks`)"
+)
 
 RULES = (
     Rule(
@@ -76,21 +84,21 @@ def findings(run: Run, work: Work, by_kind: pd.DataFrame, spent: Budget) -> tupl
 
 
 def _optimizer(run: Run, work: Work, rows: pd.DataFrame, spent: Budget) -> Iterator[Finding]:
-    saving = int(rows["late_ns"].sum())
+    saving = worst_devices(rows, rows["late_ns"])
     if not spent.matters(saving):
         return
     names = rows["range"].value_counts()
     listed = rows[C.NAME].astype(str).str.contains(_MULTI_TENSOR).mean() > 0.5
     advice = (
-        "its kernels already take lists of tensors: try `fused=True`, where the optimizer has it"
+        "Its kernels already take lists of tensors: try `fused=True`, where the optimizer has it"
         if listed
-        else "construct the optimizer with `foreach=True`, or with `fused=True` where it has that: one "
+        else "Construct the optimizer with `foreach=True`, or with `fused=True` where it has that: one "
         "kernel takes many parameters"
     )
     yield Finding(
         code="small_optimizer_kernels",
         severity=spent.severity(saving),
-        title=f"{names.index[0]} launches {_described(work, rows, spent)}",
+        title=f"{brief(str(names.index[0]))} launches {_described(work, rows, spent)}",
         advice=f"{advice}{_where(run, rows)}",
         saving_ns_per_step=spent.per_step(saving),
         basis=Basis.MEASURED,
@@ -101,18 +109,19 @@ def _optimizer(run: Run, work: Work, rows: pd.DataFrame, spent: Budget) -> Itera
 
 
 def _elementwise(run: Run, work: Work, rows: pd.DataFrame, spent: Budget) -> Iterator[Finding]:
-    saving = int(rows["late_ns"].sum())
+    saving = worst_devices(rows, rows["late_ns"])
     if not spent.matters(saving):
         return
     ops = rows.groupby("op", observed=True)["late_ns"].sum().sort_values(ascending=False, kind="stable")
-    named = ", ".join(str(name) or "(no op recorded)" for name in ops.index[:3])
+    named = ", ".join(brief(str(name)) if name else "no op recorded" for name in ops.index[:3])
+    compiled = ops[[bool(_COMPILED.search(str(name))) for name in ops.index]].sum() > ops.sum() / 2
     yield Finding(
         code="small_elementwise_kernels",
         severity=spent.severity(saving),
-        title=f"chains of element-wise ops ({named}) launch {_described(work, rows, spent)}",
+        title=f"Chains of element-wise ops ({named}) launch {_described(work, rows, spent)}",
         advice=(
-            f"compile the function that runs them with `torch.compile`, which fuses such chains"
-            f"{_where(run, rows)}; a larger batch makes the kernels longer instead"
+            f"{_UNFUSED if compiled else _FUSE}{_where(run, rows)}; a larger batch makes the kernels longer "
+            "instead"
         ),
         saving_ns_per_step=spent.per_step(saving),
         basis=Basis.MEASURED,
@@ -125,7 +134,7 @@ def _elementwise(run: Run, work: Work, rows: pd.DataFrame, spent: Budget) -> Ite
 def _repeating(run: Run, work: Work, spent: Budget) -> Iterator[Finding]:
     rows = _small_runs.runs(work, None)
     rows = rows[rows[C.STEP].notna() & (rows["kind_of_work"] != ZERO_GRAD)]
-    saving = int(np.maximum(ints(rows, "late_ns") - REPLAY_NS, 0).sum())
+    saving = worst_devices(rows, np.maximum(ints(rows, "late_ns") - REPLAY_NS, 0))
     if not spent.marked or not spent.matters(saving, least=HIGH_SHARE):
         return
     same, steps = _alike(work.rows)
@@ -135,11 +144,11 @@ def _repeating(run: Run, work: Work, spent: Budget) -> Iterator[Finding]:
         code="launch_bound_steps",
         severity=spent.severity(saving),
         title=(
-            f"steps wait for launches: {_described(work, rows, spent)}; {same} of {steps} steps launch the "
+            f"Steps wait for launches: {_described(work, rows, spent)}; {same} of {steps} steps launch the "
             "same kernels with the same grids"
         ),
         advice=(
-            "replay the step as a CUDA graph: `torch.compile(mode='reduce-overhead')` or `torch.cuda.graph`; "
+            "Replay the step as a CUDA graph: `torch.compile(mode='reduce-overhead')` or `torch.cuda.graph`; "
             "parts that read values back to the host, such as `.item()`, must stay outside"
             f"{_where(run, rows)}"
         ),
@@ -155,17 +164,18 @@ def _repeating(run: Run, work: Work, spent: Budget) -> Iterator[Finding]:
 
 
 _HOW = (
-    "idle time of the device between the kernels of the runs whose launch was late, under the profiler, "
-    "whose own cost per op is in it"
+    f"idle time between the kernels of the runs whose launch was late, {WORST}, under the profiler, whose "
+    "own cost per op is in it"
 )
 
 
 def _described(work: Work, rows: pd.DataFrame, spent: Budget) -> str:
-    count, runs = len(rows) // spent.steps, int(rows["first"].sum())
+    count, runs = len(rows) // spent.steps, rows["run"].nunique()
+    idle = spent.per_step(worst_devices(rows, rows["gap_ns"]))
     return (
-        f"{count:,} kernels {spent.per} in runs ({runs:,} in all) of kernels shorter than a launch "
-        f"({human(work.launch_ns, 'ns')}); the device is idle "
-        f"{human(spent.per_step(int(rows['gap_ns'].sum())), 'ns')} between them"
+        f"{count:,} kernels {per(spent)}, each shorter than a launch of {human(work.launch_ns, 'ns')}, in "
+        f"{runs:,} {'runs' if runs > 1 else 'run'} in all; the device is idle {human(idle, 'ns')} "
+        f"{per(spent)} between them"
     )
 
 
@@ -173,7 +183,7 @@ def _where(run: Run, rows: pd.DataFrame) -> str:
     """The user's line behind the kernel with the longest gap, where a stack was recorded."""
     order = np.lexsort((ints(rows, C.ROW_ID), -ints(rows, "late_ns")))[:EVIDENCE_ROWS]
     lines = [line for line in source_lines(run, rows[C.OP_ROW].iloc[order]) if line]
-    return f" (at {lines[0]})" if lines else ""
+    return f" (at {brief(lines[0])})" if lines else ""
 
 
 def _evidence(rows: pd.DataFrame) -> dict[str, list[int]]:
@@ -181,7 +191,7 @@ def _evidence(rows: pd.DataFrame) -> dict[str, list[int]]:
 
 
 def _alike(rows: pd.DataFrame) -> tuple[int, int]:
-    """How many steps launch what the commonest one does, and how many steps there are, of all devices."""
+    """How many steps launch what the commonest one does, of how many, on the device where fewest do."""
     kernels = rows[(rows[C.KIND] == DeviceKind.KERNEL) & rows[C.STEP].notna()].reset_index(drop=True)
     keys = [C.RANK, C.DEVICE, C.STEP]
     told = [C.NAME, C.STREAM, C.GRID_X, C.GRID_Y, C.GRID_Z]
@@ -191,5 +201,9 @@ def _alike(rows: pd.DataFrame) -> tuple[int, int]:
     mixed = hashes * (np.uint64(2) * place + np.uint64(1))
     sums = kernels[keys].assign(mixed=mixed).groupby(keys, sort=True)["mixed"]
     whole = sums.agg(["sum", "size"]).reset_index()
-    common = whole.groupby([C.RANK, C.DEVICE])[["sum", "size"]].value_counts().groupby(level=[0, 1]).max()
-    return int(common.sum()), len(whole)
+    places = whole.groupby([C.RANK, C.DEVICE])
+    common = places[["sum", "size"]].value_counts().groupby(level=[0, 1]).max()
+    alike = pd.DataFrame({"same": common, "steps": places.size()})
+    alike["others"] = alike["steps"] - alike["same"]
+    worst = alike.sort_values(["others", "steps"], ascending=[False, True], kind="stable").iloc[:1]
+    return (int(worst["same"].iloc[0]), int(worst["steps"].iloc[0])) if len(worst) else (0, 0)

@@ -29,8 +29,9 @@ from tracekit.schema import C, CopyKind
 
 from . import _copy_tables
 from ._common import absent_device_note
-from ._copies import BLOCKED_NS, Hiding, counted, described, read
-from ._h2d_rules import SCALARS_WHY, scalars
+from ._copies import BLOCKED_NS, counted, described, read
+from ._hiding import Hiding
+from ._scalar_copies import SCALARS_WHY, scalars
 
 if TYPE_CHECKING:
     from tracekit.run import Run

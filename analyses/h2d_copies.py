@@ -40,8 +40,9 @@ from tracekit.schema import C, CopyKind
 from . import _copy_compare, _copy_tables, _h2d_rules
 from ._common import absent_device_note, share
 from ._copied_tensors import ELEMENTS, NEEDED_ITEM, with_conversions, with_tensors
-from ._copies import BLOCKED_NS, Hiding, described, read
+from ._copies import BLOCKED_NS, described, read
 from ._copy_tables import NEEDED
+from ._hiding import Hiding
 from ._hosts import NO_SHAPES
 
 if TYPE_CHECKING:

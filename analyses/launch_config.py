@@ -19,8 +19,8 @@ ops, by what they really are: a convolution whose name has relu is no ReLU (see 
 
 Two runs are compared by op and family, and within them by input shapes, else by the order of first launch;
 ranks and devices together. `different work`: the grids differ by exactly the ratio by which an input's
-elements, or the batch sizes of the workloads, differ. `another configuration`: the same shapes, another grid
-or block. Else `unknown`. Only what differs is listed.
+elements, or the batch sizes of the workloads, differ. `same work`: the same shapes, another grid or
+block. Else `unknown`. Only what differs is listed.
 
 Sources: Levental & Orlova, the grids of ReLU; CUDA C++ Programming Guide, technical specifications per
 compute capability; `cuda_occupancy.h`.

@@ -36,7 +36,8 @@ from tracekit.schema import C, CopyKind, Memory
 
 from . import _copy_tables, _pinned_rules
 from ._common import DEVICE, RANK, absent_device_note
-from ._copies import BLOCKED_NS, CALL_NS, DIRECTION, MEMORY, WAIT_NS, Hiding, code_by, host_waits, read
+from ._copies import BLOCKED_NS, CALL_NS, DIRECTION, MEMORY, WAIT_NS, code_by, host_waits, read
+from ._hiding import Hiding
 from ._link import CEILING, REACHABLE, ceilings
 
 if TYPE_CHECKING:

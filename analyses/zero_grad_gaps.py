@@ -49,8 +49,9 @@ from tracekit.schema import C
 from tracekit.windows import END_NS, HOST_NS, step_windows
 
 from . import _zero_grad
-from ._common import RANK, UNLINKED, absent_device_note, ints, share
-from ._hosts import source_lines
+from ._common import RANK, UNLINKED, absent_device_note, ints, share, worst_devices
+from ._copies import WORST, per
+from ._hosts import brief, source_lines
 from ._ranges import weightiest
 
 if TYPE_CHECKING:
@@ -156,33 +157,33 @@ def _findings(run: Run, table: pd.DataFrame, fills: pd.DataFrame, spent: Budget)
     found = (
         _finding(run, str(name), rows, fills[fills[_zero_grad.RANGE].isin(rows[_zero_grad.RANGE])], spent)
         for name, rows in chosen.astype({C.NAME: object}).groupby(C.NAME, sort=True)
-        if spent.matters(int(rows["saving_ns"].sum()))
+        if spent.matters(worst_devices(rows, rows["saving_ns"]))
     )
     return tuple(sorted(found, key=lambda one: -(one.saving_ns_per_step or 0)))
 
 
 def _finding(run: Run, name: str, rows: pd.DataFrame, fills: pd.DataFrame, spent: Budget) -> Finding:
-    saving, idle = int(rows["saving_ns"].sum()), int(rows["idle_ns"].sum())
+    saving, idle, span = (worst_devices(rows, rows[name]) for name in ("saving_ns", "idle_ns", "span_ns"))
     lines = [line for line in source_lines(run, rows["host_row"].astype("Int64")) if line]
-    where = f" at {lines[0]}" if lines else ""
+    where, name = f" at {brief(lines[0])}" if lines else "", brief(name)
     return Finding(
         code="zero_grad_per_parameter",
         severity=spent.severity(saving),
         title=(
-            f"{name} zeroes gradients one by one: {int(rows['fills'].median())} fills a call, and the device "
-            f"idle {human(spent.per_step(idle), 'ns')} {spent.per} between them"
+            f"{name} zeroes gradients one by one: {int(rows['fills'].median()):,} fills a call; the device "
+            f"is idle {human(spent.per_step(idle), 'ns')} {per(spent)} between them"
         ),
         advice=(
-            f"let {name}{where} drop the gradients: `zero_grad(set_to_none=True)`, the default since "
+            f"Let {name}{where} drop the gradients: `zero_grad(set_to_none=True)`, the default since "
             "PyTorch 2.0, launches nothing; where they must stay, `torch._foreach_zero_` over the list of "
             "gradients fills them in few kernels"
         ),
         saving_ns_per_step=spent.per_step(saving),
         basis=Basis.ESTIMATED,
         how=(
-            f"idle between the fills ({human(idle, 'ns')} in all, measured) + (fills − 1) × the shortest "
-            f"fill, at most {human(_zero_grad.FIXED_NS, 'ns')} each; the profiler's own cost is in "
-            f"the idle time; `set_to_none=True` saves all {human(int(rows['span_ns'].sum()), 'ns')}"
+            f"idle between the fills, which was measured, and (fills − 1) × the shortest fill, at most "
+            f"{human(_zero_grad.FIXED_NS, 'ns')} each, {spent.per}, {WORST}; the profiler's own cost is in "
+            f"the idle time; `set_to_none=True` saves up to {human(spent.per_step(span), 'ns')}"
         ),
         confidence=CONFIDENT,
         evidence={

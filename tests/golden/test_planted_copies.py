@@ -11,8 +11,10 @@ import pytest
 from samples.simulator import Kind, Program, write
 from samples.simulator.planted import copies
 from tracekit import meta
-from tracekit.analysis import Basis, Finding, analyze, compare
+from tracekit.analysis import Basis, Finding, analyze, compare, get
 from tracekit.ingest import import_traces
+from tracekit.render import human
+from tracekit.savings import CONFIDENT, budget
 from tracekit.schema import C
 
 if TYPE_CHECKING:
@@ -317,3 +319,94 @@ def test_without_shapes_only_the_settings_can_name_a_cause(
     assert result.tables["causes"]["cause"].iloc[0] == cause
     if cause == "unknown":
         assert "cannot be told apart" in result.tables["causes"]["because"].iloc[0]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_an_extra_copy_without_shapes_stands_for_no_other(simulate: Simulate, turned: bool) -> None:
+    """Matched by place, the batch would stand for the extra copy and the labels for the batch."""
+    base = settings(simulate(copies.batches(recorded=False)), batch_size=32)
+    head = settings(simulate(copies.batches(batch=16, recorded=False, extra_bytes=1000)), batch_size=16)
+    sides = (head, base) if turned else (base, head)
+    rows = compare(*sides, "h2d_copies").tables["causes"].to_dict("records")
+    told = {(row["base_bytes"], row["head_bytes"], row["cause"]) for row in rows}
+    expected = {(25_165_824, 12_582_912, "shape"), (256, 128, "shape"), (0, 1000, "one run only")}
+    assert told == {(two, one, cause) if turned else (one, two, cause) for one, two, cause in expected}
+
+
+def test_without_shapes_the_nearest_bytes_are_compared_and_nothing_is_blamed(simulate: Simulate) -> None:
+    base = simulate(copies.batches(recorded=False))
+    head = simulate(copies.batches(batch=16, recorded=False, extra_bytes=1000))
+    result = compare(base, head, "h2d_copies")
+    assert result.tables["causes"]["cause"].tolist() == ["unknown", "one run only", "unknown"]
+    assert [finding.code for finding in result.findings] == ["h2d_compare_unknown"]
+    assert "25,165,824 against 12,582,912 bytes per copy" in result.findings[0].title
+
+
+def test_batch_and_dtype_together_are_a_shape_first_and_each_tensor_names_its_own(simulate: Simulate) -> None:
+    base = simulate(copies.batches(dtype="double", recorded=False))
+    head = simulate(copies.batches(batch=16, recorded=False))
+    result = compare(
+        settings(base, batch_size=32, dtype="float64"),
+        settings(head, batch_size=16, dtype="float32"),
+        "h2d_copies",
+    )
+    images, labels = result.tables["causes"].to_dict("records")
+    assert (images["cause"], images["also"]) == ("shape", "dtype")
+    assert images["because"].endswith("batch_size 32 against 16, dtype float64 against float32")
+    assert labels["because"].endswith("exactly: batch_size 32 against 16")
+
+
+def test_a_cause_told_by_settings_is_less_certain_than_one_of_recorded_shapes(simulate: Simulate) -> None:
+    seen = compare(simulate(copies.batches()), simulate(copies.batches(batch=16)), "h2d_copies")
+    base = settings(simulate(copies.batches(recorded=False)), batch_size=32)
+    head = settings(simulate(copies.batches(batch=16, recorded=False)), batch_size=16)
+    told = compare(base, head, "h2d_copies")
+    assert seen.findings[0].confidence >= CONFIDENT > told.findings[0].confidence
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "title"),
+    [
+        (
+            {"dtype": "double"},
+            {},
+            "[32,3,256,256], double against float; head copies 24.00 MiB less per step",
+        ),
+        ({"copies": 2}, {}, "2 against 1 copies per step; head copies 24.00 MiB less per step, which takes"),
+        ({}, {"gb_per_s": 2}, "head copies as many bytes per step, which takes 9.44 ms more"),
+    ],
+)
+def test_a_difference_is_told_in_words(
+    simulate: Simulate, one: dict[str, Any], two: dict[str, Any], title: str
+) -> None:
+    result = compare(simulate(copies.batches(**one)), simulate(copies.batches(**two)), "h2d_copies")
+    assert title in result.findings[0].title
+
+
+def test_other_numbers_of_steps_are_no_difference(simulate: Simulate) -> None:
+    few, many = simulate(copies.batches()), simulate(copies.batches(steps=7))
+    for base, head in ((few, many), (many, few)):
+        result = compare(base, head, "h2d_copies")
+        assert (result.findings, result.tables["causes"]["cause"].tolist()) == ((), ["", ""])
+
+
+def test_copies_to_devices_of_one_process_save_no_more_than_one_of_them_takes(simulate: Simulate) -> None:
+    """Eight devices copy side by side: a step gains what the slowest of them does."""
+    run = simulate(copies.side_by_side(devices=8))
+    spent = budget(run)
+    wider, pageable = found(run)
+    assert (wider.code, pageable.code) == ("h2d_wider_dtype", "pageable_copies")
+    took = analyze(run, "h2d_copies").tables["per_step"].groupby(C.DEVICE)["exposed_ns"].sum()
+    assert wider.saving_ns_per_step == took.max() * 3 // 4 // spent.steps < spent.step_ns
+    assert pageable.saving_ns_per_step is None
+    assert f"{human(spent.per_step(took.max()), 'ns')} of it not hidden" in pageable.title
+
+
+def test_shares_are_written_with_a_space(simulate: Simulate) -> None:
+    """As everywhere else: 80 %."""
+    run = simulate(copies.pageable(host_memory="pageable", gb_per_s=4, reference=False))
+    meta.write(run.path, dataclasses.replace(run.meta, environment=LINK))
+    (finding,) = analyze(type(run)(run.path), "pinned_memory").findings
+    assert "80 % of the PCIe link's rate" in finding.how
+    rules = (rule for name in ("h2d_copies", "pinned_memory") for rule in get(name).rules)
+    assert not any("%" in text and " %" not in text for rule in rules for text in (rule.states, rule.why))

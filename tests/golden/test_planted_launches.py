@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,9 @@ import pytest
 from samples.simulator import write
 from samples.simulator.planted import launches
 from tests.traces import imported
+from tracekit import meta
 from tracekit.analysis import analyze, compare
+from tracekit.savings import budget
 from tracekit.schema import C
 
 if TYPE_CHECKING:
@@ -210,13 +213,112 @@ def test_another_grid_for_the_same_elements_is_another_configuration(run_of: Any
     )
     result = compare(base, head, "launch_config")
     (row,) = result.tables["changes"].to_dict("records")
-    assert (row["verdict"], row["grid_ratio"], row["time_ratio"]) == ("another configuration", 0.5, 1.5)
+    assert (row["verdict"], row["grid_ratio"], row["time_ratio"]) == ("same work", 0.5, 1.5)
+    assert list(row)[:4] == ["op", "verdict", "base_launch", "head_launch"]
+    assert (row["base_launch"], row["head_launch"]) == ("(1024,1,1) (128,1,1)", "(512,1,1) (128,1,1)")
     assert [(one.code, one.saving_ns_per_step) for one in result.findings] == [
         ("launch_config_changed", 20_000)
     ]
+
+
+def test_without_shapes_the_batch_sizes_of_the_fingerprints_explain_a_grid(run_of: Any) -> None:
+    base, head = (
+        run_of(launches.kernels("own", 40_000, grid=(32 * batch, 1, 1)), str(batch)) for batch in (32, 16)
+    )
+    assert compare(base, head, "launch_config").tables["changes"]["verdict"].tolist() == ["unknown"]
+    for run, batch in ((base, 32), (head, 16)):
+        meta.write(run.path, dataclasses.replace(run.meta, fingerprint={"batch_size": batch}))
+    sides = (type(run)(run.path) for run in (base, head))
+    (row,) = compare(*sides, "launch_config").tables["changes"].to_dict("records")
+    assert (row["verdict"], row["work_ratio"]) == ("different work", 0.5)
 
 
 def test_identical_runs_do_not_differ(run_of: Any) -> None:
     runs = [run_of(launches.convolution(32, 690_600), name) for name in "ab"]
     result = compare(*runs, "launch_config")
     assert (result.findings, result.tables) == ((), {})
+
+
+def test_devices_side_by_side_save_no_more_than_one_of_them_waits(run_of: Any) -> None:
+    """The same steps on eight devices of one process: a step is not shorter by eight times the wait."""
+    run = run_of(launches.side_by_side(devices=8))
+    spent = budget(run)
+    found = [one for name in ("zero_grad_gaps", "small_kernels") for one in analyze(run, name).findings]
+    assert {one.code for one in found} >= {"small_optimizer_kernels", "launch_bound_steps"}
+    ranges = analyze(run, "small_kernels").tables["ranges"]
+    assert len(ranges) == 2 * 8
+    for one in found:
+        assert one.saving_ns_per_step is not None
+        assert one.saving_ns_per_step < spent.step_ns
+    (optimizer,) = (one for one in found if one.code == "small_optimizer_kernels")
+    late = ranges[ranges[C.NAME] == "Optimizer.step#SGD.step"]["late_ns"]
+    assert optimizer.saving_ns_per_step == late.max() // spent.steps
+    (replay,) = (one for one in found if one.code == "launch_bound_steps")
+    assert f"{launches.STEPS} of {launches.STEPS} steps" in replay.title
+    assert "in 32 runs in all" in replay.title
+
+
+def test_zeroing_by_memsets_is_told_as_exactly_as_by_kernels(run_of: Any) -> None:
+    """`cudaMemsetAsync` is what `zero_` makes of contiguous memory; every third is a kernel here."""
+    program = launches.zeroing("per_parameter", memsets=True)
+    run = run_of(program)
+    fills = [event for event in program.on_device if event.step == 0 and event.name != "gemm"]
+    (row, *_) = analyze(run, "zero_grad_gaps").tables["ranges"].to_dict("records")
+    memsets = [event.dur_ns for event in fills if "Memset" in event.name]
+    kernels = [event.dur_ns for event in fills if "Memset" not in event.name]
+    idle = sum(two.start_ns - one.end_ns for one, two in pairwise(fills))
+    assert (row["mode"], row["kernels"], row["memsets"]) == ("per_parameter", len(kernels), len(memsets))
+    assert (row["kernel_ns"], row["memset_ns"], row["idle_ns"]) == (sum(kernels), sum(memsets), idle)
+    assert row["span_ns"] == idle + sum(kernels) + sum(memsets)
+    assert row["saving_ns"] == idle + (len(fills) - 1) * launches.FILL_NS
+    finding = found(run, "zero_grad_gaps", "zero_grad_per_parameter")
+    assert "12 fills a call; the device is idle" in finding.title
+
+
+def test_compiled_functions_are_not_advised_to_be_compiled(run_of: Any) -> None:
+    (plain,) = analyze(run_of(launches.chain()), "small_kernels").findings
+    (compiled,) = analyze(run_of(launches.chain(within="CompiledFunction"), "two"), "small_kernels").findings
+    assert "Compile the function" in plain.advice
+    assert "compiled already" in compiled.advice
+
+
+@pytest.mark.parametrize("analysis", ["launch_config", "zero_grad_gaps"])
+def test_a_hostile_name_does_not_fill_a_finding(run_of: Any, analysis: str) -> None:
+    run = run_of(launches.named("zero_grad " + "x" * 5_000))
+    (finding,) = analyze(run, analysis).findings
+    assert len(finding.title) < 300
+    assert len(finding.advice) < 500
+
+
+@pytest.mark.parametrize("name", ["launch_config", "zero_grad_gaps", "small_kernels"])
+def test_titles_and_advice_start_with_a_capital_letter_or_a_name(run_of: Any, name: str) -> None:
+    programs = (
+        launches.zeroing("per_parameter"),
+        launches.chain(),
+        launches.chain(optimizer=True),
+        launches.launch_bound(),
+        launches.kernels("Scan", 80_000, grid=(1, 1, 1)),
+        launches.kernels("Scan", 80_000, grid=(33, 1, 1)),
+        launches.kernels("Own", 80_000, grid=(WAVE + WAVE // 4, 1, 1)),
+    )
+    findings = [
+        one for at, program in enumerate(programs) for one in analyze(run_of(program, str(at)), name).findings
+    ]
+    assert findings
+    for one in findings:
+        assert one.advice[0].isupper()
+        assert one.title[0].isupper()
+
+
+def test_a_grid_that_changed_counts_launches_of_steps_alone(run_of: Any) -> None:
+    base = run_of(launches.threshold((512, 1, 1)), "base")
+    head = run_of(launches.threshold((1024, 1, 1), 50_000, warm_up=100), "head")
+    (finding,) = compare(base, head, "launch_config").findings
+    assert (finding.code, finding.saving_ns_per_step) == ("launch_config_changed", 10_000)
+
+
+def test_threads_are_told_against_what_the_inputs_broadcast_to(run_of: Any) -> None:
+    """[64, 1] and [1, 64] make 4,096 elements, not 64."""
+    shapes = [[64, 1], [1, 64]]
+    run = run_of(launches.kernels(launches.ELEMENTWISE, 80_000, grid=(WAVE, 1, 1), shapes=shapes))
+    assert "for 4,096 elements" in found(run, "launch_config", "threads_per_element").title

@@ -81,11 +81,18 @@ def batches(
     gb_per_s: float = 8,
     recorded: bool = True,
     labels_copies: int = 1,
+    extra_bytes: int = 0,
+    steps: int = STEPS,
 ) -> Program:
-    """Training on images and int64 labels, each copied to the device once a step unless told otherwise."""
+    """Training on images and int64 labels, each copied to the device once a step unless told otherwise.
+
+    `extra_bytes` are those of a further tensor that is copied before them.
+    """
     program = Program()
-    for _ in range(STEPS):
+    for _ in range(steps):
         with program.step():
+            if extra_bytes:
+                to_device(program, [extra_bytes], "unsigned char", recorded=recorded)
             for _ in range(copies):
                 to_device(
                     program,
@@ -117,6 +124,20 @@ def wider(source: str = "float", target: str = "float", *, read_as_copied: bool 
                 convert(program, shape, source, target)
             compute(program, shape, source if read_as_copied else target)
             program.synchronize()
+    return program
+
+
+def side_by_side(devices: int) -> Program:
+    """Images widened on the host go to several devices of one process at once."""
+    program, shape = Program(), [32, 3, 64, 64]
+    for _ in range(STEPS):
+        with program.step():
+            for device in range(devices):
+                with moving(program, shape, "float", "unsigned char"):
+                    size = prod(shape) * ITEM_BYTES["float"]
+                    program.copy("H2D", size, gb_per_s=8, device=device, wait=False)
+            for device in range(devices):
+                program.synchronize(device=device)
     return program
 
 

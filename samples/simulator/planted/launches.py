@@ -26,17 +26,23 @@ THRESHOLD = (
 )
 
 
-def zeroing(mode: str) -> Program:
-    """Steps that zero gradients: `per_parameter`, `foreach` or, dropping them, `none`."""
+def zeroing(mode: str, *, memsets: bool = False) -> Program:
+    """Steps that zero gradients: `per_parameter`, `foreach` or, dropping them, `none`.
+
+    With `memsets` two of three tensors are zeroed by a memset, as contiguous ones are.
+    """
     program = Program()
     for _ in range(STEPS):
         with program.step():
             _work(program)
             with program.annotation("Optimizer.zero_grad#SGD.zero_grad"):
                 if mode == "per_parameter":
-                    for _ in range(PARAMETERS):
-                        with program.op("aten::zero_", shapes=[[64]]), program.op("aten::fill_"):
-                            program.kernel(FILL, FILL_NS)
+                    for place in range(PARAMETERS):
+                        with program.op("aten::zero_", shapes=[[64]]):
+                            if memsets and place % 3:
+                                program.memset(256, FILL_NS)
+                            else:
+                                _fill(program)
                 elif mode == "foreach":
                     with program.op("aten::_foreach_zero_"):
                         program.kernel(FUSED_FILL, 3 * FILL_NS)
@@ -44,14 +50,50 @@ def zeroing(mode: str) -> Program:
     return program
 
 
-def chain(*, fused: bool = False, optimizer: bool = False, kernel_ns: int = 1_500) -> Program:
-    """Steps of small element-wise kernels, in the optimizer or not, or of one kernel that does the same."""
+def side_by_side(devices: int) -> Program:
+    """Steps in which one thread zeroes and updates the parameters of several devices in turn."""
+    program = Program()
+    for _ in range(STEPS):
+        with program.step():
+            for name, op in (("zero_grad#SGD.zero_grad", "aten::zero_"), ("step#SGD.step", "aten::mul_")):
+                with program.annotation(f"Optimizer.{name}"):
+                    for place in range(PARAMETERS * devices):
+                        with program.op(op):
+                            program.kernel(ELEMENTWISE, FILL_NS, device=place % devices)
+            for device in range(devices):
+                program.synchronize(device=device)
+    return program
+
+
+def named(name: str) -> Program:
+    """Steps that zero gradients in a range, and by ops and kernels, of any name."""
+    program = Program()
+    for _ in range(STEPS):
+        with program.step():
+            with program.annotation(name):
+                for _ in range(PARAMETERS):
+                    with program.op(name):
+                        program.kernel(name, 30_000)
+            program.synchronize()
+    return program
+
+
+def chain(
+    *, fused: bool = False, optimizer: bool = False, kernel_ns: int = 1_500, within: str = ""
+) -> Program:
+    """Steps of small element-wise kernels, in the optimizer or not, or of one kernel that does the same.
+
+    `within` is an op around them.
+    """
     program = Program()
     for number in range(STEPS):
         with program.step():
             _work(program, grid=(132 * (1 + number), 1, 1))
             if optimizer:
                 with program.annotation("Optimizer.step#SGD.step"):
+                    _chain(program, fused=fused, kernel_ns=kernel_ns)
+            elif within:
+                with program.op(within):
                     _chain(program, fused=fused, kernel_ns=kernel_ns)
             else:
                 _chain(program, fused=fused, kernel_ns=kernel_ns)
@@ -78,9 +120,16 @@ def convolution(batch: int, dur_ns: int) -> Program:
     return kernels(RELU_CONVOLUTION, dur_ns, grid=grid, op="aten::cudnn_convolution", shapes=shapes)
 
 
-def threshold(grid: Dim3, dur_ns: int = 40_000) -> Program:
-    """The backward pass of a ReLU over the same elements, with any grid."""
-    return kernels(THRESHOLD, dur_ns, grid=grid, op="aten::threshold_backward", shapes=[[1024, 512]] * 2)
+def threshold(grid: Dim3, dur_ns: int = 40_000, *, warm_up: int = 0) -> Program:
+    """The backward pass of a ReLU over the same elements, with any grid, first outside of the steps."""
+    return kernels(
+        THRESHOLD,
+        dur_ns,
+        grid=grid,
+        op="aten::threshold_backward",
+        shapes=[[1024, 512]] * 2,
+        warm_up=warm_up,
+    )
 
 
 def kernels(
@@ -93,9 +142,13 @@ def kernels(
     shapes: Sequence[Sequence[int]] | None = None,
     registers: int = 32,
     others: Sequence[Dim3] = (),
+    warm_up: int = 0,
 ) -> Program:
-    """Steps of one kernel, and of the same with other grids."""
+    """Steps of one kernel, and of the same with other grids; `warm_up` launches come before the steps."""
     program = Program()
+    for _ in range(warm_up):
+        with program.op(op, shapes=shapes):
+            program.kernel(name, dur_ns, grid=grid, block=block, registers=registers)
     for _ in range(STEPS):
         with program.step():
             for one in (grid, *others):
@@ -103,6 +156,11 @@ def kernels(
                     program.kernel(name, dur_ns, grid=one, block=block, registers=registers)
             program.synchronize()
     return program
+
+
+def _fill(program: Program) -> None:
+    with program.op("aten::fill_"):
+        program.kernel(FILL, FILL_NS)
 
 
 def _work(program: Program, *, grid: Dim3 = (528, 1, 1)) -> None:

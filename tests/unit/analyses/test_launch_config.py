@@ -185,6 +185,15 @@ def test_grids_that_occur_once_may_follow_from_the_data(tmp_path: Path, times: i
     assert [one.code for one in analyze(run, "launch_config").findings] == codes
 
 
+@pytest.mark.parametrize("meta", [META, {}], ids=["device known", "device unknown"])
+def test_one_block_is_serial_whether_or_not_the_device_is_known(tmp_path: Path, meta: Row) -> None:
+    rows = [kernel(100_000 * row, 100_000 * row + 90_000, **grid(1)) for row in range(3)]
+    run = make_run(tmp_path, meta=meta, device_intervals=rows)
+    (finding,) = analyze(run, "launch_config").findings
+    assert finding.code == "serial_kernel"
+    assert ("on one SM of 10" in finding.title) is bool(meta)
+
+
 def test_shapes_of_lists_count_and_scalars_do_not() -> None:
     assert _launch_configs.shapes_of("[[8,3],[],[[2],[4,5]]]") == [(8, 3), (2,), (4, 5)]
     assert _launch_configs.shapes_of("") == []
@@ -212,7 +221,7 @@ def compared(
 
 
 def test_causes_are_named_on_evidence_alone(tmp_path: Path) -> None:
-    work, config = ["different work"], ["another configuration"]
+    work, config = ["different work"], ["same work"]
     one, two = grid(10), grid(20)
     cases = [
         (("[[8]]", one), ("[[16]]", two), work, ["launch_work_differs"]),
