@@ -22,7 +22,17 @@ from typing import TYPE_CHECKING
 import pandas as pd
 import pyarrow.compute as pc
 
-from tracekit.analysis import EVIDENCE_ROWS, Analysis, Column, Finding, Result, Rule, Severity, TableSpec
+from tracekit.analysis import (
+    EVIDENCE_ROWS,
+    Analysis,
+    Column,
+    Finding,
+    Remark,
+    Result,
+    Rule,
+    Severity,
+    TableSpec,
+)
 from tracekit.render.cells import human
 from tracekit.run import busy
 from tracekit.savings import CONFIDENT, budget
@@ -52,7 +62,9 @@ NO_OPS_NOTE = (
 )
 UNLINKED_NOTE = f"{UNLINKED}, so nothing is told by op or shape"
 OUTSIDE_OPS_NOTE = "every kernel was launched outside of an op, so nothing is told by op or shape"
-NO_SHAPES_NOTE = "no input shapes were recorded: record with `record_shapes=True` to tell kernels by shape"
+NO_SHAPES_NOTE = Remark(
+    "no input shapes were recorded: record with `record_shapes=True` to tell kernels by shape"
+)
 
 
 def compute(run: Run) -> Result:

@@ -74,7 +74,7 @@ class Budget:
     @property
     def per(self) -> str:
         """What a number "per step" is per, to end a sentence."""
-        return "per step" if self.marked else "per capture (no steps are marked)"
+        return "per step" if self.marked else "per capture"
 
 
 def budget(run: Run) -> Budget:
