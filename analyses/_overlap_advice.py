@@ -153,12 +153,12 @@ def _where(run: Run, rows: pd.DataFrame) -> str:
     """The op with most exposed time, and the line of its longest one."""
     names = _op_names(run, rows)
     totals = rows.assign(op=names).groupby("op", sort=True)["alone"].sum()
-    op = str(totals.idxmax())
+    op, part = str(totals.idxmax()), percent(int(totals.max()) / int(totals.sum()))
     longest = rows[names == op].head(1)
     if op == NO_OP:
-        return f"Most of it is {longest[C.NAME].iloc[0]}, launched outside of any recorded op"
+        return f"{part} was launched outside of any recorded op, the longest as {longest[C.NAME].iloc[0]}"
     line = str(source_lines(run, longest[C.OP_ROW]).iloc[0])
-    return f"Most of it was launched by {op}" + (f" at {line}" if line else "")
+    return f"{part} was launched by {op}" + (f", the longest at {line}" if line else "")
 
 
 def _op_names(run: Run, rows: pd.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.object_]]:

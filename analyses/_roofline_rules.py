@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -162,7 +163,7 @@ class _Case:
                 Severity.WARN,
                 f"16-bit products with sizes that are no multiples of {ALIGNED} take "
                 f"{self._part(total)} at {percent(_reached(groups))} of their roof",
-                f"Pad {sizes} in {first[OP]} {first[C.INPUT_SHAPES]} to a multiple of {ALIGNED} (better 64)"
+                f"Pad {sizes} in {first[OP]} {_shapes(first)} to a multiple of {ALIGNED} (better 64)"
                 f"{self._where(groups)}",
                 confidence=CONFIDENT,
                 evidence=self._evidence(groups),
@@ -188,7 +189,7 @@ class _Case:
             Severity.INFO,
             f"{op} runs at {percent(_reached(groups))} of its roof for {self._part(total)}",
             f"{_SMALL if best < LITTLE_NS else _LARGE} A call takes {duration(mean)} on average, its "
-            f"work {duration(best)} at the roof; most time goes to {first[C.INPUT_SHAPES]} in "
+            f"work {duration(best)} at the roof; most time goes to {_shapes(first)} in "
             f"{first[PRECISION]}{self._where(groups)}",
             confidence=CONFIDENT,
             evidence=self._evidence(groups),
@@ -206,12 +207,17 @@ class _Case:
     def _where(self, groups: pd.DataFrame) -> str:
         """The user's line that launched the longest of these kernels, to end a sentence."""
         line = source_lines(self._run, self._kernels_of(groups)[OWNER].head(1)).iloc[0]
-        return f" ({line})" if line else ""
+        return f"; the longest kernel is launched at {line}" if line else ""
 
     def _evidence(self, groups: pd.DataFrame) -> dict[str, list[int]]:
         own = self._kernels_of(groups)
         hosts = own[OWNER].drop_duplicates().to_numpy(dtype=np.int64)
         return {"device_intervals": ints(own, C.ROW_ID).tolist(), "host_intervals": hosts.tolist()}
+
+
+def _shapes(row: pd.Series) -> str:
+    """The shapes of a group's inputs, without those at the end that are no tensors."""
+    return re.sub(r"(?:,\[\])+\]$", "]", str(row[C.INPUT_SHAPES]))
 
 
 def _reached(groups: pd.DataFrame) -> float:

@@ -85,7 +85,8 @@ def as_csv(findings: Sequence[Ranked]) -> str:
 def as_text(run_id: str, findings: Sequence[Ranked], advice: Advice, verdict: str) -> str:
     """For people on a terminal."""
     width = min(shutil.get_terminal_size((100, 40)).columns, _WIDEST)
-    head = [f"run {clean(run_id)}", verdict, *_wrapped(_summary(findings, advice), width, "")]
+    head = [f"run {clean(run_id)}", *([verdict] if verdict else [])]
+    head += _wrapped(_summary(findings, advice), width, "")
     blocks = [_block(place, ranked, width) for place, ranked in enumerate(findings, 1)]
     blocks += [_unseen(advice, width)] if advice.unseen else []
     return "\n\n".join(["\n".join(head), *blocks]) + "\n"
@@ -96,8 +97,7 @@ def as_markdown(run_id: str, findings: Sequence[Ranked], advice: Advice, verdict
     lines = [
         f"# Findings of {escape(run_id)}",
         "",
-        escape(verdict),
-        "",
+        *([escape(verdict), ""] if verdict else []),
         escape(_summary(findings, advice)),
         "",
     ]
