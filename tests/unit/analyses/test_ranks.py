@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -7,7 +8,7 @@ import pandas as pd
 import pytest
 from tracekit.analyses._common import NO_DEVICE, NO_STEPS
 from tracekit.analyses._rank_part import own_lengths, part
-from tracekit.analyses._rank_tables import combine
+from tracekit.analyses._rank_tables import by_step, combine
 from tracekit.analyses.ranks import ABSENT, MISALIGNED, NO_COMMUNICATION, SINGLE, UNEQUAL, UNMATCHED
 
 from tests.builders import Row, host, kernel, make_run, memcpy, step
@@ -95,6 +96,25 @@ def test_steps_name_the_slowest_and_the_busiest_rank(tmp_path: Path) -> None:
         [1, 0, 90, 90, 90, 0, 0, 0, 0, 0, 2],  # of equals the lowest
     ]
     assert result.notes == (UNEQUAL.format(count=1, all=2), NO_COMMUNICATION)
+
+
+def test_many_steps_are_compared_without_a_loop_over_them() -> None:
+    count = 20_000
+    steps = pd.DataFrame(
+        {
+            C.STEP: np.repeat(np.arange(count), 2),
+            C.RANK: np.tile([0, 1], count),
+            "length_ns": np.tile([5, 7, 7, 5], count // 2),
+            "computation_ns": 3,
+        }
+    )
+    begun = time.process_time()
+    table = by_step(steps)
+    assert time.process_time() - begun < 2  # a loop takes over 5 seconds
+    assert table["slowest_rank"].tolist() == [1, 0] * (count // 2)
+    assert table[["slowest_ns", "median_ns", "spread_ns", "ranks"]].drop_duplicates().to_numpy().tolist() == [
+        [7, 5, 2, 2]
+    ]
 
 
 def test_the_shortest_kernel_came_last_whatever_the_clocks_say(tmp_path: Path) -> None:
