@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow.compute as pc
 
-from tracekit.analysis import Column
+from tracekit.analysis import Column, Remark
 from tracekit.schema import C, HostKind
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ NOT_RECORDED = (
     "the host launched GPU work but no GPU activity was recorded (the profiler lacked permission, or another "
     "tool held CUPTI): this is not an idle GPU; allow GPU performance counters and record again"
 )
-NO_STEPS = (
+NO_STEPS = Remark(
     "no profiled steps in this capture: call `profiler.step()` once per iteration to get per-step numbers"
 )
 UNLINKED = "device intervals could not be linked to ops"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from tracekit.analysis import Column, TableSpec
+from tracekit.analysis import Column, Remark, TableSpec
 from tracekit.schema import C
 
 from . import _groups
@@ -69,7 +69,7 @@ SIZES = TableSpec(
 
 
 NO_BYTES = "some copies were recorded without bytes (AMD's profiler does), so sums of bytes are missing"
-NO_STACKS = "no stacks were recorded, so no source lines: record with `tracekit collect --stacks`"
+NO_STACKS = Remark("no stacks were recorded, so no source lines: record with `tracekit collect --stacks`")
 
 
 def notes(copies: pd.DataFrame, steps: int) -> tuple[str, ...]:

@@ -14,12 +14,12 @@ from tracekit.schema import C, HostKind
 
 from ._common import RANK, ints, matches, spans, union_by
 from ._hosts import NO_OP, host_rows, source_lines, texts
+from ._idle_time import idle_by_rank
 from ._units import duration, percent
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from tracekit.intervals import Ints
     from tracekit.run import Run
 
     Flags = npt.NDArray[np.bool_]
@@ -57,8 +57,8 @@ RULES = (
     Rule(
         "allocator_churn",
         "in two or more steps after the first, the host takes device memory from the driver or gives it back "
-        "(cudaMalloc, cudaFree and their like), for 1 % of a step or more; where no steps are marked, "
-        "with 50 or more calls that give it back in the second half of the capture",
+        "(cudaMalloc, cudaFree and their like), for 1 % of a step or more, and the device idles for as long; "
+        "where no steps are marked, 50 or more calls give it back in the second half of the capture",
         "a caching allocator has what it needs after the first step; each call blocks the host, and cudaFree "
         "waits for the device; once may be an evaluation; without steps a start cannot be told from a loop, "
         "but a start hardly gives memory back",
@@ -122,34 +122,41 @@ def findings(run: Run, calls: pd.DataFrame) -> list[Finding]:
         again = int(later.groupby(C.RANK)[C.STEP].nunique().max()) >= FEWEST_STEPS
     else:
         again = int(matches(later[C.NAME], GIVES_BACK).sum()) >= FEWEST_RETURNS
-    total = int(_blocked(later).sum())
-    return [_finding(run, later, total, spent)] if again and spent.matters(total) else []
+    blocked = _blocked(later)
+    total = int(blocked.sum())
+    if not (again and spent.matters(total)):
+        return []
+    saved = int(blocked.clip(upper=idle_by_rank(run, blocked.index)).sum())
+    return [_finding(run, later, total, saved, spent)] if spent.matters(saved) else []
 
 
-def _blocked(calls: pd.DataFrame) -> Ints:
-    """Time each thread of a rank spent in the calls."""
-    threads = calls.groupby([C.RANK, C.TID]).ngroup().to_numpy().astype(np.int64)
-    return union_by(threads, int(threads.max()) + 1, *spans(calls))
+def _blocked(calls: pd.DataFrame) -> pd.Series:
+    """Time in the calls by rank, on the thread of it that has most."""
+    threads = calls.groupby([C.RANK, C.TID], sort=True)
+    codes = threads.ngroup().to_numpy().astype(np.int64)
+    index = threads.size().index
+    by_thread = pd.Series(union_by(codes, len(index), *spans(calls)), index=index)
+    return by_thread.groupby(level=0).max()
 
 
-def _finding(run: Run, calls: pd.DataFrame, total: int, spent: Budget) -> Finding:
+def _finding(run: Run, calls: pd.DataFrame, total: int, saved: int, spent: Budget) -> Finding:
     longest = calls.sort_values([C.DUR_NS, C.ROW_ID], ascending=[False, True]).head(EVIDENCE_ROWS)
     count, steps = len(calls), len(calls[[C.RANK, C.STEP]].drop_duplicates())
     when = f"{steps:,} steps after the first" if spent.marked else "the second half of the capture"
     return Finding(
         code="allocator_churn",
-        severity=spent.severity(total),
+        severity=spent.severity(saved),
         title=(
             f"Device memory is taken from the driver or given back {count:,} times in {when}: "
             f"{duration(spent.per_step(total))} of the host's time {spent.per}, "
             f"{percent(spent.share(total))} of it"
         ),
         advice=f"{_where(run, calls)} {_cause(run, calls)}",
-        saving_ns_per_step=spent.per_step(total),
+        saving_ns_per_step=spent.per_step(saved),
         basis=Basis.ESTIMATED,
         how=(
-            "upper bound: the host's time in these calls, of each thread united; a device that has work "
-            "queued hides it"
+            "upper bound: the host's time in these calls, on the thread of each rank that has most, and at "
+            "most the idle time of the rank's busiest device, which work that is queued would hide"
         ),
         confidence=CONFIDENCE,
         evidence={"host_intervals": [int(row) for row in longest[C.ROW_ID]]},

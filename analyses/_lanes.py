@@ -10,8 +10,9 @@ import pandas as pd
 
 from tracekit import intervals
 from tracekit.schema import C, DeviceKind
+from tracekit.windows import END_NS
 
-from ._common import NO_PARENT, matches, spans
+from ._common import NO_PARENT, ints, matches, spans
 from ._hosts import host_rows, texts
 from .gpu_breakdown import COMMUNICATION
 
@@ -71,6 +72,19 @@ def lanes(rows: pd.DataFrame) -> Lanes:
         return intervals.union(start[kept], end[kept])
 
     return Lanes(union(kernel), union(talks), union(kernel & ~talks), union(np.ones(len(rows), bool)))
+
+
+def measured_in(rows: pd.DataFrame, windows: pd.DataFrame) -> Union:
+    """Where rows of one device are measured: in the profiled steps, else from first start to last end.
+
+    Args:
+        rows: Its intervals, of which there is at least one.
+        windows: The profiled steps of its rank; empty where none are marked.
+    """
+    if len(windows):
+        return intervals.union(ints(windows, C.START_NS), ints(windows, END_NS))
+    start, end = spans(rows)
+    return intervals.union(start.min(keepdims=True), end.max(keepdims=True))
 
 
 def collective_kinds(run: Run, rows: pd.DataFrame) -> pd.Series:

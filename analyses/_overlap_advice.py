@@ -13,15 +13,14 @@ from tracekit import intervals
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding
 from tracekit.savings import WARN_SHARE, Budget, budget
 from tracekit.schema import C, CopyKind, HostKind, Memory
-from tracekit.windows import END_NS, step_windows
+from tracekit.windows import step_windows
 
 from ._common import covered, ints, matches, spans
 from ._hosts import NO_OP, host_rows, source_lines, texts
-from ._lanes import collective_kinds, lanes
+from ._lanes import collective_kinds, lanes, measured_in
 from ._units import duration, percent
 
 if TYPE_CHECKING:
-    from tracekit.intervals import Ints, Union
     from tracekit.run import Run
 
 COMMUNICATION = "communication"
@@ -104,7 +103,7 @@ def _exposed(rows: pd.DataFrame, what: str, windows: pd.DataFrame) -> _Exposed:
     for _, own in rows.groupby([C.RANK, C.DEVICE], sort=True):
         rank = int(own[C.RANK].iloc[0])
         kept = own[own[WHAT] == what]
-        inside = _inside(own, windows[windows[C.RANK] == rank])
+        inside = measured_in(own, windows[windows[C.RANK] == rank])
         unions = lanes(own)
         hiding = unions.computation if what == COMMUNICATION else unions.kernels
         subject = intervals.union(*spans(kept))
@@ -118,18 +117,6 @@ def _exposed(rows: pd.DataFrame, what: str, windows: pd.DataFrame) -> _Exposed:
     listed = listed[ints(listed, "alone") > 0].sort_values(["alone", C.ROW_ID], ascending=[False, True])
     totals = np.array(list(best.values()), np.int64).sum(axis=0)
     return _Exposed(listed, int(totals[0]), int(totals[1]), int(totals[2]))
-
-
-def _inside(own: pd.DataFrame, windows: pd.DataFrame) -> Union:
-    """The profiled steps of the rank, or the whole capture of the device where none are marked."""
-    if len(windows):
-        return intervals.union(ints(windows, C.START_NS), ints(windows, END_NS))
-    start, end = spans(own)
-    return intervals.union(_one(start.min()), _one(end.max()))
-
-
-def _one(value: np.int64) -> Ints:
-    return np.array([value], np.int64)
 
 
 def _finding(run: Run, what: str, exposed: _Exposed, spent: Budget) -> Finding:
@@ -166,12 +153,12 @@ def _where(run: Run, rows: pd.DataFrame) -> str:
     """The op with most exposed time, and the line of its longest one."""
     names = _op_names(run, rows)
     totals = rows.assign(op=names).groupby("op", sort=True)["alone"].sum()
-    op = str(totals.idxmax())
+    op, part = str(totals.idxmax()), percent(int(totals.max()) / int(totals.sum()))
     longest = rows[names == op].head(1)
     if op == NO_OP:
-        return f"Most of it is {longest[C.NAME].iloc[0]}, launched outside of any recorded op"
+        return f"{part} was launched outside of any recorded op, the longest as {longest[C.NAME].iloc[0]}"
     line = str(source_lines(run, longest[C.OP_ROW]).iloc[0])
-    return f"Most of it was launched by {op}" + (f" at {line}" if line else "")
+    return f"{part} was launched by {op}" + (f", the longest at {line}" if line else "")
 
 
 def _op_names(run: Run, rows: pd.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.object_]]:

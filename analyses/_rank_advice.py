@@ -24,6 +24,8 @@ FEWEST_COLLECTIVES = 10
 LAST_SHARE = 0.5
 CAUSED_SHARE = 2 / 3
 EXPLAINS = 0.5
+NEARLY_ALL, FEW = 0.9, 1 / 3
+"""So much of the waiting in so few of its collectives may be one event, such as a start."""
 IMBALANCE = 0.05
 EXPLAINED = 0.8
 """Confidence where its total time, not that before each collective, explains the waiting."""
@@ -82,7 +84,8 @@ def _late(parts: list[Part], row: dict[str, Any], spent: Budget) -> Finding:
     ranks = len(parts)
     rank, gain = int(row[C.RANK]), int(row["gain_ns"]) * ranks
     wait = spent.per_step(int(row["caused_ns"]) * ranks)
-    top = evidence(parts, rank, marked=spent.marked).head(EVIDENCE_ROWS)
+    every = evidence(parts, rank, marked=spent.marked)
+    top = every.head(EVIDENCE_ROWS)
     return Finding(
         code="straggler",
         severity=spent.severity(gain),
@@ -90,7 +93,7 @@ def _late(parts: list[Part], row: dict[str, Any], spent: Budget) -> Finding:
             f"Rank {rank} is last in {percent(row['last_share'])} of {int(row['collectives']):,} "
             f"collectives; the others wait {duration(wait)} {spent.per} for it"
         ),
-        advice=_late_advice(parts, row, spent),
+        advice=_late_advice(parts, row, spent) + _few(every),
         saving_ns_per_step=spent.per_step(gain),
         basis=Basis.ESTIMATED,
         how=(
@@ -99,6 +102,19 @@ def _late(parts: list[Part], row: dict[str, Any], spent: Budget) -> Finding:
         ),
         confidence=EXPLAINED if row["cause"] >= 0 else UNEXPLAINED,
         evidence={"device_intervals": [int(one) for one in top[C.ROW_ID]]},
+    )
+
+
+def _few(last: pd.DataFrame) -> str:
+    """A sentence where few of the collectives it was last in make nearly all of the waiting."""
+    caused = np.cumsum(ints(last, "caused_ns"))
+    count = int(np.searchsorted(caused, NEARLY_ALL * caused[-1])) + 1
+    if count > FEW * len(caused):
+        return ""
+    which = "One" if count == 1 else f"{count:,}"
+    return (
+        f" {which} of the {len(caused):,} collectives it was last in make{'s' * (count == 1)} "
+        f"{percent(int(caused[count - 1]) / int(caused[-1]))} of the waiting: see whether that comes again."
     )
 
 

@@ -14,7 +14,7 @@ from tracekit.schema import BUSY_KINDS, C, DeviceKind
 from tracekit.windows import END_NS
 
 from ._common import covered, ints, spans
-from ._lanes import collective_kinds, communicates, lanes
+from ._lanes import collective_kinds, communicates, lanes, measured_in
 from ._names import family
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _kernels(rows: pd.DataFrame, *, marked: bool) -> pd.DataFrame:
 
 def _device(own: pd.DataFrame, unions: Lanes, windows: pd.DataFrame) -> dict[str, object]:
     """One device over its profiled steps, over the whole capture where none are marked."""
-    inside = _inside(own, windows)
+    inside = measured_in(own, windows)
 
     def amount(union: Union) -> int:
         return intervals.length(intervals.intersect(union, inside))
@@ -102,13 +102,6 @@ def _device(own: pd.DataFrame, unions: Lanes, windows: pd.DataFrame) -> dict[str
         "other_ns": occupied - active,
         "idle_ns": window - occupied,
     }
-
-
-def _inside(own: pd.DataFrame, windows: pd.DataFrame) -> Union:
-    if len(windows):
-        return intervals.union(ints(windows, C.START_NS), ints(windows, END_NS))
-    start, end = spans(own)
-    return intervals.union(start.min(keepdims=True), end.max(keepdims=True))
 
 
 def _steps(rank: int, windows: pd.DataFrame, unions: list[Lanes]) -> pd.DataFrame:

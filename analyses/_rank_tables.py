@@ -86,26 +86,29 @@ def _middle(values: Ints) -> int:
 
 def by_step(steps: pd.DataFrame) -> pd.DataFrame:
     """The fastest and the slowest rank of each step."""
-    rows = [_step(own) for _, own in steps.groupby(C.STEP, sort=True)]
-    return pd.DataFrame(rows)
-
-
-def _step(own: pd.DataFrame) -> dict[str, int]:
-    ordered = own.sort_values(["length_ns", C.RANK], ignore_index=True)
-    lengths, ranks, computation = (ints(ordered, name) for name in ("length_ns", C.RANK, "computation_ns"))
-    return {
-        C.STEP: int(own[C.STEP].iloc[0]),
-        "slowest_rank": int(ranks[lengths == lengths[-1]][0]),
-        "slowest_ns": int(lengths[-1]),
-        "median_ns": _middle(lengths),
-        "fastest_ns": int(lengths[0]),
-        "fastest_rank": int(ranks[0]),
-        "spread_ns": int(lengths[-1] - lengths[0]),
-        "excess_ns": int(lengths[-1]) - _middle(lengths),
-        "busiest_rank": int(ranks[computation == computation.max()].min()),
-        "computation_spread_ns": int(computation.max() - computation.min()),
-        "ranks": len(lengths),
-    }
+    number, ranks = ints(steps, C.STEP), ints(steps, C.RANK)
+    lengths, computation = ints(steps, "length_ns"), ints(steps, "computation_ns")
+    rising = np.lexsort((ranks, lengths, number))
+    first = np.flatnonzero(np.diff(number[rising], prepend=number[rising[0]] - 1))
+    counts = np.diff(first, append=len(number))
+    slowest, busiest = (np.lexsort((ranks, -most, number))[first] for most in (lengths, computation))
+    fastest, middle = rising[first], rising[first + (counts - 1) // 2]
+    least = computation[np.lexsort((computation, number))[first]]
+    return pd.DataFrame(
+        {
+            C.STEP: number[fastest],
+            "slowest_rank": ranks[slowest],
+            "slowest_ns": lengths[slowest],
+            "median_ns": lengths[middle],
+            "fastest_ns": lengths[fastest],
+            "fastest_rank": ranks[fastest],
+            "spread_ns": lengths[slowest] - lengths[fastest],
+            "excess_ns": lengths[slowest] - lengths[middle],
+            "busiest_rank": ranks[busiest],
+            "computation_spread_ns": computation[busiest] - least,
+            "ranks": counts,
+        }
+    )
 
 
 def stragglers(devices: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:

@@ -10,6 +10,7 @@ from tracekit.ingest import flops as formulas
 from tracekit.schema import C, HostKind
 
 from ._common import NO_STEPS, UNLINKED
+from ._units import percent
 from ._work import MATRIX, PRECISION, SIMT
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def _of_coverage(summary: pd.DataFrame) -> list[str]:
     if not share >= _NOTABLE:
         return []
     return [
-        f"matrix kernels whose FLOPs are not known ran up to {share:.0%} of a device's window "
+        f"matrix kernels whose FLOPs are not known ran up to {percent(share)} of a device's window "
         "(uncounted_ns), so FLOPs and MFU are lower bounds, and MFU is left out where they ran longer than "
         "the counted ones: convolutions need `Concrete Inputs`, which PyTorch 2 records with shapes; kernels "
         "of CUDA graphs and fused kernels have no op that tells"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +15,7 @@ from ._common import ints
 from ._hosts import source_lines
 from ._roofline_ops import NEAR
 from ._tensors import parse_shapes
+from ._units import duration, percent
 from ._work import MATRIX, NARROW, OP, OWNER, PRECISION, SIMT
 
 if TYPE_CHECKING:
@@ -136,7 +138,7 @@ class _Case:
             Finding(
                 "fp32_without_tf32",
                 self._budget.severity(saved),
-                f"float32 {what} run without tensor cores for {self._part(total)}",
+                f"Float32 {what} run without tensor cores for {self._part(total)}",
                 f"{advice}, if 10 bits of mantissa are enough{self._where(groups)}",
                 self._budget.per_step(saved),
                 Basis.ESTIMATED,
@@ -160,8 +162,8 @@ class _Case:
                 "unaligned_half_precision",
                 Severity.WARN,
                 f"16-bit products with sizes that are no multiples of {ALIGNED} take "
-                f"{self._part(total)} at {_reached(groups):.0%} of their roof",
-                f"pad {sizes} in {first[OP]} {first[C.INPUT_SHAPES]} to a multiple of {ALIGNED} (better 64)"
+                f"{self._part(total)} at {percent(_reached(groups))} of their roof",
+                f"Pad {sizes} in {first[OP]} {_shapes(first)} to a multiple of {ALIGNED} (better 64)"
                 f"{self._where(groups)}",
                 confidence=CONFIDENT,
                 evidence=self._evidence(groups),
@@ -185,9 +187,9 @@ class _Case:
         return Finding(
             "low_matrix_utilization",
             Severity.INFO,
-            f"{op} runs at {_reached(groups):.0%} of its roof for {self._part(total)}",
-            f"{_SMALL if best < LITTLE_NS else _LARGE} A call takes {mean / 1_000:,.1f} µs on average, its "
-            f"work {best / 1_000:,.1f} µs at the roof; most time goes to {first[C.INPUT_SHAPES]} in "
+            f"{op} runs at {percent(_reached(groups))} of its roof for {self._part(total)}",
+            f"{_SMALL if best < LITTLE_NS else _LARGE} A call takes {duration(mean)} on average, its "
+            f"work {duration(best)} at the roof; most time goes to {_shapes(first)} in "
             f"{first[PRECISION]}{self._where(groups)}",
             confidence=CONFIDENT,
             evidence=self._evidence(groups),
@@ -196,7 +198,7 @@ class _Case:
 
     def _part(self, total: int) -> str:
         whole = "step time" if self._budget.marked else "capture"
-        return f"{self._budget.share(total):.0%} of the {whole}"
+        return f"{percent(self._budget.share(total))} of the {whole}"
 
     def _kernels_of(self, groups: pd.DataFrame) -> pd.DataFrame:
         own = self._kernels[self._kernels[GROUP].isin(groups.index)]
@@ -205,7 +207,7 @@ class _Case:
     def _where(self, groups: pd.DataFrame) -> str:
         """The user's line that launched the longest of these kernels, to end a sentence."""
         line = source_lines(self._run, self._kernels_of(groups)[OWNER].head(1)).iloc[0]
-        return f" ({line})" if line else ""
+        return f"; the longest kernel is launched at {line}" if line else ""
 
     def _evidence(self, groups: pd.DataFrame) -> dict[str, list[int]]:
         own = self._kernels_of(groups)
@@ -213,18 +215,23 @@ class _Case:
         return {"device_intervals": ints(own, C.ROW_ID).tolist(), "host_intervals": hosts.tolist()}
 
 
+def _shapes(row: pd.Series) -> str:
+    """The shapes of a group's inputs, without those at the end that are no tensors."""
+    return re.sub(r"(?:,\[\])+\]$", "]", str(row[C.INPUT_SHAPES]))
+
+
 def _reached(groups: pd.DataFrame) -> float:
     """Roof over device, of all groups together."""
     return float(groups["roof_ns"].sum()) / max(1, int(groups["device_ns"].sum()))
 
 
-_ALLOW_PRODUCTS = 'allow TF32 with `torch.set_float32_matmul_precision("high")` (or use autocast to bf16)'
+_ALLOW_PRODUCTS = 'Allow TF32 with `torch.set_float32_matmul_precision("high")` (or use autocast to bf16)'
 _ALLOW_CONVOLUTIONS = (
     "cuDNN may use TF32 by default: see that `torch.backends.cudnn.allow_tf32` was not turned off (or use "
     "autocast to bf16)"
 )
 _SMALL = (
-    "The calls have too little work to fill the device: give each more (a larger batch, or several products "
-    "as one `torch.bmm`)."
+    "A call has so little work that it hardly fills the device: give each more (a larger batch, or several "
+    "products as one `torch.bmm`)."
 )
 _LARGE = "Names and shapes do not say why: look at one call with Nsight Compute or rocprof-compute."

@@ -45,6 +45,8 @@ _SOFTMAX = {f"aten::_{kind}softmax{way}" for kind in ("", "log_") for way in (""
 _PRODUCTS = {"mm": 0, "bmm": 0, "mv": 0, "addmm": 1, "_addmm_activation": 1, "baddbmm": 1, "addmv": 1}
 _CONVOLUTIONS = {"aten::convolution", "aten::_convolution", "aten::convolution_overrideable"}
 _ATTENTION = "aten::_scaled_dot_product_"
+_IMPOSSIBLE = 1 << 48
+"""Bytes that no memory holds: shapes that say so are damaged."""
 _WIDE = 4
 """Bytes of a number from which on a softmax writes what it reads."""
 
@@ -68,9 +70,10 @@ def least_bytes(name: str, shapes: str, dtypes: str, flops: int | None) -> int |
     if moved is None:
         return None
     try:
-        return moved(tensors(shapes, dtypes), flops)
+        found = moved(tensors(shapes, dtypes), flops)
     except (IndexError, TypeError, ValueError, ZeroDivisionError):
         return None  # an input whose size or dtype is not known
+    return found if found < _IMPOSSIBLE else None
 
 
 def _rule(name: str) -> Callable[[Inputs, int | None], int] | None:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracekit.analysis import Analysis, Result, Rule, TableSpec
+from tracekit.analysis import Analysis, Remark, Result, Rule, TableSpec
 from tracekit.run import busy
 from tracekit.savings import budget
 from tracekit.schema import C, CopyKind
@@ -36,7 +36,9 @@ from ._scalar_copies import SCALARS_WHY, scalars
 if TYPE_CHECKING:
     from tracekit.run import Run
 
-NO_COPIES = "no copies from a device to the host were recorded; what the devices did is in `gpu_breakdown`"
+NO_COPIES = Remark(
+    "no copies from a device to the host were recorded; what the devices did is in `gpu_breakdown`"
+)
 SCALARS = "d2h_scalars"
 _TITLE = "{count} scalar reads from the device {per} block the host {blocked}"
 _ADVICE = (

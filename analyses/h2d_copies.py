@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracekit.analysis import Analysis, Column, Result, TableSpec
+from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec
 from tracekit.run import busy
 from tracekit.schema import C, CopyKind
 
@@ -52,7 +52,9 @@ if TYPE_CHECKING:
 
     from ._common import Floats
 
-NO_COPIES = "no copies from the host to a device were recorded; what the devices did is in `gpu_breakdown`"
+NO_COPIES = Remark(
+    "no copies from the host to a device were recorded; what the devices did is in `gpu_breakdown`"
+)
 SHAPES_MISSING = (
     "no input shapes and dtypes were recorded, so the bytes needed are unknown: record with "
     "`record_shapes=True`"

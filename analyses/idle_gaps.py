@@ -38,7 +38,7 @@ import numpy as np
 import pandas as pd
 
 from tracekit import intervals
-from tracekit.analysis import Analysis, Column, Result, TableSpec
+from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec
 from tracekit.schema import C, HostKind
 from tracekit.windows import END_NS, step_windows
 
@@ -76,7 +76,7 @@ _PLACE = [C.RANK, C.DEVICE]
 _LATE = (Cause.LAUNCH_BOUND, Cause.SYNC, Cause.DATALOAD, Cause.PROFILER)
 _QUEUED = (Cause.KERNEL_TO_KERNEL, Cause.STREAM_DEPENDENCY)
 
-NEVER_IDLE = "no device was idle between its first start and its last end: there is no gap to explain"
+NEVER_IDLE = Remark("no device was idle between its first start and its last end: there is no gap to explain")
 
 
 def compute(run: Run) -> Result:
@@ -87,7 +87,7 @@ def compute(run: Run) -> Result:
     windows = step_windows(run)
     gaps = _idle_rows.described(run, idle)
     tables = {"summary": _summary(idle, gaps, windows)}
-    notes = [] if len(windows) else [NO_STEPS]
+    notes: list[str] = [] if len(windows) else [NO_STEPS]
     if gaps.empty:
         return Result(tables, notes=(*notes, NEVER_IDLE))
     tables = {"by_cause": _by_cause(gaps, windows), "by_op": _by_op(gaps), **tables, "gaps": _listed(gaps)}

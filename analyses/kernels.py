@@ -22,16 +22,27 @@ from typing import TYPE_CHECKING
 import pandas as pd
 import pyarrow.compute as pc
 
-from tracekit.analysis import EVIDENCE_ROWS, Analysis, Column, Finding, Result, Rule, Severity, TableSpec
+from tracekit.analysis import (
+    EVIDENCE_ROWS,
+    Analysis,
+    Column,
+    Finding,
+    Remark,
+    Result,
+    Rule,
+    Severity,
+    TableSpec,
+)
 from tracekit.render.cells import human
 from tracekit.run import busy
-from tracekit.savings import CONFIDENT, budget
+from tracekit.savings import budget
 from tracekit.schema import C, DeviceKind, HostKind
 
 from . import _groups
 from ._common import DEVICE, RANK, UNLINKED, absent_device_note, ints
 from ._hosts import NO_OP, NO_SHAPES, host_rows, texts
 from ._names import family, uses_tensor_cores
+from .gpu_breakdown import COMMUNICATION
 
 if TYPE_CHECKING:
     from tracekit.run import Run
@@ -39,6 +50,8 @@ if TYPE_CHECKING:
 
 FIRST_FACTOR = 3
 FIRST_EXCESS_NS = 10_000
+SUGGESTIVE = 0.5
+"""Confidence that a first launch paid for loading or cold caches: nothing of that is seen."""
 FEWEST_LAUNCHES = 3
 """Two later launches at least, or their median says nothing."""
 
@@ -52,7 +65,9 @@ NO_OPS_NOTE = (
 )
 UNLINKED_NOTE = f"{UNLINKED}, so nothing is told by op or shape"
 OUTSIDE_OPS_NOTE = "every kernel was launched outside of an op, so nothing is told by op or shape"
-NO_SHAPES_NOTE = "no input shapes were recorded: record with `record_shapes=True` to tell kernels by shape"
+NO_SHAPES_NOTE = Remark(
+    "no input shapes were recorded: record with `record_shapes=True` to tell kernels by shape"
+)
 
 
 def compute(run: Run) -> Result:
@@ -79,8 +94,12 @@ def compute(run: Run) -> Result:
     return Result(tables, tuple(_slow_first(first, budget(run))), tuple(notes))
 
 
-def _slow_first(first: pd.DataFrame, against: Budget) -> list[Finding]:
-    """What first launches took beyond the later ones, where that distorts the run's numbers."""
+def _slow_first(every: pd.DataFrame, against: Budget) -> list[Finding]:
+    """What first launches took beyond the later ones, where that distorts the run's numbers.
+
+    A communication kernel is left out: it runs for as long as it waits for the other ranks.
+    """
+    first = every[~every[C.NAME].astype(str).str.contains(COMMUNICATION, regex=True)]
     excess = int(first["excess_ns"].sum())
     if not against.matters(excess):
         return []
@@ -88,14 +107,17 @@ def _slow_first(first: pd.DataFrame, against: Budget) -> list[Finding]:
         Finding(
             "slow_first_launches",
             Severity.INFO,
-            f"the first launches of {len(first):,} kernel{'s' * (len(first) != 1)} took "
-            f"{human(excess, 'ns')} longer than later ones",
-            "record after more warm-up, so that module loading, autotuning and cold caches are not measured: "
+            f"{_whose(len(first))} took {human(excess, 'ns')} longer than later ones",
+            "If that is module loading, autotuning or cold caches, record after more warm-up: "
             "`tracekit collect --warmup`",
-            confidence=CONFIDENT,
+            confidence=SUGGESTIVE,
             evidence={"device_intervals": first[C.ROW_ID].head(EVIDENCE_ROWS).tolist()},
         )
     ]
+
+
+def _whose(count: int) -> str:
+    return "The first launch of one kernel" if count == 1 else f"The first launches of {count:,} kernels"
 
 
 def _no_kernels_note(run: Run) -> str:
@@ -202,7 +224,8 @@ ANALYSIS = Analysis(
     rules=(
         Rule(
             "slow_first_launches",
-            "what first launches took beyond the later ones is at least 1 % of the run's time",
+            "what first launches took beyond the later ones is at least 1 % of the run's time; communication "
+            "kernels, which wait for other ranks, do not count",
             "below that it distorts no other number; a longer run shares it out, so no saving is given",
         ),
     ),

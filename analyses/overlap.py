@@ -42,7 +42,7 @@ import numpy as np
 import pandas as pd
 
 from tracekit import intervals
-from tracekit.analysis import Analysis, Column, Result, Rule, TableSpec
+from tracekit.analysis import Analysis, Column, Remark, Result, Rule, TableSpec
 from tracekit.run import busy
 from tracekit.schema import C, CopyKind, DeviceKind
 from tracekit.windows import END_NS, step_windows
@@ -72,7 +72,7 @@ _READ = (
     C.SRC_MEMORY,
     C.DST_MEMORY,
 )
-NOTHING = "neither copies nor communication kernels in this capture: there is nothing to overlap"
+NOTHING = Remark("neither copies nor communication kernels in this capture: there is nothing to overlap")
 NO_STREAMS = "no streams were recorded for {count:,} device intervals; they are left out of the table streams"
 
 
@@ -96,7 +96,7 @@ def compute(run: Run) -> Result:
 
 
 def _notes(rows: pd.DataFrame, *, has_steps: bool) -> tuple[str, ...]:
-    notes = [] if has_steps else [NO_STEPS]
+    notes: list[str] = [] if has_steps else [NO_STEPS]
     if (rows[WHAT] == "").all():
         notes.append(NOTHING)
     if (rows[C.KIND] == DeviceKind.GRAPH).any():

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracekit.analysis import Analysis, Column, Result, TableSpec
+from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec
 from tracekit.run import busy
 from tracekit.schema import C, CopyKind, Memory
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from tracekit.run import Run
 
-NO_COPIES = "no copies in this capture: the devices worked and no memcpy was recorded"
+NO_COPIES = Remark("no copies in this capture: the devices worked and no memcpy was recorded")
 NO_BYTES = "some copies were recorded without bytes (AMD's profiler does), so their rates are unknown"
 HOST_UNSAID = "the profiler does not say whether host memory was pageable or pinned (AMD writes `Host`)"
 NO_CEILING = (

@@ -44,7 +44,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
-from tracekit.analysis import Analysis, Column, Result, TableSpec
+from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec
 from tracekit.schema import C
 from tracekit.windows import step_windows
 
@@ -84,10 +84,11 @@ def compute(run: Run) -> Result:
     if not parts:
         return Result(notes=(absent_device_note(run),))
     tables, unmatched = combine(parts)
-    notes = [] if len(windows) else [NO_STEPS]
+    notes: list[str] = [] if len(windows) else [NO_STEPS]
     notes += _absent(found)
     if len(parts) < 2:
-        return Result(tables, notes=(SINGLE, *notes))
+        talks = len(parts[0].collectives) > 0
+        return Result(tables, notes=(SINGLE if talks else Remark(SINGLE), *notes))
     notes += _notes(tables, parts, unmatched)
     return Result(tables, findings(run, parts, tables), tuple(notes))
 

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from tracekit.analysis import Analysis, Column, Result, TableSpec
+from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec
 from tracekit.run import busy
 from tracekit.savings import budget
 from tracekit.schema import C, DeviceKind
@@ -73,9 +73,9 @@ def compute(run: Run) -> Result:
     return Result(tables, _small_rules.findings(run, work, found["kinds"], budget(run)), notes)
 
 
-def _none_note(work: Work) -> str:
+def _none_note(work: Work) -> Remark:
     small = int(work.rows["small"].sum())
-    return (
+    return Remark(
         f"no runs of {_small_runs.FEWEST} or more small kernels: {small:,} kernels are shorter than a launch "
         f"({work.launch_ns:,} ns), but not in a row"
     )

@@ -86,7 +86,7 @@ def compute(run: Run) -> Result:
     """Time the profiled steps and compare them with un-profiled ones."""
     steps = profiled_steps(run)
     if steps.empty:
-        return Result(notes=(NO_STEPS,))
+        return Result(notes=(str(NO_STEPS),))  # here it keeps the rules from judging
     tables = {"summary": _summary(steps), "steps": steps}
     notes = [_device_note(run)] if steps["device_busy_ns"].isna().all() else []
     timings = run.meta.timings

@@ -35,7 +35,7 @@ import numpy as np
 import pandas as pd
 
 from tracekit import intervals
-from tracekit.analysis import Analysis, Column, Result, TableSpec
+from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec
 from tracekit.schema import C, HostKind
 from tracekit.windows import step_windows
 
@@ -55,7 +55,7 @@ LONGEST = 50
 BUSY_NS, CAUSED_NS, AFTER_NS = "device_busy_ns", "idle_caused_ns", "idle_after_ns"
 IDLE_ROW, THREAD_ROW, GAPS = "idle_row", "host_row", "gaps"
 
-NO_WAITS = "no call in this capture waits for the device"
+NO_WAITS = Remark("no call in this capture waits for the device")
 NO_CALLS = (
     "no runtime calls were recorded, so waits for the device cannot be seen: record the CUDA activity "
     "together with the CPU activity (`--collector torch` does)"

@@ -111,9 +111,23 @@ class Finding:
     evidence: dict[str, list[int]] = field(default_factory=dict)
 
 
+class Remark(str):
+    """A note that only says what is the case: no rule was kept from judging by it.
+
+    Example:
+        >>> isinstance(Remark("nothing was copied"), str)
+        True
+    """
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True)
 class Result:
-    """What an analysis found: tables by name, findings, and notes on what was absent and how to get it."""
+    """What an analysis found: tables by name, findings, and notes on what was absent and how to get it.
+
+    A note that kept no rule from judging is a `Remark`.
+    """
 
     tables: dict[str, pd.DataFrame] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tracekit.analysis import Severity, analyze_each
+from tracekit.analysis import Remark, Severity, analyze_each
 from tracekit.savings import budget
 
 if TYPE_CHECKING:
@@ -56,8 +56,17 @@ class Advice:
             (analysis.name, note)
             for analysis, result in self.results
             for note in result.notes
-            if analysis.rules
+            if analysis.rules and not isinstance(note, Remark)
         )
+
+    @property
+    def lacking(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """What was lacked, each thing once, with the analyses that lacked it; the most felt first."""
+        by_note: dict[str, list[str]] = {}
+        for name, note in self.unseen:
+            by_note.setdefault(note, []).append(name)
+        ordered = sorted(by_note.items(), key=lambda item: -len(item[1]))
+        return tuple((note, tuple(names)) for note, names in ordered)
 
 
 def advise(run: Run, names: Sequence[str] = (), *, progress: Progress | None = None) -> Advice:

@@ -16,6 +16,15 @@ def test_the_page_is_generated() -> None:
     )
 
 
+def test_the_page_links_each_analysis_to_its_heading_and_keeps_code_as_code() -> None:
+    text = page(available())
+    headings = [line.removeprefix("## ") for line in text.splitlines() if line.startswith("## ")]
+    linked = [line.split("](#")[1].split(")")[0] for line in text.splitlines() if "](#" in line]
+    assert linked == [heading.lower().replace(" ", "-").replace(",", "") for heading in headings]
+    assert "\\`" not in text
+    assert all(line.count("`") % 2 == 0 for line in text.splitlines() if not line.startswith("```"))
+
+
 def test_every_format_names_every_analysis_table_and_rule() -> None:
     for output_format in ("json", "csv", "markdown"):
         text = listing(available(), output_format).replace("\\", "")

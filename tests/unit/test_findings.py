@@ -11,6 +11,7 @@ from tracekit import analysis, registry
 from tracekit.analysis import Analysis, Basis, Finding, Result, Rule, Severity
 from tracekit.errors import PluginError, UnusableInputError
 from tracekit.findings import advise
+from tracekit.savings import budget
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,6 +78,14 @@ def test_a_finding_of_no_declared_rule_is_refused(run: Run, only: Callable[..., 
     only(made("one", lambda _: Result(findings=(finding("z", 1),))))
     with pytest.raises(PluginError, match="'z', undeclared"):
         analysis.analyze(run, "one")
+
+
+def test_steps_that_overlap_on_the_device_share_its_time(tmp_path: Path) -> None:
+    ahead = [step(number, 10 * number, 10 * number + 10) for number in range(4)]  # the host is done at 40
+    busy = [kernel(1_000 * number + 10, 1_000 * number + 1_010, step=number) for number in range(4)]
+    whole = budget(make_run(tmp_path, device_intervals=busy, steps=ahead))
+    assert (whole.steps, whole.step_ns) == (4, 4_010 // 4)
+    assert whole.share(4_000) == pytest.approx(1, rel=0.01)
 
 
 def test_comparing_by_an_analysis_that_cannot_says_which_can(run: Run) -> None:

@@ -20,6 +20,10 @@ _UNSAFE = re.compile(
 _TIMES = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
 _NAMESPACES = re.compile(r"\b(?:[A-Za-z_]\w*::|\(anonymous namespace\)::)+(?=[A-Za-z_({])")
 _SIZES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+_WORK = ((1e15, "PFLOP"), (1e12, "TFLOP"), (1e9, "GFLOP"), (1e6, "MFLOP"), (1e3, "kFLOP"))
+_SPEED = ((1, "TFLOP/s"), (1e-3, "GFLOP/s"), (1e-6, "MFLOP/s"), (1e-9, "kFLOP/s"))
+_RATE = ((1, "GB/s"), (1e-3, "MB/s"), (1e-6, "kB/s"))
+"""Rates above the largest unit keep it, as peaks are quoted in it."""
 
 
 def clean(text: str) -> str:
@@ -75,6 +79,8 @@ def human(value: Any, unit: str) -> str:
     Example:
         >>> [human(1_234_567, "ns"), human(12_582_912, "bytes"), human(0.125, "share"), human(None, "ns")]
         ['1.23 ms', '12.00 MiB', '12.5 %', '–']
+        >>> [human(29_166_401_318_400.0, "FLOP"), human(0.0421, "TFLOP/s"), human(2039.0, "GB/s")]
+        ['29.17 TFLOP', '42.10 GFLOP/s', '2,039.00 GB/s']
     """
     if value is None:
         return MISSING
@@ -91,6 +97,12 @@ def _number(value: float, unit: str) -> str:
             return _scaled(value, _TIMES, "ns")
         case "bytes":
             return _scaled(value, _SIZES, "B")
+        case "FLOP":
+            return _scaled(value, _WORK, "FLOP")
+        case "TFLOP/s":
+            return _scaled(value, _SPEED, "TFLOP/s")
+        case "GB/s":
+            return _scaled(value, _RATE, "GB/s")
         case "share":
             return f"{100 * value:.1f} %"
         case "count":
@@ -99,7 +111,7 @@ def _number(value: float, unit: str) -> str:
     return text if unit in {"", PROSE} else f"{text} {unit}"
 
 
-def _scaled(value: float, scales: tuple[tuple[int, str], ...], base: str) -> str:
+def _scaled(value: float, scales: tuple[tuple[float, str], ...], base: str) -> str:
     for scale, name in scales:
         if abs(value) >= scale:
             return f"{value / scale:,.2f} {name}"

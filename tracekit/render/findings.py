@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import textwrap
 from dataclasses import asdict
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 _INDENT = "    "
 _WIDEST = 110
 _NAMED_ROWS = 5
+_NOT_JUDGED = "Not judged, for what the run does not hold:"
+_AMOUNT = re.compile(r"(?<=\d) (?=(?:%|ns|µs|ms|s|B|[KMGT]iB|[kMGT]B/s|[kMGTP]?FLOP(?:/s)?)(?!\w))")
+"""The space between a number and its unit, at which no line is broken."""
+_HELD = "\N{NO-BREAK SPACE}"
 
 COLUMNS = (
     Column("place", "", "place in the list"),
@@ -80,7 +85,8 @@ def as_csv(findings: Sequence[Ranked]) -> str:
 def as_text(run_id: str, findings: Sequence[Ranked], advice: Advice, verdict: str) -> str:
     """For people on a terminal."""
     width = min(shutil.get_terminal_size((100, 40)).columns, _WIDEST)
-    head = [f"run {clean(run_id)}", verdict, *_wrapped(_summary(findings, advice), width, "")]
+    head = [f"run {clean(run_id)}", *([verdict] if verdict else [])]
+    head += _wrapped(_summary(findings, advice), width, "")
     blocks = [_block(place, ranked, width) for place, ranked in enumerate(findings, 1)]
     blocks += [_unseen(advice, width)] if advice.unseen else []
     return "\n\n".join(["\n".join(head), *blocks]) + "\n"
@@ -91,8 +97,7 @@ def as_markdown(run_id: str, findings: Sequence[Ranked], advice: Advice, verdict
     lines = [
         f"# Findings of {escape(run_id)}",
         "",
-        escape(verdict),
-        "",
+        *([escape(verdict), ""] if verdict else []),
         escape(_summary(findings, advice)),
         "",
     ]
@@ -100,18 +105,21 @@ def as_markdown(run_id: str, findings: Sequence[Ranked], advice: Advice, verdict
         finding = ranked.finding
         lines += [f"{place}. **{escape(finding.title)}** ({escape(_worth(ranked))})", ""]
         lines += [f"   {escape(finding.advice)}", "", f"   {escape(_proof(ranked))}", ""]
-    lines += [f"> not judged: {escape(name)}: {escape(note)}" for name, note in advice.unseen]
+    lacking = [f"- {escape(note)} ({escape(', '.join(names))})" for note, names in advice.lacking]
+    lines += [_NOT_JUDGED, "", *lacking] if lacking else []
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
 def _summary(findings: Sequence[Ranked], advice: Advice) -> str:
     against = advice.budget
     unit = "step" if against.marked else "capture"
-    steps = f"mean of {against.steps:,}" if against.steps > 1 else "one"
+    many = f"A {unit} takes {human(against.step_ns, 'ns')} (mean of {against.steps:,})"
+    one = f"The {unit} takes {human(against.step_ns, 'ns')}"
+    takes = many if against.steps > 1 else one
     count = f"{len(findings):,} finding{'s' * (len(findings) != 1)} of {advice.rules} rules"
     caution = "; savings may be of the same time, so they do not add up" if len(findings) > 1 else ""
     unmarked = "" if against.marked else " No steps are marked, so savings are per capture."
-    return f"A {unit} takes {human(against.step_ns, 'ns')} ({steps}). {count}{caution}.{unmarked}"
+    return f"{takes}. {count}{caution}.{unmarked}"
 
 
 def _block(place: int, ranked: Ranked, width: int) -> str:
@@ -152,13 +160,18 @@ def _evidence(finding: Finding) -> list[str]:
 def _unseen(advice: Advice, width: int) -> str:
     lines = [
         line
-        for name, note in advice.unseen
-        for line in _wrapped(f"{clean(name)}: {clean(note)}", width, f"{_INDENT}- ")
+        for note, names in advice.lacking
+        for line in _wrapped(f"{clean(', '.join(names))}: {clean(note)}", width, f"{_INDENT}- ")
     ]
-    return "\n".join(["Not judged, for what the run does not hold:", *lines])
+    return "\n".join([_NOT_JUDGED, *lines])
 
 
 def _wrapped(text: str, width: int, first: str) -> list[str]:
-    return textwrap.wrap(
-        text, width, initial_indent=first, subsequent_indent=" " * len(first), break_on_hyphens=False
+    lines = textwrap.wrap(
+        _AMOUNT.sub(_HELD, text),
+        width,
+        initial_indent=first,
+        subsequent_indent=" " * len(first),
+        break_on_hyphens=False,
     )
+    return [line.replace(_HELD, " ") for line in lines]

@@ -61,5 +61,20 @@ def escape(text: str) -> str:
     return _MARKDOWN.sub(r"\\\1", clean(text))
 
 
+def escape_prose(text: str) -> str:
+    r"""Sentences of our own as Markdown: what stands in backticks stays code, the rest shows as it is.
+
+    Example:
+        >>> print(escape_prose("|K| by `record_shapes=True`"))
+        \|K\| by `record_shapes=True`
+    """
+    if text.count("`") % 2:
+        return escape(text)
+    parts = text.split("`")
+    parts[::2] = map(escape, parts[::2])
+    parts[1::2] = [clean(part).replace("|", "\\|") for part in parts[1::2]]
+    return "`".join(parts)
+
+
 def _line(cells: list[str]) -> str:
     return f"| {' | '.join(cells)} |"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from tracekit.analysis import Column
-from tracekit.render.plain import csv_text, envelope, escape, markdown_text
+from tracekit.render.plain import csv_text, envelope, escape, escape_prose
 from tracekit.render.terminal import table_text
 
 if TYPE_CHECKING:
@@ -25,16 +26,6 @@ _FULL = (
     Column("rules", "prose", "codes of the findings it may give"),
     Column("compares", "", "whether it explains how two runs differ"),
     Column("sources", "prose", "published work that defines it"),
-)
-_COLUMNS = (
-    Column("column", "id", "name of the column"),
-    Column("unit", "", "unit of its values"),
-    Column("meaning", "prose", "what a value says"),
-)
-_RULES = (
-    Column("code", "id", "code of its findings"),
-    Column("condition", "prose", "when it speaks"),
-    Column("reason", "prose", "why there"),
 )
 
 
@@ -77,8 +68,26 @@ def _everything(one: Analysis) -> dict[str, Any]:
 
 def page(analyses: Iterable[Analysis]) -> str:
     """The documentation page: every definition, column, unit and threshold."""
-    parts = [_HEAD, *(_section(one) for one in analyses)]
+    every = list(analyses)
+    rows = [(f"[`{one.name}`](#{_anchor(one.title)})", escape_prose(one.question)) for one in every]
+    parts = [_HEAD, _grid(("analysis", "answers"), rows), *(_section(one) for one in every)]
     return "\n".join(parts)
+
+
+def _anchor(title: str) -> str:
+    """What a heading is linked by.
+
+    Example:
+        >>> _anchor("Gaps, and who fills them")
+        'gaps-and-who-fills-them'
+    """
+    return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
+
+
+def _grid(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    """A table of cells that are Markdown already."""
+    lines = [heads, ("---",) * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines) + "\n"
 
 
 _HEAD = """\
@@ -91,12 +100,12 @@ and what is unknown is missing, never 0.
 
 
 def _section(one: Analysis) -> str:
-    lines = [f"## {escape(one.title)}", "", f"`{one.name}`: {escape(one.question)}", ""]
-    lines += [escape(one.definition), "", f"Sources: {escape('; '.join(one.sources))}.", ""]
+    lines = [f"## {escape(one.title)}", "", f"`{one.name}`: {escape_prose(one.question)}", ""]
+    lines += [escape_prose(one.definition), "", f"Sources: {escape('; '.join(one.sources))}.", ""]
     lines += ["```sh", f"tracekit analyze latest {one.name}", "```", ""]
     lines += [_table(one.name, spec) for spec in one.tables]
     if one.rules:
-        lines += [_rules(one.rules)]
+        lines += [_rules(one.name, one.rules)]
     if one.comparison:
         lines += [
             "Against another run:",
@@ -112,11 +121,12 @@ def _section(one: Analysis) -> str:
 
 def _table(analysis: str, spec: TableSpec) -> str:
     rows = [
-        {"column": column.name, "unit": column.unit, "meaning": column.meaning} for column in spec.columns
+        (f"`{column.name}`", escape(column.unit), escape_prose(column.meaning)) for column in spec.columns
     ]
-    return markdown_text(rows, _COLUMNS, title=f"{analysis}.{spec.name}: {spec.title}")
+    title = f"### `{analysis}.{spec.name}`: {escape(spec.title)}"
+    return f"{title}\n\n{_grid(('column', 'unit', 'meaning'), rows)}"
 
 
-def _rules(rules: Sequence[Rule]) -> str:
-    rows = [{"code": rule.code, "condition": rule.states, "reason": rule.why} for rule in rules]
-    return markdown_text(rows, _RULES, title="Findings")
+def _rules(analysis: str, rules: Sequence[Rule]) -> str:
+    rows = [(f"`{rule.code}`", escape_prose(rule.states), escape_prose(rule.why)) for rule in rules]
+    return f"### Findings of `{analysis}`\n\n{_grid(('code', 'condition', 'reason'), rows)}"

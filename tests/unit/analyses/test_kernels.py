@@ -44,9 +44,16 @@ def test_only_a_first_launch_far_above_the_others_is_listed(tmp_path: Path) -> N
     result = analyze(make_run(tmp_path, device_intervals=slow + steady), "kernels")
     assert result.tables["first_launches"].to_numpy().tolist() == [["a", 0, 0, 50_000, 5_000, 2, 45_000, 0]]
     (finding,) = result.findings
-    assert finding.title == "the first launches of 1 kernel took 45.00 µs longer than later ones"
+    assert finding.title == "The first launch of one kernel took 45.00 µs longer than later ones"
     assert finding.evidence == {"device_intervals": [0]}
     assert result.notes == (NO_OPS_NOTE,)
+
+
+def test_communication_that_waits_for_other_ranks_is_no_slow_first_launch(tmp_path: Path) -> None:
+    name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+    waits = [kernel(0, 50_000, name=name), *(kernel(t, t + 5_000, name=name) for t in (60_000, 70_000))]
+    result = analyze(make_run(tmp_path, device_intervals=waits), "kernels")
+    assert (len(result.tables["first_launches"]), result.findings) == (1, ())
 
 
 @pytest.mark.parametrize(

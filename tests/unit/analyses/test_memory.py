@@ -13,7 +13,7 @@ from tracekit.analyses._leak import theil_sen
 from tracekit.analyses._memory_tables import TIMELINE_POINTS
 from tracekit.analyses.memory import FEW_STEPS, NO_ADDRESSES, NO_EVENTS, NO_TOTALS
 
-from tests.builders import Row, host, make_run, step
+from tests.builders import Row, host, kernel, make_run, step
 from tracekit.analysis import analyze
 from tracekit.schema import C, HostKind
 
@@ -235,6 +235,21 @@ def test_without_steps_only_memory_that_is_given_back_in_the_second_half_counts(
         row = only(result.tables["driver_calls"])
         assert (row["count"], row["later_count"], row["later_ns"]) == (101, 51, 5100)
     assert result.notes == (NO_EVENTS,)
+
+
+@pytest.mark.parametrize(("busy", "saving"), [(0, 5_100), (6_000, 4_100), (10_000, None)])
+def test_driver_calls_save_no_more_than_the_device_idles_nor_twice_on_two_threads(
+    tmp_path: Path, busy: int, saving: int | None
+) -> None:
+    calls = [
+        host("cudaFree", 100 * number, 100 * number + 100, kind=HostKind.RUNTIME, tid=thread)
+        for number in range(102)
+        for thread in (1, 2)
+    ]
+    devices = [kernel(0, busy), kernel(10_100, 10_100)]
+    run = make_run(tmp_path, host_intervals=calls, device_intervals=devices)
+    savings = [finding.saving_ns_per_step for finding in analyze(run, "memory").findings]
+    assert savings == ([] if saving is None else [saving])
 
 
 def test_peaks_of_the_process_are_told(tmp_path: Path) -> None:

@@ -131,6 +131,14 @@ def test_what_could_not_be_hidden_is_no_saving(tmp_path: Path) -> None:
     assert "launched outside of any recorded op" in finding.advice
 
 
+def test_the_op_that_is_named_is_named_with_its_part(tmp_path: Path) -> None:
+    ops = [host(f"c10d::op{number}", 100 * number, 100 * number + 10) for number in range(3)]
+    talking = [talk(1_000 * number, 1_000 * number + 300 + number, op_row=number) for number in range(3)]
+    run = make_run(tmp_path, host_intervals=ops, device_intervals=[*talking, kernel(5_000, 9_000)])
+    (finding,) = analyze(run, "overlap").findings
+    assert finding.advice.startswith("33.4 % was launched by c10d::op2: ")
+
+
 def test_of_a_ranks_devices_the_one_with_most_counts(tmp_path: Path) -> None:
     run = make_run(
         tmp_path,

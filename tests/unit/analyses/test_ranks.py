@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -7,11 +8,11 @@ import pandas as pd
 import pytest
 from tracekit.analyses._common import NO_DEVICE, NO_STEPS
 from tracekit.analyses._rank_part import own_lengths, part
-from tracekit.analyses._rank_tables import combine
+from tracekit.analyses._rank_tables import by_step, combine
 from tracekit.analyses.ranks import ABSENT, MISALIGNED, NO_COMMUNICATION, SINGLE, UNEQUAL, UNMATCHED
 
 from tests.builders import Row, host, kernel, make_run, memcpy, step
-from tracekit.analysis import analyze
+from tracekit.analysis import Remark, analyze
 from tracekit.schema import C
 from tracekit.windows import step_windows
 
@@ -97,6 +98,25 @@ def test_steps_name_the_slowest_and_the_busiest_rank(tmp_path: Path) -> None:
     assert result.notes == (UNEQUAL.format(count=1, all=2), NO_COMMUNICATION)
 
 
+def test_many_steps_are_compared_without_a_loop_over_them() -> None:
+    count = 20_000
+    steps = pd.DataFrame(
+        {
+            C.STEP: np.repeat(np.arange(count), 2),
+            C.RANK: np.tile([0, 1], count),
+            "length_ns": np.tile([5, 7, 7, 5], count // 2),
+            "computation_ns": 3,
+        }
+    )
+    begun = time.process_time()
+    table = by_step(steps)
+    assert time.process_time() - begun < 2  # a loop takes over 5 seconds
+    assert table["slowest_rank"].tolist() == [1, 0] * (count // 2)
+    assert table[["slowest_ns", "median_ns", "spread_ns", "ranks"]].drop_duplicates().to_numpy().tolist() == [
+        [7, 5, 2, 2]
+    ]
+
+
 def test_the_shortest_kernel_came_last_whatever_the_clocks_say(tmp_path: Path) -> None:
     run = make_run(
         tmp_path,
@@ -164,6 +184,21 @@ def test_other_stream_numbers_are_matched_and_other_counts_are_not(tmp_path: Pat
     other = analyze(make_run(tmp_path / "other", device_intervals=[*rows, talk(1, 20, 30)]), "ranks")
     assert "skew" not in other.tables
     assert other.notes == (NO_STEPS, UNMATCHED.format(families=NCCL))
+
+
+def test_a_straggler_of_a_few_collectives_is_said_to_be_one_of_a_few(tmp_path: Path) -> None:
+    few = [*[{0: 400_000}] * 2, *[{0: 2_000}] * 10]
+    (once,) = analyze(make_run(tmp_path / "few", device_intervals=late_by(few, 3)), "ranks").findings
+    assert "2 of the 12 collectives it was last in make 97.6 % of the waiting" in once.advice
+    always = make_run(tmp_path / "all", device_intervals=late_by([{0: 400_000}] * 12, 3))
+    (steady,) = analyze(always, "ranks").findings
+    assert "of the waiting: see" not in steady.advice
+
+
+def test_a_single_rank_that_talks_to_no_other_lacks_nothing(tmp_path: Path) -> None:
+    alone = analyze(make_run(tmp_path / "a", device_intervals=[work(0, 0, 10)]), "ranks").notes
+    of_job = analyze(make_run(tmp_path / "b", device_intervals=[talk(0, 0, 10)]), "ranks").notes
+    assert [isinstance(notes[0], Remark) for notes in (alone, of_job)] == [True, False]
 
 
 def test_a_single_rank_is_told_how_to_compare(tmp_path: Path) -> None:

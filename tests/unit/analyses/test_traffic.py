@@ -92,6 +92,7 @@ def test_each_input_is_read_and_the_output_written_once(
         ("aten::_scaled_mm", [[2, 3], [3, 5]], ["c10::Float8_e4m3fn"] * 2, 60),
         ("aten::cudnn_convolution_transpose", [IMAGE, WEIGHT], [HALF] * 2, FORWARD),
         ("aten::copy_", [], [], None),
+        ("aten::abs", [[4_000_000_000, 4_000_000_000]], [FLOAT], None),  # no memory holds that
     ],
 )
 def test_what_the_inputs_do_not_tell_is_unknown(

@@ -5,9 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tracekit.analysis import Analysis, Basis, Finding, Result, Rule, Severity
+from tracekit.analysis import Analysis, Basis, Finding, Remark, Result, Rule, Severity
 from tracekit.findings import Advice, Ranked
 from tracekit.render.findings import as_csv, as_json, as_markdown, as_text
 from tracekit.savings import Budget
@@ -69,6 +70,33 @@ def test_text_leads_with_the_saving_and_ends_with_what_was_not_judged(
 def test_savings_without_steps_are_per_capture() -> None:
     text = as_text("r1", [], advice(marked=False), "integrity: good")
     assert "A capture takes 10.00 µs (mean of 5). 0 findings of 7 rules. No steps are" in text
+
+
+def test_what_several_analyses_lack_is_said_once_and_remarks_are_left_out() -> None:
+    notes = {"copies": ("no shapes", "no device"), "gaps": (Remark("nothing waits"), "no device")}
+    results = tuple((replace(COPIES, name=name), Result(notes=said)) for name, said in notes.items())
+    lacked = replace(advice(), results=results)
+    text = as_text("r1", [], lacked, "")
+    assert text.splitlines()[-3:] == [
+        "Not judged, for what the run does not hold:",
+        "    - copies, gaps: no device",
+        "    - copies: no shapes",
+    ]
+    markdown = as_markdown("r1", [], lacked, "")
+    assert markdown.splitlines()[-2:] == ["- no device (copies, gaps)", "- no shapes (copies)"]
+
+
+def test_no_line_ends_between_a_number_and_its_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    for width in range(40, 60):
+        monkeypatch.setenv("COLUMNS", str(width))
+        lines = as_text("r1", advice().findings, advice(), "").splitlines()
+        assert not [line for line in lines if line.endswith("confidence 75")]
+        assert "\N{NO-BREAK SPACE}" not in "".join(lines)
+
+
+def test_one_step_has_no_mean() -> None:
+    single = replace(advice(), budget=Budget(1, 10_000, marked=True))
+    assert as_text("r1", [], single, "").splitlines()[1] == "The step takes 10.00 µs. 0 findings of 7 rules."
 
 
 def test_json_holds_everything() -> None:
