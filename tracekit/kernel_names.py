@@ -1,0 +1,82 @@
+"""Names of kernels: the family a kernel belongs to, and whether it uses tensor cores."""
+
+from __future__ import annotations
+
+import re
+
+_ANONYMOUS = re.compile(r"(?:\(anonymous namespace\)|<unnamed>|_GLOBAL__N__\w+)(?:::)?")
+_LAMBDA = re.compile(r"\{lambda[^{}]*\}")
+_VALUE = re.compile(r"(?<=[<,])\s*(?:\([\w ]+\))?(?:-?\d+[uUlL]*|true|false)\s*(?=[,>])")
+_EMPTY_FIRST = re.compile(r"<[,\s]+")
+_EMPTY_LATER = re.compile(r",[,\s]*(?=[,>])")
+_SUFFIX = re.compile(r"(?:_\d+|_[0-9a-f]{8,}|\.\d+)+$")
+_RETURN = re.compile(r"^(?:void|static|__global__)\s+")
+_WORD = re.compile(r"\w+")
+_LIBRARY = re.compile(r"(?i)gemm|xmma|cudnn|cutlass|nvjet|fmha")
+_TILES = re.compile(r"_\d+(?:x\d+)+(?![A-Za-z\d])|(?<!tensor)(?<![\d_])(?<!\dx)\d+(?:x\d+)+(?![A-Za-z\d])")
+_TUNED = re.compile(r"(?<=_)(stages?|align[a-d]?|ldg)\d+(?![A-Za-z\d])")
+_NO_TENSOR = re.compile(r"(?i)ffma|simt")
+_TENSOR = re.compile(
+    r"(?i)(?:h|i|s)(?:884|1688|16816|16832|8816)|_(?:884|1688|16816)|[hiq]mma|tensorop|xmma|wgmma|nvjet"
+    r"|flash_(?:fwd|bwd|attn)|fmha|mma_(?:sync|tensor)"
+)
+
+
+def family(name: str) -> str:
+    """The canonical name of a kernel: what mostly stays the same between shapes and recompilations.
+
+    Without return type, parameters, anonymous namespaces, template integers and booleans, and numeric or hash
+    suffixes; `{lambda(int)#2}` becomes `{lambda}`; template types stay. In names of the libraries of matrix
+    products, convolutions and attention, tile and cluster sizes, stages, alignments and load widths go;
+    architecture, types, layout, instruction (`s16816gemm`, `tensor16x8x8`) and algorithm stay, so a library
+    that picks another of those for another shape gives another family.
+
+    Example:
+        >>> family("void at::f<4, float, at::g(int)::{lambda(int)#2}>(int, float*)")
+        'at::f<float, at::g(int)::{lambda}>'
+        >>> family("triton_poi_fused_relu_0"), family("ncclKernel_AllReduce(int)")
+        ('triton_poi_fused_relu', 'ncclDevKernel_AllReduce')
+        >>> family("sm80_xmma_gemm_f32f32_tn_n_tilesize32x32x8_stage3_ffma_aligna4_kernel__5x_cublas")
+        'sm80_xmma_gemm_f32f32_tn_n_tilesize_stage_ffma_aligna_kernel__5x_cublas'
+    """
+    short = _ANONYMOUS.sub("", name)
+    while (simpler := _LAMBDA.sub("<lambda>", short)) != short:
+        short = simpler
+    short = _RETURN.sub("", _without_parameters(short))
+    short = _EMPTY_LATER.sub("", _EMPTY_FIRST.sub("<", _VALUE.sub("", short)))
+    short = _WORD.sub(_without_tiles, short)
+    short = short.replace("<lambda>", "{lambda}").replace("<>", "")
+    short = re.sub(r"^ncclKernel_", "ncclDevKernel_", short.strip())
+    return _SUFFIX.sub("", short) or name
+
+
+def _without_tiles(word: re.Match[str]) -> str:
+    """A library's kernel name without what its autotuning or its shape heuristic chose."""
+    if not _LIBRARY.search(word[0]):
+        return word[0]
+    return _TUNED.sub(r"\1", _TILES.sub("", word[0]))
+
+
+def _without_parameters(name: str) -> str:
+    """Cut at the first parenthesis outside of template arguments that is not `operator()`."""
+    depth = 0
+    for place, letter in enumerate(name):
+        if letter == "<":
+            depth += 1
+        elif letter == ">" and not name[:place].endswith("-"):
+            depth -= 1
+        elif letter == "(" and depth <= 0 and place and not name[:place].endswith("operator"):
+            return name[:place]
+    return name
+
+
+def uses_tensor_cores(name: str) -> bool:
+    """Whether the name says that tensor cores are used; silence of a name is no proof.
+
+    A name with `ffma` or `simt` says that they are not, whatever library it comes from.
+
+    Example:
+        >>> uses_tensor_cores("sm80_xmma_gemm_f16f16"), uses_tensor_cores("ampere_sgemm_128x64_tn")
+        (True, False)
+    """
+    return not _NO_TENSOR.search(name) and bool(_TENSOR.search(name))
