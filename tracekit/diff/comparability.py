@@ -141,7 +141,7 @@ def _traced(
     if len(names.apart) > 1:
         told = [f"{text} and {len(names.apart) - 1} more ops" for text in told]
     status = Status.NOT_COMPARABLE if len(names.apart) >= MUCH * names.common else Status.WARN
-    return Difference(name, *told, Status.DECLARED if name in free else status)
+    return Difference(name, told[0], told[1], Status.DECLARED if name in free else status)
 
 
 def _apart(a: Mapping[str, Collection[str]], b: Mapping[str, Collection[str]]) -> _Names:

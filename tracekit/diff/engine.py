@@ -89,8 +89,8 @@ def diff(
     chosen = options or Options()
     _check(base, head, chosen)
     progress("step times")
-    times_a, times_b, _ = step_times(base, head)
-    a, b = typical(base, times_a), typical(head, times_b)
+    steps = step_times(base, head)
+    a, b = typical(base, steps.a), typical(head, steps.b)
     pair = _Pair(a, b, spans.shared(a, b))
     how = judge.design(base, head, threshold=chosen.threshold)
     sides = (_side(references[0], base, a), _side(references[1], head, b))
@@ -99,7 +99,7 @@ def diff(
     found = comparability.compare(a, b, given, varying=chosen.varying)
     if found.refused:
         return Diff(*sides, found, how, chosen.by, Verdict.NOT_COMPARABLE)
-    metrics = judge.judged(measure(base, head), how)
+    metrics = judge.judged(measure(base, head, steps), how)
     return _explained(pair, sides, found, how, metrics, chosen, progress)
 
 
@@ -210,9 +210,7 @@ def _warnings(
         if side.dirty:
             said.append(f"the {name} was recorded with uncommitted changes, which its commit does not hold")
         if part.unassigned_ns:
-            said.append(
-                f"the {name} has {part.unassigned_ns:,} ns of device work that belongs to no step: it is left out"
-            )
+            said.append(f"the {name} has {part.unassigned_ns:,} ns of device work in no step: it is left out")
         if span.unused_ranks:
             said.append(
                 f"the {name} has {span.unused_ranks} more ranks than the other side: they are left out"

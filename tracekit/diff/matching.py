@@ -80,13 +80,15 @@ def match(base: Pieces, head: Pieces, *, by_module: bool = False) -> pd.DataFram
         and the group, numbered from 0.
     """
     pieces = pd.concat([base.table.assign(**{SIDE: 0}), head.table.assign(**{SIDE: 1})], ignore_index=True)
-    pieces[_ANCHOR] = np.concatenate(_anchors(base, head))
+    pieces[_ANCHOR] = hashing.NOTHING
     pieces[RUNG] = UNMATCHED
     group = np.full(len(pieces), -1, np.int64)
-    keys = (*_BY_PATH, *_BY_NAME)
+    keys: tuple[_Key, ...] = (*_BY_PATH, *_BY_NAME)
     if by_module:
         keys = (*(_Key(key.rung, (MODULE_KEY, *key.columns)) for key in _BY_PATH), *keys)
     for key in keys:
+        if _ANCHOR in key.columns and (group < 0).any():
+            pieces[_ANCHOR] = np.concatenate(_anchors(base, head))
         _climb(pieces, group, key)
     return _numbered(pieces, group)
 

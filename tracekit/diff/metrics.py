@@ -46,10 +46,9 @@ class Measured:
         return median(self.a), median(self.b)
 
 
-def measure(base: Sequence[Run], head: Sequence[Run]) -> tuple[Measured, ...]:
-    """Every metric that all runs of both sides have."""
-    step_a, step_b, basis = step_times(base, head)
-    found = [Measured(STEP_TIME, "ns", basis, step_a, step_b)]
+def measure(base: Sequence[Run], head: Sequence[Run], steps: Measured) -> tuple[Measured, ...]:
+    """The step times, and every other metric that all runs of both sides have."""
+    found = [steps]
     for name, told in ((DEVICE_PEAK, ALLOCATED), (HOST_PEAK, RESIDENT)):
         a, b = ([_peak(run, name) for run in side] for side in (base, head))
         known_a, known_b = (tuple(value for value in side if value) for side in (a, b))
@@ -58,18 +57,18 @@ def measure(base: Sequence[Run], head: Sequence[Run]) -> tuple[Measured, ...]:
     return tuple(found)
 
 
-def step_times(base: Sequence[Run], head: Sequence[Run]) -> tuple[tuple[int, ...], tuple[int, ...], str]:
-    """Step time of every run of both sides, and what it is."""
+def step_times(base: Sequence[Run], head: Sequence[Run]) -> Measured:
+    """Step time of every run of both sides."""
     runs = (*base, *head)
     clocks = {
         run.meta.timings.clock if run.meta.timings and run.meta.timings.step_ns else None for run in runs
     }
     if len(clocks) == 1 and None not in clocks:
         a, b = (tuple(_unprofiled(run) for run in side) for side in (base, head))
-        return a, b, f"{UNPROFILED} ({clocks.pop()})"
+        return Measured(STEP_TIME, "ns", f"{UNPROFILED} ({clocks.pop()})", a, b)
     marked = all(run.rows("steps") for run in runs)
     a, b = (tuple(spans.typical_ns(run, marked=marked) for run in side) for side in (base, head))
-    return a, b, PROFILED if marked else CAPTURE
+    return Measured(STEP_TIME, "ns", PROFILED if marked else CAPTURE, a, b)
 
 
 def typical(runs: Sequence[Run], times: Sequence[int]) -> Run:

@@ -8,6 +8,7 @@ whole microseconds leave it open.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -110,9 +111,17 @@ def places_of(ids: Ints, wanted: pd.Series) -> Ints:
     asked = wanted.fillna(NO_ROW).to_numpy(dtype=np.int64)
     if not len(ids):
         return np.full(len(asked), NO_ROW, np.int64)
+    if (np.diff(ids) > 0).all():  # as in most runs
+        return _places_in(ids, asked)
     order = np.argsort(ids, kind="stable")
-    place = np.minimum(np.searchsorted(ids[order], asked), len(ids) - 1)
-    found: Ints = np.where(ids[order][place] == asked, order[place], NO_ROW)
+    place = _places_in(ids[order], asked)
+    found: Ints = np.append(order, NO_ROW)[place]
+    return found
+
+
+def _places_in(ordered: Ints, asked: Ints) -> Ints:
+    place = np.minimum(np.searchsorted(ordered, asked), len(ordered) - 1)
+    found: Ints = np.where(ordered[place] == asked, place, NO_ROW)
     return found
 
 
@@ -150,7 +159,7 @@ def _levels(parent: Ints) -> tuple[Ints, ...]:
         deeper, above = deeper[above != NO_ROW], above[above != NO_ROW]
     order = np.argsort(depth, kind="stable")
     ends = np.searchsorted(depth[order], np.arange(depth.max(initial=-1) + 2))
-    return tuple(order[start:end] for start, end in zip(ends[:-1], ends[1:], strict=True))
+    return tuple(order[start:end] for start, end in pairwise(ends.tolist()))
 
 
 def _name_hashes(frame: pd.DataFrame) -> Hashes:

@@ -26,7 +26,7 @@ _NO_TENSOR = r"^[\[\],\s]*$"
 
 @dataclass(frozen=True)
 class Shapes:
-    """Op name to the distinct shapes, and to the distinct dtypes, of its inputs; without tensors, no entry."""
+    """Op name to the distinct shapes, and to the distinct dtypes, of its inputs, where it has tensors."""
 
     shapes: ByOp = field(default_factory=dict)
     dtypes: ByOp = field(default_factory=dict)

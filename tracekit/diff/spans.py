@@ -154,7 +154,7 @@ def _starting_inside(frame: pd.DataFrame, span: Span) -> np.ndarray[tuple[int], 
 
 
 def typical_ns(run: Run, *, marked: bool) -> int:
-    """Median length of a run's steps without its warm-up outliers, or of its captures; the lower middle one."""
+    """Median length of a run's steps without its warm-up outliers, or of its captures."""
     windows = _own_windows(run) if marked else _capture(run)
     kept = _steady(windows) if marked else windows
     lengths = sorted((kept[END_NS] - kept[C.START_NS]).tolist())

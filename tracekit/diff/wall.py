@@ -72,12 +72,12 @@ def cut_device(run: Run, span: Span, causes: IdleCauses | None) -> Cut:
     frame = busy(run, [C.RANK, C.DEVICE, C.KIND, C.NAME, C.START_NS, C.DUR_NS])
     parts: Parts = dict.fromkeys((COMPUTE, OVERLAPPED, COMMUNICATING, COPYING), 0)
     parts |= dict.fromkeys((LAUNCH_BOUND, SYNC, OTHER_IDLE) if causes else (IDLE,), 0)
-    for rank, windows in span.windows.groupby(C.RANK, sort=True):
+    for rank, windows in _by_rank(span):
         device, rows = _busiest(frame[frame[C.RANK] == rank])
         found = _device_parts(rows, windows)
         idle = found.pop(IDLE)
         if causes:
-            known = {name: _inside(union, windows) for name, union in causes.of(int(rank), device).items()}
+            known = {name: _inside(union, windows) for name, union in causes.of(rank, device).items()}
             found |= {**known, OTHER_IDLE: idle - sum(known.values())}
         else:
             found[IDLE] = idle
@@ -91,7 +91,7 @@ def cut_host(run: Run, span: Span) -> Cut:
     columns = [C.RANK, C.START_NS, C.DUR_NS]
     frame = run.table("host_intervals", columns=columns, where=pc.field(C.KIND) == str(HostKind.OP))
     ran = 0
-    for rank, windows in span.windows.groupby(C.RANK, sort=True):
+    for rank, windows in _by_rank(span):
         ran += _inside(_union(frame[frame[C.RANK] == rank]), windows)
     return Cut({IN_OPS: ran, OUTSIDE: span.total_ns - ran}, ran)
 
@@ -117,6 +117,11 @@ def ledger(base: Cut, head: Cut, spans: tuple[Span, Span], work: tuple[int, int]
         work[1] - head.ran_ns,
     )
     return Wall(tuple(lines), total, overlap)
+
+
+def _by_rank(span: Span) -> list[tuple[int, pd.DataFrame]]:
+    ranks = sorted(span.windows[C.RANK].unique().tolist())
+    return [(rank, span.windows[span.windows[C.RANK] == rank]) for rank in ranks]
 
 
 def _busiest(rows: pd.DataFrame) -> tuple[int, pd.DataFrame]:

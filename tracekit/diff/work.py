@@ -9,7 +9,7 @@ second is the rest, so that no residual is left. What only one side has is added
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -21,12 +21,14 @@ from tracekit.diff.pieces import CANONICAL, COUNT, LONGEST_ROW, OP_PLACE, ROLE, 
 from tracekit.schema import C, DeviceKind
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Sequence
 
     import pandas as pd
 
     from tracekit.diff.optree import OpTree
     from tracekit.diff.pieces import Pieces
+
+    _Rows: TypeAlias = list[dict[Hashable, Any]]
 
 NAMED_ROWS = 5
 """Rows a group names of each side at most."""
@@ -77,23 +79,24 @@ def _changed(pieces: pd.DataFrame) -> pd.DataFrame:
         sums = np.zeros(size, np.int64)
         np.add.at(sums, groups_, sign * pieces[column].to_numpy(np.int64))
         moved |= sums != 0
-    return pieces[moved[groups_]]
+    changed: pd.DataFrame = pieces[moved[groups_]]
+    return changed
 
 
-def _runs_of(ordered: pd.DataFrame) -> list[tuple[int, list[dict[str, object]]]]:
+def _runs_of(ordered: pd.DataFrame) -> list[tuple[int, _Rows]]:
     """The rows of each group, as records."""
     columns = [GROUP, SIDE, RUNG, C.NAME, CANONICAL, C.KIND, ROLE, OP_PLACE, COUNT, TOTAL_NS, LONGEST_ROW]
-    found: dict[int, list[dict[str, object]]] = {}
+    found: dict[int, _Rows] = {}
     for row in ordered[columns].to_dict("records"):
         found.setdefault(int(row[GROUP]), []).append(row)
     return list(found.items())
 
 
-def _group(rows: list[dict[str, object]], trees: tuple[OpTree, OpTree]) -> Group:
+def _group(rows: _Rows, trees: tuple[OpTree, OpTree]) -> Group:
     sides = [[row for row in rows if row[SIDE] == side] for side in (0, 1)]
     a, b = (_amount(own) for own in sides)
     shown = max(rows, key=lambda row: (row[SIDE], row[TOTAL_NS]) if sides[1] else (0, row[TOTAL_NS]))
-    tree, place = trees[int(str(shown[SIDE]))], int(str(shown[OP_PLACE]))
+    tree, place = trees[shown[SIDE]], shown[OP_PLACE]
     name_a, name_b = (str(own[0][CANONICAL]) if own else "" for own in sides)
     return Group(
         path=tuple(tree.names_to(place)),
@@ -108,20 +111,20 @@ def _group(rows: list[dict[str, object]], trees: tuple[OpTree, OpTree]) -> Group
         b=b,
         terms=terms(a, b),
         evidence={
-            key: [int(str(row[LONGEST_ROW])) for row in own[:NAMED_ROWS]]
+            key: [row[LONGEST_ROW] for row in own[:NAMED_ROWS]]
             for key, own in zip("ab", sides, strict=True)
             if own
         },
     )
 
 
-def _amount(rows: list[dict[str, object]]) -> Amount:
+def _amount(rows: _Rows) -> Amount:
     if not rows:
         return NOTHING
-    return Amount(sum(int(str(row[COUNT])) for row in rows), sum(int(str(row[TOTAL_NS])) for row in rows))
+    return Amount(sum(row[COUNT] for row in rows), sum(row[TOTAL_NS] for row in rows))
 
 
-def _sort(row: dict[str, object]) -> str:
+def _sort(row: dict[Hashable, Any]) -> str:
     kind = str(row[C.KIND])
     return str(row[CANONICAL]) if kind == DeviceKind.MEMCPY else kind
 
