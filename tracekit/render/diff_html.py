@@ -69,7 +69,6 @@ def _tables(diff: Diff, *, refused: bool) -> list[Table]:
 
 def _table(table: Table, limit: int) -> dict[str, Any]:
     shown = table.rows[: limit or None]
-    columns = [(one, is_text(table.rows, one)) for one in table.columns]
     return {
         "title": table.title,
         "open": table.name in _OPEN,

@@ -47,7 +47,7 @@ def as_json(diff: Diff, *, exit_code: int, limit: int = 0) -> str:
 
 def as_csv(diff: Diff, *, limit: int = 0) -> str:
     """One line a cause; the differences where nothing was compared."""
-    table = tables.causes(diff) if diff.work else tables.differences(diff)
+    table = tables.causes(diff, spelled=False) if diff.work else tables.differences(diff)
     return csv_text(table.rows[: limit or None], table.columns)
 
 

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit.analysis import Column
 from tracekit.diff.rollup import path_of, what
+from tracekit.render.cells import human
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tracekit.diff.model import Changed, Diff
+    from tracekit.diff.model import Diff, Terms
 
-NOT_MATCHED = "(one side only)"
+NOT_MATCHED = "one side"
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,9 @@ class Table:
 _BASE = Column("base_ns", "ns", "base, per step")
 _HEAD = Column("head_ns", "ns", "head, per step")
 _DELTA = Column("delta_ns", "ns", "head minus base, per step")
+
+
+_METRICS = {"ns": "Metrics: time", "bytes": "Metrics: memory"}
 
 
 def differences(diff: Diff) -> Table:
@@ -84,7 +88,7 @@ def metrics(diff: Diff) -> tuple[Table, ...]:
             for one in diff.metrics
             if one.unit == unit
         ]
-        tables.append(Table(f"metrics_{unit}", "Metrics", _filled(columns, rows), rows))
+        tables.append(Table(f"metrics_{unit}", _METRICS[unit], _filled(columns, rows), rows))
     return tuple(tables)
 
 
@@ -102,7 +106,7 @@ def wall(diff: Diff) -> Table:
         _DELTA,
         Column("share_base", "share", "of the base's step"),
         Column("share_head", "share", "of the head's step"),
-        Column("meaning", "prose", "what it is"),
+        Column("meaning", "", "what it is"),
     )
     if diff.wall is None:
         return Table("wall", "", columns)
@@ -155,20 +159,40 @@ _TERMS = (
 )
 
 
-def _terms(diff: Diff, terms: Any) -> dict[str, int]:
+_MADE_OF = Column("made_of", "", "the terms of the difference that are not 0")
+
+
+def _made_of(diff: Diff, terms: Terms) -> str:
+    """The terms that are not 0, signed as they enter the difference."""
+    parts = {"added": terms.added, "removed": -terms.removed, "count": terms.count, "rate": terms.rate}
+    told = [(name, _per(diff, value)) for name, value in parts.items() if value]
+    return ", ".join(f"{name} {'+' if value > 0 else ''}{human(value, 'ns')}" for name, value in told)
+
+
+def _terms(diff: Diff, terms: Terms) -> dict[str, int]:
     return {f"{name}_ns": _per(diff, getattr(terms, name)) for name in ("added", "removed", "count", "rate")}
 
 
-def causes(diff: Diff) -> Table:
-    """The lines of the work ledger."""
+_NUMBERS = (
+    Column("n_base", "count", "intervals per step of the base"),
+    Column("n_head", "count", "intervals per step of the head"),
+)
+
+
+def causes(diff: Diff, *, spelled: bool = True) -> Table:
+    """The lines of the work ledger.
+
+    Args:
+        diff: The comparison.
+        spelled: Name the terms that are not 0 in one column of words, instead of a column for each.
+    """
     columns = (
         Column(diff.by, "", "what the line sums"),
         _DELTA,
         _BASE,
         _HEAD,
-        *_TERMS,
-        Column("n_base", "count", "intervals of all compared steps of the base"),
-        Column("n_head", "count", "intervals of all compared steps of the head"),
+        *((_MADE_OF,) if spelled else _TERMS),
+        *_NUMBERS,
         Column("matched_by", "", "how it was matched"),
         Column("what", "", "what ran"),
     )
@@ -179,8 +203,8 @@ def causes(diff: Diff) -> Table:
             "base_ns": _per(diff, one.a.total_ns),
             "head_ns": _per(diff, one.b.total_ns),
             **_terms(diff, one.terms),
-            "n_base": one.a.count,
-            "n_head": one.b.count,
+            "made_of": _made_of(diff, one.terms),
+            **_numbers(diff, one.a.count, one.b.count),
             "matched_by": ", ".join(rung or NOT_MATCHED for rung in one.rungs),
             "what": one.detail,
         }
@@ -195,9 +219,8 @@ def groups(diff: Diff) -> Table:
         Column("what", "", "what ran"),
         Column("path", "", "ops that launched it"),
         _DELTA,
-        *_TERMS,
-        Column("n_base", "count", "intervals of all compared steps of the base"),
-        Column("n_head", "count", "intervals of all compared steps of the head"),
+        _MADE_OF,
+        *_NUMBERS,
         Column("role", "", "what it does"),
         Column("matched_by", "", "how it was matched"),
         Column("shapes", "", "input shapes of the launching op of the longest"),
@@ -208,9 +231,8 @@ def groups(diff: Diff) -> Table:
             "what": what(one),
             "path": path_of(one),
             "delta_ns": _per(diff, one.terms.delta),
-            **_terms(diff, one.terms),
-            "n_base": one.a.count,
-            "n_head": one.b.count,
+            "made_of": _made_of(diff, one.terms),
+            **_numbers(diff, one.a.count, one.b.count),
             "role": one.role,
             "matched_by": one.rung or NOT_MATCHED,
             "shapes": one.shapes or None,
@@ -225,16 +247,15 @@ def counts(diff: Diff) -> Table:
     """What runs another number of times."""
     columns = (
         Column("op", "", "ops that launched it"),
-        Column("n_base", "count", "per step of the base"),
-        Column("n_head", "count", "per step of the head"),
+        *_NUMBERS,
         Column("what", "", "what ran"),
     )
-    rows = [{"op": one.label, "what": one.name, **_per_step_counts(diff, one)} for one in diff.counts]
+    rows = [{"op": one.label, "what": one.name, **_numbers(diff, one.a, one.b)} for one in diff.counts]
     return Table("counts", "Counts that changed, per step (exact, so without a test)", columns, rows)
 
 
-def _per_step_counts(diff: Diff, one: Changed) -> dict[str, int | float]:
-    return {"n_base": _exact(diff, one.a), "n_head": _exact(diff, one.b)}
+def _numbers(diff: Diff, a: int, b: int) -> dict[str, int | float]:
+    return {"n_base": _exact(diff, a), "n_head": _exact(diff, b)}
 
 
 def _exact(diff: Diff, value: int) -> int | float:

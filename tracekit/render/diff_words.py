@@ -78,7 +78,8 @@ def compared(diff: Diff) -> str:
         if count
     )
     more = f"; {unused}" if unused else ""
-    return f"compared: the last {one.steps} steps of each side{left}{more}; work is time {where}"
+    steps = "step" if one.steps == 1 else f"{one.steps} steps"
+    return f"compared: the last {steps} of each side{left}{more}; work is time {where}"
 
 
 def how_to_declare(diff: Diff) -> str:
