@@ -164,7 +164,7 @@ class Compared:
     step_ns: tuple[float, float]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class Amount:
     """How many intervals, and the sum of their durations."""
 
