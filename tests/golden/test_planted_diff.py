@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -129,6 +130,7 @@ def test_another_library_is_matched_by_the_op_that_launched_it(lab: Lab) -> None
 def test_fusion_is_one_group_at_the_op_around_it(lab: Lab) -> None:
     found = lab.between(PLAIN, Variant(fused=True))
     (group,) = found.groups
+    assert group.path == ("activation",)
     assert (group.rung, group.a, group.b) == (
         "group",
         Amount(2 * STEPS, 2 * STEPS * RELU_NS),
@@ -227,7 +229,7 @@ def _parts(made: Program) -> dict[str, int]:
         events = [event for event in made.on_device if event.step == marker.step]
         end = max([marker.start_ns + marker.dur_ns, *(event.end_ns for event in events)])
         moments = sorted({marker.start_ns, end, *(m for e in events for m in (e.start_ns, e.end_ns))})
-        for left, right in zip(moments, moments[1:], strict=False):
+        for left, right in pairwise(moments):
             running = {_kind(event) for event in events if event.start_ns <= left and right <= event.end_ns}
             found[_part(running)] += right - left
     return found

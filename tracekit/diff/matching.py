@@ -7,8 +7,8 @@ Rungs, each over what the rungs before it left on both sides:
   whatever of the same sort (kernel, memset, copies by direction) the same op launched.
 * `op`: the same without shapes.
 * `launcher`: the same by the name of the launching op alone.
-* `canonical`: equal canonical names, whoever launched them.
-* `role`: equal roles, where the role says what is computed (gemm, conv, attention, collective, ...).
+* `canonical`: equal canonical names, within the innermost op that both runs have first, then anywhere.
+* `role`: equal roles in the same order, where the role says what is computed (gemm, conv, attention, collective, ...).
 * `group`: what is left within the innermost op that both runs have, or within the same module: N kernels
   became M there, as fusion does.
 
@@ -61,7 +61,9 @@ _BY_PATH = (
     _Key("launcher", (LAUNCHER, SORT)),
 )
 _BY_NAME = (
+    _Key("canonical", (WHAT, _ANCHOR), by_op=False),
     _Key("canonical", (WHAT,), by_op=False),
+    _Key("role", (ROLE, _ANCHOR), by_op=False),
     _Key("role", (ROLE,), by_op=False),
     _Key("group", (_ANCHOR,), by_op=False),
 )
@@ -80,14 +82,13 @@ def match(base: Pieces, head: Pieces, *, by_module: bool = False) -> pd.DataFram
         and the group, numbered from 0.
     """
     pieces = pd.concat([base.table.assign(**{SIDE: 0}), head.table.assign(**{SIDE: 1})], ignore_index=True)
-    pieces[_ANCHOR] = hashing.NOTHING
     pieces[RUNG] = UNMATCHED
     group = np.full(len(pieces), -1, np.int64)
     keys: tuple[_Key, ...] = (*_BY_PATH, *_BY_NAME)
     if by_module:
         keys = (*(_Key(key.rung, (MODULE_KEY, *key.columns)) for key in _BY_PATH), *keys)
     for key in keys:
-        if _ANCHOR in key.columns and (group < 0).any():
+        if _ANCHOR in key.columns and _ANCHOR not in pieces and (group < 0).any():
             pieces[_ANCHOR] = np.concatenate(_anchors(base, head))
         _climb(pieces, group, key)
     return _numbered(pieces, group)
@@ -95,7 +96,8 @@ def match(base: Pieces, head: Pieces, *, by_module: bool = False) -> pd.DataFram
 
 def _climb(pieces: pd.DataFrame, group: Ints, key: _Key) -> None:
     """Match on one rung what is still unmatched."""
-    free = np.flatnonzero((group < 0) & _has(pieces, key))
+    free = np.flatnonzero(group < 0)
+    free = free[_has(pieces.iloc[free], key)] if len(free) else free
     if not len(free):
         return
     codes = pieces.iloc[free].groupby(list(key.columns), sort=False).ngroup().to_numpy()
@@ -129,7 +131,7 @@ def _numbered(pieces: pd.DataFrame, group: Ints) -> pd.DataFrame:
         codes = pieces.iloc[alone].groupby([SIDE, MODULE_KEY, PATH, WHAT], sort=False).ngroup().to_numpy()
         group[alone] = codes + int(group.max()) + 1
     dense = np.unique(group, return_inverse=True)[1].reshape(-1)
-    return pieces.assign(**{GROUP: dense}).drop(columns=_ANCHOR)
+    return pieces.assign(**{GROUP: dense}).drop(columns=_ANCHOR, errors="ignore")
 
 
 def _anchors(base: Pieces, head: Pieces) -> tuple[Hashes, Hashes]:

@@ -9,6 +9,7 @@ second is the rest, so that no residual is left. What only one side has is added
 from __future__ import annotations
 
 from fractions import Fraction
+from os.path import commonprefix
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
 NAMED_ROWS = 5
 """Rows a group names of each side at most."""
+SEEN_PATHS = 1000
+_SPANNING = ("canonical", "role", "group")
+"""Rungs whose groups may hold work of several op paths."""
 
 
 def terms(a: Amount, b: Amount) -> Terms:
@@ -99,7 +103,7 @@ def _group(rows: _Rows, trees: tuple[OpTree, OpTree]) -> Group:
     tree, place = trees[shown[SIDE]], shown[OP_PLACE]
     name_a, name_b = (str(own[0][CANONICAL]) if own else "" for own in sides)
     return Group(
-        path=tuple(tree.names_to(place)),
+        path=_path(rows, trees) or tuple(tree.names_to(place)),
         shapes=_text(tree, place, C.INPUT_SHAPES),
         module=_text(tree, place, C.MODULE),
         name_a=name_a,
@@ -116,6 +120,12 @@ def _group(rows: _Rows, trees: tuple[OpTree, OpTree]) -> Group:
             if own
         },
     )
+
+
+def _path(rows: _Rows, trees: tuple[OpTree, OpTree]) -> tuple[str, ...]:
+    """What the paths of a group that spans several have in common."""
+    paths = [trees[row[SIDE]].names_to(row[OP_PLACE]) for row in rows[:SEEN_PATHS]]
+    return tuple(commonprefix(paths)) if rows[0][RUNG] in _SPANNING else ()
 
 
 def _amount(rows: _Rows) -> Amount:

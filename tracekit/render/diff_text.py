@@ -40,8 +40,7 @@ def as_text(diff: Diff, *, limit: int = DEFAULT_LIMIT) -> str:
             "\n".join(_wrapped(words.how_to_declare(diff))) + "\n",
         ]
         return "\n".join(parts)
-    parts += [_table(one, limit) for one in tables.metrics(diff)]
-    parts += [_table(one, limit) for one in (tables.wall(diff), tables.work(diff))]
+    parts += [_table(one, 0) for one in (*tables.metrics(diff), tables.wall(diff), tables.work(diff))]
     parts += [_causes(diff, limit)]
     parts += [
         _table(one, _few(limit))

@@ -1,4 +1,4 @@
-"""Laws of a comparison, on random runs: exact, nothing for a run with itself, turned around with its sides."""
+"""Laws of a comparison, on random runs: exact, nothing for a run and itself, turned around with its sides."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 OPTIONS = Options(explain=False, varying=("shapes",))
 STEP_NS = 10_000
 few = settings(max_examples=15, deadline=None)
+
+KINDS = ["gemm", "elementwise", "copy", "k"]
 
 calls = st.lists(
     st.tuples(
