@@ -8,7 +8,7 @@ Rungs, each over what the rungs before it left on both sides:
 * `op`: the same without shapes.
 * `launcher`: the same by the name of the launching op alone.
 * `canonical`: equal canonical names, within the innermost op that both runs have first, then anywhere.
-* `role`: equal roles in the same order, where the role says what is computed (gemm, conv, attention, collective, ...).
+* `role`: equal roles, in the same order, where the role says what is computed (gemm, conv, collective, ...).
 * `group`: what is left within the innermost op that both runs have, or within the same module: N kernels
   became M there, as fusion does.
 

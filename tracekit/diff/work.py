@@ -9,7 +9,7 @@ second is the rest, so that no residual is left. What only one side has is added
 from __future__ import annotations
 
 from fractions import Fraction
-from os.path import commonprefix
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -125,7 +125,10 @@ def _group(rows: _Rows, trees: tuple[OpTree, OpTree]) -> Group:
 def _path(rows: _Rows, trees: tuple[OpTree, OpTree]) -> tuple[str, ...]:
     """What the paths of a group that spans several have in common."""
     paths = [trees[row[SIDE]].names_to(row[OP_PLACE]) for row in rows[:SEEN_PATHS]]
-    return tuple(commonprefix(paths)) if rows[0][RUNG] in _SPANNING else ()
+    if rows[0][RUNG] not in _SPANNING:
+        return ()
+    alike = takewhile(lambda names: len(set(names)) == 1, zip(*paths, strict=False))
+    return tuple(names[0] for names in alike)
 
 
 def _amount(rows: _Rows) -> Amount:
