@@ -17,4 +17,15 @@ turn around exactly when the sides do.
     bisection    on which side of a jump a commit lies
     steps        what a search asks for and finds
     search       which commit to measure next, until the jump is found
+
+A gate with escalation, `a` and `b` holding the values of each metric in the order of the blocks:
+
+    for look in plan((5, 10, 20)):
+        ...                                  # make runs until there are look.k blocks, in the sides' `order`
+        found = gate([
+            compare(metric, a[metric], b[metric], paired=True, alpha=look.alpha) for metric in metrics
+        ])
+        verdict = overall(one.verdict for one in found)
+        if verdict is not Verdict.CANNOT_TELL:
+            break
 """

@@ -16,6 +16,9 @@ from tracekit.stats.comparison import ALPHA, POWER
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
+DUST = 1e-12
+"""Logarithms below it are rounding, which values without any spread would show as a sure change."""
+
 
 @dataclass(frozen=True)
 class Effect:
@@ -43,7 +46,7 @@ class Effect:
         from scipy.special import stdtr
 
         with np.errstate(divide="ignore", invalid="ignore"):
-            t = np.where(self.log == 0, 0.0, np.abs(self.log) / self.se)
+            t = np.where(np.abs(self.log) < DUST, 0.0, np.abs(self.log) / self.se)
         return np.asarray(np.where(np.isnan(self.se), np.nan, 2 * stdtr(self.df, -t)))
 
     def detectable(self, alpha: float = ALPHA, power: float = POWER) -> Floats:

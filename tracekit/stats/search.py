@@ -121,13 +121,26 @@ class _Search:
 
     def holds(self, left: int, right: int) -> bool:
         """Whether a stretch surely holds a part of the jump that is worth finding."""
-        return self.posterior(left, right) >= self.options.confidence
+        return self.posterior(left, right) >= self.options.extra
 
     def posterior(self, left: int, right: int) -> float:
         """Probability that a stretch holds a part of the jump that is worth finding."""
         least = self.options.share * abs(self.jump)
         sign = float(np.sign(self.jump))
         return posterior_jump(self.levels[left], self.levels[right], self.spread, least=least, sign=sign)
+
+    def weaker(self, left: int, right: int) -> int:
+        """The commit of two that was measured less often."""
+        return min((left, right), key=lambda commit: (self.levels[commit].count, commit))
+
+    def missing(self, commit: int) -> int:
+        """How often a commit may still be measured; what repeats exactly need not be."""
+        return max(0, self.options.most - self.levels[commit].count) if self.spread.sigma else 0
+
+    def again(self, left: int, right: int) -> Measure:
+        """More measurements of the commit of two that has fewer."""
+        commit = self.weaker(left, right)
+        return Measure(commit, min(self.options.repeats, self.missing(commit)))
 
 
 def _from_anchors(search: _Search) -> Measure | Found:
@@ -137,10 +150,8 @@ def _from_anchors(search: _Search) -> Measure | Found:
     if search.jump and sure >= (1 + search.options.confidence) / 2:
         found = _search(search, 0, search.last)
         return found if isinstance(found, Measure) else _found(search, found)
-    weaker = search.last if bad.count < good.count else 0
-    missing = search.options.most - search.levels[weaker].count
-    if missing > 0 and (search.jump or search.spread.sigma):
-        return Measure(weaker, min(search.options.repeats, missing))
+    if search.missing(search.weaker(0, search.last)):
+        return search.again(0, search.last)
     return Found((), reason="measured again, the good and the bad commit do not differ")
 
 
@@ -172,26 +183,25 @@ def _middle(search: _Search, left: int, right: int) -> int | None:
 
 def _halves(search: _Search, left: int, middle: int, right: int) -> Measure | list[tuple[int, int]]:
     """The halves that hold a jump, or the repeats that tell."""
+    halves = [(left, middle), (middle, right)]
     ends = search.levels[left], search.levels[right], search.levels[middle]
     bad = posterior_bad(*ends, search.spread)
     sure = search.options.confidence
-    first = bad >= sure or search.holds(left, middle)
-    second = 1 - bad >= sure or search.holds(middle, right)
-    decided = max(bad, 1 - bad) >= sure or (first and second)
-    left_over = search.options.most - ends[2].count
-    if not decided and left_over > 0:
-        return Measure(middle, further_repeats(*ends, search.spread, confidence=sure, most=left_over))
-    if not decided:
-        first = second = True
-    return [half for half, goes_on in (((left, middle), first), ((middle, right), second)) if goes_on]
+    if max(bad, 1 - bad) < sure:
+        missing = search.missing(middle)
+        if missing and not all(search.holds(*half) for half in halves):
+            return Measure(middle, further_repeats(*ends, search.spread, confidence=sure, most=missing))
+        return halves
+    main, other = halves if bad >= sure else halves[::-1]
+    if 0.5 <= search.posterior(*other) < search.options.extra and search.missing(search.weaker(*other)):
+        return search.again(*other)
+    return sorted([main, other]) if search.holds(*other) else [main]
 
 
 def _adjacent(search: _Search, left: int, right: int) -> Measure | list[Jump]:
     """The step between two commits with none to measure between them, measured until it is sure."""
-    weaker = min((left, right), key=lambda commit: (search.levels[commit].count, commit))
-    missing = search.options.most - search.levels[weaker].count
-    if not search.holds(left, right) and missing > 0 and search.spread.sigma:
-        return Measure(weaker, min(search.options.repeats, missing))
+    if not search.holds(left, right) and search.missing(search.weaker(left, right)):
+        return search.again(left, right)
     a, b = search.levels[left], search.levels[right]
     spread = search.spread
     half = float(quantile(0.975, spread.df)) * spread.sigma * (1 / a.count + 1 / b.count) ** 0.5
@@ -201,7 +211,7 @@ def _adjacent(search: _Search, left: int, right: int) -> Measure | list[Jump]:
 
 
 def _found(search: _Search, steps: list[Jump]) -> Found:
-    sure = tuple(step for step in steps if step.posterior >= search.options.confidence)
-    undecided = tuple(step for step in steps if step.posterior < search.options.confidence)
+    sure = tuple(step for step in steps if step.posterior >= search.options.extra)
+    undecided = tuple(step for step in steps if step.posterior < search.options.extra)
     reason = "" if sure else "no single commit makes the jump for sure"
     return Found(sure, undecided, reason)

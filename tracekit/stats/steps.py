@@ -14,14 +14,17 @@ class Options:
     Attributes:
         repeats: Measurements of every commit; at least 2 unless the noise is known.
         most: Measurements of one commit after which it is taken as undecided.
-        confidence: Posterior from which a commit is on a side, or a jump is one.
+        confidence: Posterior from which a commit is on a side.
+        extra: Posterior from which a half goes on that does not hold the greater part of a jump, and from
+            which a step between commits is reported; higher, since a search asks it of many stretches.
         share: Part of the whole jump from which a part of it is searched for.
     """
 
     repeats: int = 3
     most: int = 12
     confidence: float = CONFIDENCE
-    share: float = 0.25
+    extra: float = 0.99
+    share: float = 0.2
 
 
 @dataclass(frozen=True)
