@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 FALSE_ALARMS = 0.01
 COVERAGE = (0.93, 0.97)
-FAMILY = 0.06
+FAMILY = 0.055
 SCHEDULES: tuple[tuple[int, ...], ...] = ((5,), (6,), (10,), (20,), SCHEDULE)
 INCREASES = (0.07, 0.10, 14.64)
 
