@@ -9,7 +9,7 @@ import numpy as np
 
 from tracekit import intervals, registry
 from tracekit.analysis import analyze
-from tracekit.errors import PluginError
+from tracekit.errors import TracekitError
 from tracekit.schema import C
 
 if TYPE_CHECKING:
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 ANALYSIS = "idle_gaps"
 _TABLE, _CAUSE = "gaps", "cause"
-LINES = {"launch-bound idle": ("launch_bound",), "sync idle": ("sync",)}
+LAUNCH_BOUND, SYNC, DATALOAD = "launch-bound idle", "sync idle", "data loading idle"
+LINES = {LAUNCH_BOUND: ("launch_bound",), SYNC: ("sync",), DATALOAD: ("dataload",)}
 """Line of the ledger to the causes it sums; every other cause is in the line of the rest."""
 
 
@@ -47,7 +48,7 @@ def causes(base: Run, head: Run) -> tuple[tuple[IdleCauses, IdleCauses] | None, 
         return None, f"idle time is one line: the analysis {ANALYSIS!r} is not installed"
     try:
         tables = [analyze(run, ANALYSIS).tables for run in (base, head)]
-    except PluginError as error:
+    except TracekitError as error:
         return None, f"idle time is one line: {error.message}"
     found = [_gaps(table.get(_TABLE)) for table in tables]
     return (found[0], found[1]), ""

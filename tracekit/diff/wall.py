@@ -2,10 +2,10 @@
 
 Let K be the computing kernels and opaque graphs of a device, N its communication kernels and M its copies and
 memsets, as unions of intervals cut to a step. Then compute only = |K∖(N∪M)|, overlapped = |K∩(N∪M)|, exposed
-communication = |N∖K|, exposed copies = |M∖(K∪N)|, and the rest is idle: launch-bound and sync where the
-analysis `idle_gaps` gives that cause, other elsewhere. Of a rank with several devices the one with most work
-stands for the rank. Where nothing ran on a device the step is cut into time in ops, on any thread, and
-outside of them.
+communication = |N∖K|, exposed copies = |M∖(K∪N)|, and the rest is idle: launch-bound, sync and data loading
+where the analysis `idle_gaps` gives that cause, other elsewhere. Of a rank with several devices the one with
+most work stands for the rank. Where nothing ran on a device the step is cut into time in ops, on any thread,
+and outside of them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from tracekit import intervals
+from tracekit.diff.idle import DATALOAD, LAUNCH_BOUND, LINES, SYNC
 from tracekit.diff.model import Wall, WallLine
 from tracekit.diff.names import COMMUNICATION
 from tracekit.run import busy
@@ -35,8 +36,7 @@ if TYPE_CHECKING:
     from tracekit.run import Run
 
 COMPUTE, OVERLAPPED, COMMUNICATING = "compute only", "overlapped", "exposed communication"
-COPYING, LAUNCH_BOUND, SYNC = "exposed copies", "launch-bound idle", "sync idle"
-OTHER_IDLE, IDLE = "other idle", "idle"
+COPYING, OTHER_IDLE, IDLE = "exposed copies", "other idle", "idle"
 IN_OPS, OUTSIDE = "in ops", "outside of ops"
 
 MEANINGS = {
@@ -46,6 +46,7 @@ MEANINGS = {
     COPYING: "copies or memsets run, and no kernel",
     LAUNCH_BOUND: "the device waits for the host to launch",
     SYNC: "the device waits for a host that waited for it",
+    DATALOAD: "the device waits for a host that waits for data",
     OTHER_IDLE: "idle for another reason, or too short to tell, or before the first or after the last work",
     IDLE: "nothing runs on the device",
     IN_OPS: "an op runs on any thread of the host",
@@ -71,7 +72,7 @@ def cut_device(run: Run, span: Span, causes: IdleCauses | None) -> Cut:
     """Cut the steps by what ran on the devices; idle time by cause where causes are known."""
     frame = busy(run, [C.RANK, C.DEVICE, C.KIND, C.NAME, C.START_NS, C.DUR_NS])
     parts: Parts = dict.fromkeys((COMPUTE, OVERLAPPED, COMMUNICATING, COPYING), 0)
-    parts |= dict.fromkeys((LAUNCH_BOUND, SYNC, OTHER_IDLE) if causes else (IDLE,), 0)
+    parts |= dict.fromkeys((*LINES, OTHER_IDLE) if causes else (IDLE,), 0)
     for rank, windows in _by_rank(span):
         device, rows = _busiest(frame[frame[C.RANK] == rank])
         found = _device_parts(rows, windows)
