@@ -27,8 +27,9 @@ __all__ = ["ALPHA", "ONE_RUN", "THRESHOLD", "design", "judged", "overall"]
 def design(base: Sequence[Run], head: Sequence[Run], *, threshold: float) -> Design:
     """How the runs were taken: in pairs, where every two runs in a row are one of each side."""
     sides = {run.path: "A" for run in base} | {run.path: "B" for run in head}
-    taken = sorted((run.meta.created_at, run.id, sides[run.path]) for run in (*base, *head))
-    order = "".join(side for _, _, side in taken)
+    taken = sorted((run.meta.created_at, sides[run.path]) for run in (*base, *head))
+    told = len({when for when, _ in taken}) == len(taken)
+    order = "".join(side for _, side in taken) if told else ""
     blocks = {frozenset(order[place : place + 2]) for place in range(0, len(order), 2)}
     paired = len(base) == len(head) > 1 and blocks == {frozenset("AB")}
     repeated = max(len(base), len(head)) > 1

@@ -248,6 +248,7 @@ class Cause:
         detail: What ran: names of the base and of the head where they differ.
         rungs: How its groups were matched.
         evidence: Rows of the longest intervals of the base (`a`) and the head (`b`).
+        modules: Modules of its groups, the largest difference first, a few of them.
     """
 
     label: str
@@ -257,6 +258,7 @@ class Cause:
     terms: Terms
     rungs: tuple[str, ...]
     evidence: dict[str, list[int]]
+    modules: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

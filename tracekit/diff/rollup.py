@@ -68,6 +68,7 @@ def _line(label: str, groups: Sequence[Group], by: str) -> Cause:
         b=_sum([group.b for group in groups]),
         terms=sum((group.terms for group in groups), Terms()),
         rungs=tuple(dict.fromkeys(group.rung for group in groups)),
+        modules=tuple(dict.fromkeys(group.module for group in groups if group.module))[:_NAMED],
         evidence={
             side: rows
             for side in ("a", "b")

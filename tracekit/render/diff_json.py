@@ -98,6 +98,7 @@ def _cause(one: Cause) -> dict[str, Any]:
         **_amounts(one.a, one.b),
         "terms": _terms(one.terms),
         "rungs": list(one.rungs),
+        "modules": list(one.modules),
         "evidence": one.evidence,
     }
 

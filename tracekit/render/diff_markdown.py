@@ -18,7 +18,7 @@ MOST_BYTES = 60_000
 _TOP = 5
 _DETAILS = 25
 _WIDEST = 120
-_CAUSE_COLUMNS = ("delta_ns", "made_of", "n_base", "n_head", "what")
+_CAUSE_COLUMNS = ("delta_ns", "made_of", "n_base", "n_head", "what", "module")
 
 
 def as_markdown(diff: Diff, *, limit: int = 0) -> str:

@@ -173,6 +173,7 @@ def _terms(diff: Diff, terms: Terms) -> dict[str, int]:
     return {f"{name}_ns": _per(diff, getattr(terms, name)) for name in ("added", "removed", "count", "rate")}
 
 
+_MODULE = Column("module", "", "modules in which it runs, a few of them")
 _NUMBERS = (
     Column("n_base", "count", "intervals per step of the base"),
     Column("n_head", "count", "intervals per step of the head"),
@@ -195,6 +196,7 @@ def causes(diff: Diff, *, spelled: bool = True) -> Table:
         *_NUMBERS,
         Column("matched_by", "", "how it was matched"),
         Column("what", "", "what ran"),
+        *((_MODULE,) if diff.by != "module" and any(one.modules for one in diff.causes) else ()),
     )
     rows = [
         {
@@ -207,6 +209,7 @@ def causes(diff: Diff, *, spelled: bool = True) -> Table:
             **_numbers(diff, one.a.count, one.b.count),
             "matched_by": ", ".join(rung or NOT_MATCHED for rung in one.rungs),
             "what": one.detail,
+            **({} if diff.by == "module" else {"module": ", ".join(one.modules) or None}),
         }
         for one in diff.causes
     ]
