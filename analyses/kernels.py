@@ -23,6 +23,7 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.analysis import EVIDENCE_ROWS, Analysis, Column, Finding, Result, Rule, Severity, TableSpec
+from tracekit.kernel_names import family, uses_tensor_cores
 from tracekit.render.cells import human
 from tracekit.run import busy
 from tracekit.savings import CONFIDENT, budget
@@ -31,7 +32,6 @@ from tracekit.schema import C, DeviceKind, HostKind
 from . import _groups
 from ._common import DEVICE, RANK, UNLINKED, absent_device_note, ints
 from ._hosts import NO_OP, NO_SHAPES, host_rows, texts
-from ._names import family, uses_tensor_cores
 
 if TYPE_CHECKING:
     from tracekit.run import Run
