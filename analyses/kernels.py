@@ -7,7 +7,7 @@ of the run, all ranks and devices. The median is the lower of the two middle val
 A first launch is an outlier when it takes more than 3 times the median of the later ones and 10 µs more than
 it: the first is then likely to have paid for module loading, autotuning or cold caches.
 
-Sources: what torch.profiler, HTA and nsys list; the family follows none of them and is defined in `_names`.
+Sources: what torch.profiler, HTA and nsys list; the family follows none of them: see `kernel_names`.
 
 Example:
     >>> import tracekit

@@ -87,6 +87,7 @@ SPECIFIC = frozenset(Role) - {Role.OTHER, Role.ELEMENTWISE, Role.COPY, Role.FILL
 """Roles that say enough to match by them alone; of the others any two kernels may be strangers."""
 
 _OP_RENAMES = (
+    (re.compile(r"^autograd::engine::evaluate_function: "), ""),
     (re.compile(r"\b0x[0-9a-fA-F]+\b"), ""),
     (re.compile(r"(CompiledFxGraph|CompiledFunction|Torch-Compiled Region:?)\s*[\w/]+"), r"\1"),
     (re.compile(r"^(triton_\w+?)(?:_\d+|_[0-9a-f]{8,})+$"), r"\1"),
@@ -123,12 +124,12 @@ def op_role(op: str) -> Role:
 
 @lru_cache(maxsize=65536)
 def op_name(name: str) -> str:
-    """An op's name without addresses, counters and the hashes and region numbers of the compiler.
+    """An op's name without addresses, counters, autograd's wrapper, and hashes and numbers of the compiler.
 
     Example:
         >>> op_name("Torch-Compiled Region: 0/1"), op_name("triton_poi_fused_relu_12")
         ('Torch-Compiled Region:', 'triton_poi_fused_relu')
-        >>> op_name("ReluBackward0"), op_name("aten::conv2d")
+        >>> op_name("autograd::engine::evaluate_function: ReluBackward0"), op_name("aten::conv2d")
         ('ReluBackward', 'aten::conv2d')
     """
     for pattern, replacement in _OP_RENAMES:

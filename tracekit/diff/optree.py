@@ -8,7 +8,7 @@ whole microseconds leave it open.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -59,12 +59,12 @@ class OpTree:
         return own
 
     def names_to(self, place: int) -> list[str]:
-        """Names from the outermost op to this one."""
+        """Names from the outermost op to this one; an op inside one of its name is not named again."""
         names: list[str] = []
         while place != NO_ROW:
             names.append(op_name(str(self.frame[C.NAME].iat[place])))
             place = int(self.parent[place])
-        return names[::-1]
+        return [name for name, _ in groupby(reversed(names))]
 
     def subtrees(self, launched_by: Ints, launched: Hashes) -> Hashes:
         """Subtree hash of the outermost op around each op.

@@ -59,7 +59,7 @@ def _label(group: Group, by: str) -> str:
 
 def _line(label: str, groups: Sequence[Group], by: str) -> Cause:
     seen = dict.fromkeys(path_of(group) if by == "kernel" else what(group) for group in groups)
-    names = [name for name in seen if name != label]
+    names = [name for name in seen if name != label.rpartition(PATH_ARROW)[2]]
     shown = "; ".join(names[:_NAMED])
     return Cause(
         label=label,

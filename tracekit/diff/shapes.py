@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -10,9 +11,11 @@ import pyarrow.compute as pc
 
 from tracekit.diff.names import op_name
 from tracekit.diff.spans import inside
-from tracekit.schema import C, HostKind
+from tracekit.schema import C, HostKind, Phase
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pandas as pd
 
     from tracekit.diff.spans import Span
@@ -20,16 +23,27 @@ if TYPE_CHECKING:
 
     ByOp = dict[str, frozenset[str]]
 
-_COLUMNS = (C.ROW_ID, C.NAME, C.RANK, C.STEP, C.START_NS, C.PARENT_ROW, C.INPUT_SHAPES, C.INPUT_DTYPES)
-_NO_TENSOR = r"^[\[\],\s]*$"
+_COLUMNS = (
+    *(C.ROW_ID, C.NAME, C.RANK, C.STEP, C.START_NS, C.PARENT_ROW),
+    *(C.INPUT_SHAPES, C.INPUT_DTYPES, C.PHASE),
+)
+_TENSOR = re.compile(r"\d")
+_FLOATS = re.compile(r'"((?:c10::)?(?:float|double|Half|BFloat16|Float8\w*))"')
 
 
 @dataclass(frozen=True)
 class Shapes:
-    """Op name to the distinct shapes, and to the distinct dtypes, of its inputs, where it has tensors."""
+    """What the outermost ops were given, by op name, where they have tensors.
+
+    Attributes:
+        shapes: Distinct shapes of the inputs.
+        dtypes: Distinct sets of floating-point types among the inputs.
+        trains: Whether anything ran in a backward pass; None where no op was recorded.
+    """
 
     shapes: ByOp = field(default_factory=dict)
     dtypes: ByOp = field(default_factory=dict)
+    trains: bool | None = None
 
 
 def read(run: Run, span: Span) -> Shapes:
@@ -38,11 +52,22 @@ def read(run: Run, span: Span) -> Shapes:
     ops = run.table("host_intervals", columns=list(_COLUMNS), where=where)
     inner = np.isin(ops[C.PARENT_ROW].fillna(-1).to_numpy(np.int64), ops[C.ROW_ID].to_numpy(np.int64))
     outer = ops[inside(ops, span) & ~inner]
-    return Shapes(_by_op(outer, C.INPUT_SHAPES), _by_op(outer, C.INPUT_DTYPES))
+    trains = bool((outer[C.PHASE] == Phase.BACKWARD).any()) if len(outer) else None
+    return Shapes(_by_op(outer, C.INPUT_SHAPES, _shapes), _by_op(outer, C.INPUT_DTYPES, _floats), trains)
 
 
-def _by_op(ops: pd.DataFrame, column: str) -> ByOp:
+def _by_op(ops: pd.DataFrame, column: str, told: Callable[[str], str]) -> ByOp:
     pairs = ops[[C.NAME, column]].dropna().drop_duplicates().astype(str)
-    told = pairs[~pairs[column].str.replace('"', "").str.match(_NO_TENSOR)]
-    named = told.assign(**{C.NAME: told[C.NAME].map(op_name)})
-    return {str(name): frozenset(own) for name, own in named.groupby(C.NAME)[column]}
+    pairs = pairs.assign(**{C.NAME: pairs[C.NAME].map(op_name), column: pairs[column].map(told)})
+    kept = pairs[pairs[column] != ""]
+    return {str(name): frozenset(own) for name, own in kept.groupby(C.NAME)[column]}
+
+
+def _shapes(text: str) -> str:
+    """The shapes, nothing where there is no tensor among the inputs."""
+    return text if _TENSOR.search(text) else ""
+
+
+def _floats(text: str) -> str:
+    """The floating-point types among the inputs: of integers and flags an op may get another kind."""
+    return ", ".join(sorted(set(_FLOATS.findall(text))))

@@ -159,7 +159,7 @@ _TERMS = (
 )
 
 
-_MADE_OF = Column("made_of", "", "the terms of the difference that are not 0")
+_MADE_OF = Column("made_of", "prose", "the terms of the difference that are not 0")
 
 
 def _made_of(diff: Diff, terms: Terms) -> str:
@@ -208,12 +208,12 @@ def causes(diff: Diff, *, spelled: bool = True) -> Table:
             "made_of": _made_of(diff, one.terms),
             **_numbers(diff, one.a.count, one.b.count),
             "matched_by": ", ".join(rung or NOT_MATCHED for rung in one.rungs),
-            "what": one.detail,
+            "what": one.detail or None,
             **({} if diff.by == "module" else {"module": ", ".join(one.modules) or None}),
         }
         for one in diff.causes
     ]
-    return Table("causes", "Causes: lines of the work ledger, per step", columns, rows)
+    return Table("causes", "Causes: lines of the work ledger, per step", _filled(columns, rows), rows)
 
 
 def groups(diff: Diff) -> Table:

@@ -52,12 +52,14 @@ def comparable(diff: Diff) -> str:
     for one in diff.comparability.differences:
         by_status.setdefault(one.status, []).append(one.field)
     said = {
-        Status.NOT_COMPARABLE: "differ and forbid a comparison",
-        Status.WARN: "differ and may explain a part",
+        Status.NOT_COMPARABLE: "not the same, which forbids a comparison",
+        Status.WARN: "not the same, which may explain a part",
         Status.UNKNOWN: "known of one side only",
         Status.DECLARED: "declared to vary",
     }
-    parts = [f"{', '.join(by_status[status])} {text}" for status, text in said.items() if status in by_status]
+    parts = [
+        f"{text}: {', '.join(by_status[status])}" for status, text in said.items() if status in by_status
+    ]
     return f"comparability: {'; '.join(parts) if parts else 'the fingerprints are equal'}"
 
 
