@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tracekit.diff.shapes import Shapes
     from tracekit.run import Run
 
-SHAPES, DTYPE, STEP_MARKER = "shapes", "dtype", "step_marker"
+SHAPES, DTYPE, MODE, STEP_MARKER = "shapes", "dtype", "mode", "step_marker"
 WITHOUT_MARKER = "(none)"
 _MODES = {True: "train", False: "infer", None: None}
 MUCH = 0.25
@@ -99,7 +99,9 @@ def compare(
         UnusableInputError: There is no field of a declared name.
     """
     free = declared(varying)
-    a, b = _values(base, shapes[0]), _values(head, shapes[1])
+    a, b = _values(base), _values(head)
+    if a[MODE] is None or b[MODE] is None:  # then like is compared with like: what was traced of both
+        a[MODE], b[MODE] = (_MODES[side.trains] for side in shapes)
     found = [_difference(name, a[name], b[name], free) for name in FIELDS if name in a]
     found += [_traced(SHAPES, *(side.shapes for side in shapes), free=free)]
     if a[DTYPE] is None or b[DTYPE] is None:
@@ -150,7 +152,7 @@ def _apart(a: Mapping[str, Collection[str]], b: Mapping[str, Collection[str]]) -
     return _Names(len(common), tuple(name for name in common if not set(a[name]) & set(b[name])))
 
 
-def _values(run: Run, given: Shapes) -> dict[str, Any]:
+def _values(run: Run) -> dict[str, Any]:
     """Every field of a run but its shapes; None where unknown."""
     meta, environment = run.meta, run.meta.environment
     values = {name: meta.fingerprint.get(name) for name in FIELDS if name != SHAPES}
@@ -159,7 +161,6 @@ def _values(run: Run, given: Shapes) -> dict[str, Any]:
     values["triton"] = packages.get("triton")
     gpus = environment.get("gpus") or []
     values["gpu_uuid"] = gpus[0].get("uuid") if gpus and values["device"] != "cpu" else None
-    values["mode"] = values["mode"] or _MODES[given.trains]
     values["collector"] = values["collector"] or meta.collector.name
     values[STEP_MARKER] = _marker(run)
     return values

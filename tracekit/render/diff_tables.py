@@ -189,13 +189,10 @@ def causes(diff: Diff, *, spelled: bool = True) -> Table:
     """
     columns = (
         Column(diff.by, "", "what the line sums"),
-        _DELTA,
-        _BASE,
-        _HEAD,
-        *((_MADE_OF,) if spelled else _TERMS),
+        *((_DELTA, _BASE, _MADE_OF) if spelled else (_DELTA, _BASE, _HEAD, *_TERMS)),
         *_NUMBERS,
-        Column("matched_by", "", "how it was matched"),
         Column("what", "", "what ran"),
+        Column("matched_by", "", "how it was matched"),
         *((_MODULE,) if diff.by != "module" and any(one.modules for one in diff.causes) else ()),
     )
     rows = [
