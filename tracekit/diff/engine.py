@@ -9,7 +9,7 @@ from tracekit import analysis
 from tracekit.diff import comparability, idle, judge, matching, pieces, rollup, shapes, spans, wall, work
 from tracekit.diff.metrics import measure, step_times, typical
 from tracekit.diff.model import Compared, Diff, Side, Verdict
-from tracekit.errors import TracekitError, UnusableInputError
+from tracekit.errors import CollectionError, TracekitError, UnusableInputError
 from tracekit.run import busy
 from tracekit.schema import C, DeviceKind
 
@@ -79,6 +79,7 @@ def diff(
 
     Raises:
         UnusableInputError: A side has no runs, or an option is unknown.
+        CollectionError: A run holds nothing to compare.
 
     Example:
         >>> import tracekit
@@ -92,6 +93,7 @@ def diff(
     steps = step_times(base, head)
     a, b = typical(base, steps.a), typical(head, steps.b)
     pair = _Pair(a, b, spans.shared(a, b))
+    _require_steps(pair)
     how = judge.design(base, head, threshold=chosen.threshold)
     sides = (_side(references[0], base, a), _side(references[1], head, b))
     progress("comparability")
@@ -111,6 +113,15 @@ def _check(base: Sequence[Run], head: Sequence[Run], options: Options) -> None:
         )
     if not base or not head:
         raise UnusableInputError("a side has no runs", hint="`tracekit runs` lists what there is")
+
+
+def _require_steps(pair: _Pair) -> None:
+    for run, span in zip((pair.base, pair.head), pair.spans, strict=True):
+        if not span.steps:
+            raise CollectionError(
+                f"run {run.id}, or the other, holds neither steps nor intervals",
+                hint="record again; `tracekit show RUN` says what a run holds",
+            )
 
 
 def _explained(
@@ -225,6 +236,4 @@ def _warnings(
         said.append(
             "steps are not marked on both sides, so whole captures are compared: call `profiler.step()`"
         )
-    if not pair.spans[0].steps:
-        said.append("no step is left to compare on both sides")
     return said

@@ -297,3 +297,10 @@ def test_a_trace_is_imported_once(tracekit: Tracekit, store: Store, traces: tupl
     tracekit("diff", *traces, "--no-explain")
     tracekit("diff", *traces, "--no-explain", "--by", "kernel")
     assert len(store.runs()) == 2
+
+
+def test_runs_in_which_nothing_was_recorded_are_an_error(tracekit: Tracekit, store: Store) -> None:
+    make_run(store.path, meta={"run_id": "empty"})
+    done = tracekit("diff", "empty", "empty")
+    assert (done.code, done.out) == (5, "")
+    assert "holds neither steps nor intervals" in done.err
