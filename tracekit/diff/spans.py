@@ -5,8 +5,8 @@ host or the device (`tracekit.windows`): so steps of a host that runs ahead do n
 of a rank sum to what they cover together. Warm-up outliers are leading steps whose time exceeds the median by
 more than 10 % and by more than 3 scaled median absolute deviations (of at least 4 steps). As many leading
 steps are left out on both sides as the side with more outliers has, but one step always stays; of the rest
-both sides keep the last n, n being the number the shorter side has. Where steps are not marked on both sides, the whole capture of
-each rank is one step. Of ranks, both sides keep the lowest as many as both have.
+both sides keep the last n, n being the number the shorter side has. Where steps are not marked on both sides,
+the whole capture of each rank is one step. Of ranks, both sides keep the lowest as many as both have.
 """
 
 from __future__ import annotations

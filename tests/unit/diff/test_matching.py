@@ -170,3 +170,9 @@ def test_communication_is_told_as_the_breakdown_tells_it() -> None:
     from tracekit.analyses import gpu_breakdown
 
     assert gpu_breakdown.COMMUNICATION == COMMUNICATION
+
+
+def test_work_of_ops_without_a_common_path_is_named_by_what_it_does(tmp_path: Path) -> None:
+    before: list[Launch] = [(("aten::x",), None, "a_gemm", 10), (("aten::v",), None, "a_gemm", 10)]
+    (group,) = groups(tmp_path, before, [(("aten::y",), None, "b_gemm", 30)])
+    assert (group.rung, group.path) == ("role", ("(several ops: gemm)",))
