@@ -14,7 +14,7 @@ from tracekit.schema import C
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracekit.diff.model import Group
+    from tracekit.diff.ledgers import Group
     from tracekit.run import Run
 
 Launch = tuple[tuple[str, ...], str | None, str, int]
