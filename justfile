@@ -37,6 +37,7 @@ types:
 bench *arguments:
     {{python}} -m benchmarks.ingest {{arguments}}
     {{python}} -m benchmarks.analyses
+    {{python}} -m benchmarks.statistics
 
 # Write the pages that come from metadata.
 docs:

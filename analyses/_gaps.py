@@ -13,7 +13,8 @@ from tracekit.run import busy
 from tracekit.schema import C, DeviceKind
 from tracekit.windows import END_NS
 
-from ._common import NO_PARENT, covered, ints, spans
+from ._common import NO_PARENT, ints, spans
+from tracekit.intervals import covered
 from ._waits import NEEDED
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from tracekit import intervals
 from tracekit.run import busy
 from tracekit.schema import C, DeviceKind
 
-from ._common import covered, ints, segments_by, spans, worst_devices
+from ._common import ints, segments_by, spans, worst_devices
+from tracekit.intervals import covered
 from ._copies import BLOCKED_NS, CALL_START_NS, KEYS, code_by
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from tracekit.analysis import EVIDENCE_ROWS
 from tracekit.schema import C
 
 from ._idle_rows import ANCHOR_ROW, BETWEEN, OP, SOURCE, WAIT_ROW, total
-from ._names import brief
+from tracekit.kernel_names import brief
 from ._units import duration, percent
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ import pandas as pd
 
 from tracekit.schema import C
 
-from ._common import covered, ints, share
+from ._common import ints, share
+from tracekit.intervals import covered
 from ._path_host import LAUNCH, OP, OUTSIDE, RUNTIME, SYNC
 from ._path_walk import ALL_KINDS, COMMUNICATE, COMPUTE, GRAPH, LAUNCH_DELAY, MEMCPY, MEMSET
 from ._path_whatif import (

@@ -22,7 +22,7 @@ import numpy as np
 from tracekit import intervals
 
 from . import _path_device
-from ._common import covered
+from tracekit.intervals import covered
 from ._path_host import FAR, KINDS
 from ._path_walk import ALL_KINDS, COMMUNICATE, MEMCPY, described
 

@@ -10,12 +10,15 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit import intervals
+from tracekit.intervals import covered
+from tracekit.kernel_names import family
 from tracekit.schema import BUSY_KINDS, C, DeviceKind
 from tracekit.windows import END_NS
 
-from ._common import covered, ints, spans
+from ._common import ints, spans
+from tracekit.intervals import covered
 from ._lanes import collective_kinds, communicates, lanes, measured_in
-from ._names import family
+from tracekit.kernel_names import family
 
 if TYPE_CHECKING:
     from tracekit.intervals import Ints, Union

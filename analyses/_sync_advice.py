@@ -9,7 +9,7 @@ from tracekit.savings import CONFIDENT, budget
 from tracekit.schema import C
 
 from ._idle_rows import CALL, OP, OUTSIDE, SOURCE
-from ._names import brief
+from tracekit.kernel_names import brief
 from ._units import duration
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ of the run, all ranks and devices. The median is the lower of the two middle val
 A first launch is an outlier when it takes more than 3 times the median of the later ones and 10 µs more than
 it: the first is then likely to have paid for module loading, autotuning or cold caches.
 
-Sources: what torch.profiler, HTA and nsys list; the family follows none of them and is defined in `_names`.
+Sources: what torch.profiler, HTA and nsys list; the family follows none of them: see `kernel_names`.
 
 Example:
     >>> import tracekit
@@ -41,7 +41,8 @@ from tracekit.schema import C, DeviceKind, HostKind
 from . import _groups
 from ._common import DEVICE, RANK, UNLINKED, absent_device_note, ints
 from ._hosts import NO_OP, NO_SHAPES, host_rows, texts
-from ._names import family, uses_tensor_cores
+from tracekit.kernel_names import family
+from tracekit.kernel_names import uses_tensor_cores
 from .gpu_breakdown import COMMUNICATION
 
 if TYPE_CHECKING:

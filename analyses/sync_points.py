@@ -40,7 +40,8 @@ from tracekit.schema import C, HostKind
 from tracekit.windows import step_windows
 
 from . import _gaps, _host_lines, _idle_rows, _sync_advice
-from ._common import NO_STEPS, RANK, absent_device_note, covered, ints, share, spans
+from ._common import NO_STEPS, RANK, absent_device_note, ints, share, spans
+from tracekit.intervals import covered
 from ._hosts import host_rows, source_lines
 from ._idle_rows import CALL, OP, OUTSIDE, SOURCE
 from ._sync_advice import SAVED_NS

@@ -1,0 +1,165 @@
+"""Experiments on synthetic runs: how often comparisons err, and what they find.
+
+Each function makes its experiments from a seed and returns shares of them, judged by `tracekit.stats` itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from benchmarks.noise_models import MODELS
+from tracekit.stats import effect as effects
+from tracekit.stats.comparison import ALPHA, THRESHOLD, Verdict
+from tracekit.stats.decide import CODES, classify
+from tracekit.stats.multiple import benjamini_hochberg, holm
+from tracekit.stats.sequential import order, plan
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from benchmarks.noise_models import Floats
+    from tracekit.stats.sequential import Look
+
+_REGRESSION, _PASS, _OPEN = (
+    CODES.index(verdict) for verdict in (Verdict.REGRESSION, Verdict.PASS, Verdict.CANNOT_TELL)
+)
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Shares of experiments.
+
+    Attributes:
+        covered: The interval held the true effect.
+        claimed: The interval excluded "no change" at some look.
+        regression: The gate said regression.
+        passed: The gate said pass.
+        runs: Mean number of runs per side.
+    """
+
+    covered: float
+    claimed: float
+    regression: float
+    passed: float
+    runs: float
+
+
+def blocks(
+    model: str, *, count: int, k: int, sigma: float, seed: int, planted: float = 0.0
+) -> tuple[Floats, Floats]:
+    """Logarithms of run medians of both sides in ABBA order, experiments × k, with an effect in the head."""
+    steps = MODELS[model](np.random.default_rng(seed), count, 2 * k, sigma)
+    return split(np.median(steps, axis=-1), order(k), planted=planted)
+
+
+def split(runs: Floats, sides: str, *, planted: float = 0.0) -> tuple[Floats, Floats]:
+    """The runs of base and head, each in the order they were made."""
+    is_b = np.array([side == "B" for side in sides])
+    return runs[:, ~is_b], runs[:, is_b] + planted
+
+
+def compared(
+    a: Floats, b: Floats, looks: Sequence[Look], *, planted: float = 0.0, threshold: float = THRESHOLD
+) -> Shares:
+    """Paired comparisons that go on from look to look until they can tell.
+
+    Coverage is that of the interval at the look where each stopped.
+    """
+    count = len(a)
+    final = np.full(count, _OPEN)
+    covered, claimed, runs = np.zeros(count, bool), np.zeros(count, bool), np.zeros(count)
+    for look in looks:
+        goes_on = final == _OPEN
+        effect = effects.paired(a[:, : look.k], b[:, : look.k])
+        low, high = effect.interval(look.alpha)
+        claimed |= (low > 0) | (high < 0)
+        covered[goes_on] = ((low <= planted) & (planted <= high))[goes_on]
+        runs[goes_on] = look.k
+        codes = classify(effect.log, low, high, effect.detectable(look.alpha), threshold)
+        final[goes_on] = codes[goes_on]
+    return Shares(
+        float(covered.mean()),
+        float(claimed.mean()),
+        float((final == _REGRESSION).mean()),
+        float((final == _PASS).mean()),
+        float(runs.mean()),
+    )
+
+
+def simulated(
+    model: str, schedule: Sequence[int], *, count: int, sigma: float, seed: int, planted: float = 0.0
+) -> Shares:
+    """Experiments of one noise model, one planted effect (a logarithm) and one schedule."""
+    a, b = blocks(model, count=count, k=schedule[-1], sigma=sigma, seed=seed, planted=planted)
+    return compared(a, b, plan(schedule), planted=planted)
+
+
+def found(effect: float, *, k: int, paired: bool, count: int, sigma: float, seed: int) -> float:
+    """How often a 5 % test finds an effect between independent runs."""
+    rng = np.random.default_rng(seed)
+    a, b = (sigma * rng.standard_normal((count, k)) for _ in "ab")
+    return _alarms((effects.paired if paired else effects.unpaired)(a, b + effect).p())
+
+
+def designs(*, count: int, seed: int, sigma: float = 0.01) -> dict[str, float]:
+    """False alarms of a 5 % test under a 3 % drift, by the order of the runs."""
+    found = {}
+    for name, sides, paired in (
+        ("5 x A then 5 x B, unpaired", "AAAAABBBBB", False),
+        ("ABBA, k = 6, paired", order(6), True),
+    ):
+        steps = MODELS["drift"](np.random.default_rng(seed), count, len(sides), sigma)
+        a, b = split(np.median(steps, axis=-1), sides)
+        effect = effects.paired(a, b) if paired else effects.unpaired(a, b)
+        found[name] = _alarms(effect.p())
+    return found
+
+
+def units(model: str, *, count: int, seed: int, k: int = 5, sigma: float = 0.02) -> tuple[float, float]:
+    """False alarms of a 5 % Welch test on all steps of k runs a side, and on the runs' medians."""
+    steps = MODELS[model](np.random.default_rng(seed), count, 2 * k, sigma)
+    is_b = np.array([side == "B" for side in order(k)])
+    pooled = effects.unpaired(steps[:, ~is_b].reshape(count, -1), steps[:, is_b].reshape(count, -1))
+    a, b = split(np.median(steps, axis=-1), order(k))
+    return _alarms(pooled.p()), _alarms(effects.unpaired(a, b).p())
+
+
+def families(*, count: int, metrics: int, looks: Sequence[Look], seed: int, sigma: float = 0.02) -> float:
+    """Experiments without any change where Holm confirms a change of any metric at any look."""
+    rng = np.random.default_rng(seed)
+    a, b = (sigma * rng.standard_normal((count, metrics, looks[-1].k)) for _ in "ab")
+    wrong = np.zeros(count, bool)
+    for look in looks:
+        p = effects.paired(a[..., : look.k], b[..., : look.k]).p()
+        wrong |= np.apply_along_axis(holm, 1, p).min(axis=1) <= look.alpha
+    return float(wrong.mean())
+
+
+def discoveries(*, kernels: int, changed: int, k: int, seed: int, sigma: float = 0.02) -> tuple[float, float]:
+    """Share of false ones among the kernels shown, and share of the changed ones (+10 %) that are."""
+    rng = np.random.default_rng(seed)
+    a, b = (sigma * rng.standard_normal((kernels, k)) for _ in "ab")
+    b[:changed] += np.log(1.1)
+    shown = benjamini_hochberg(effects.unpaired(a, b).p()) <= ALPHA
+    return float(shown[changed:].sum() / max(1, shown.sum())), float(shown[:changed].mean())
+
+
+def single_runs(*, count: int, history: int, seed: int, sigma: float = 0.02) -> tuple[float, float]:
+    """One run a side, noise from earlier runs: coverage of the interval, and how often the gate fails it."""
+    rng = np.random.default_rng(seed)
+    runs = sigma * rng.standard_normal((count, history + 2))
+    noise = runs[:, 2:].std(axis=1, ddof=1)
+    difference = runs[:, 1] - runs[:, 0]
+    effect = effects.Effect(difference, noise * np.sqrt(2), np.full(count, history - 1.0), noise)
+    low, high = effect.interval()
+    codes = classify(difference, low, high, effect.detectable(), THRESHOLD)
+    return float(((low <= 0) & (high >= 0)).mean()), float((codes == _REGRESSION).mean())
+
+
+def _alarms(p: npt.NDArray[np.float64]) -> float:
+    return float((p <= ALPHA).mean())

@@ -1,0 +1,209 @@
+"""Laws of comparisons, and whole results."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from tests.unit.stats.strategies import blocks, groups, values
+from tracekit.errors import UnusableInputError
+from tracekit.stats.compare import compare
+from tracekit.stats.comparison import Comparison, Direction, Metric, Verdict, exit_code, overall
+from tracekit.stats.noise import Noise
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+STEP = Metric("step_time")
+RATE = Metric("rate", "1/s", Direction.HIGHER)
+MIRROR = {Verdict.REGRESSION: Verdict.IMPROVEMENT, Verdict.IMPROVEMENT: Verdict.REGRESSION}
+A, B = [100.0, 102.0, 98.0, 101.0], [111.0, 112.0, 108.0, 110.0]
+
+Sides = tuple[list[int], list[int]]
+
+
+def both(sides: Sides, *, paired: bool) -> tuple[Comparison, Comparison]:
+    a, b = sides
+    noise = Noise(0.02, 8)
+    return (
+        compare(STEP, a, b, paired=paired, noise=noise),
+        compare(STEP, b, a, paired=paired, noise=noise),
+    )
+
+
+def mirrored(one: Comparison, other: Comparison) -> None:
+    assert one.ratio is not None
+    assert other.ratio == pytest.approx(1 / one.ratio)
+    assert one.ci95 is not None
+    assert other.ci95 == pytest.approx((1 / one.ci95[1], 1 / one.ci95[0]))
+    assert (other.p, other.mde, other.sigma) == (one.p, one.mde, one.sigma)
+    assert (other.a, other.b) == (one.b, one.a)
+    claimed = {one.verdict, other.verdict} & set(MIRROR)
+    assert not claimed or other.verdict is MIRROR[one.verdict]
+
+
+@given(blocks)
+def test_paired_sides_exchanged_mirror_the_result(sides: Sides) -> None:
+    mirrored(*both(sides, paired=True))
+
+
+@given(groups)
+def test_unpaired_sides_exchanged_mirror_the_result(sides: Sides) -> None:
+    mirrored(*both(sides, paired=False))
+
+
+@given(st.lists(values, min_size=1, max_size=7), st.booleans())
+def test_a_side_compared_with_itself_has_no_effect(a: list[int], paired: bool) -> None:
+    one = compare(STEP, a, a, paired=paired, noise=Noise(0.01))
+    assert (one.ratio, one.p) == (1.0, 1.0)
+    assert one.verdict in {Verdict.PASS, Verdict.CANNOT_TELL}
+    assert paired is False or len(a) == 1 or one.verdict is Verdict.PASS
+
+
+@given(blocks, st.sampled_from([1e-9, 3.0, 1e6]), st.booleans())
+def test_the_unit_does_not_matter(sides: Sides, scale: float, paired: bool) -> None:
+    one = both(sides, paired=paired)[0]
+    scaled = compare(
+        STEP, *([scale * value for value in side] for side in sides), paired=paired, noise=Noise(0.02, 8)
+    )
+    assert scaled.ratio == pytest.approx(one.ratio)
+    assert scaled.ci95 == pytest.approx(one.ci95, rel=1e-6)
+    assert scaled.a == pytest.approx(scale * one.a)
+
+
+@given(blocks)
+def test_the_order_of_the_blocks_does_not_matter(sides: Sides) -> None:
+    one, _ = both(sides, paired=True)
+    other, _ = both((sides[0][::-1], sides[1][::-1]), paired=True)
+    assert other.ratio == pytest.approx(one.ratio)
+    assert other.ci95 == pytest.approx(one.ci95)
+
+
+@given(blocks)
+def test_more_is_better_turns_the_verdict_around(sides: Sides) -> None:
+    a, b = sides
+    lower = compare(STEP, a, b, paired=True, noise=Noise(0.01))
+    higher = compare(RATE, b, a, paired=True, noise=Noise(0.01))
+    assert higher.verdict is lower.verdict
+    assert higher.reason == lower.reason
+
+
+@given(blocks)
+def test_what_was_not_measured_takes_its_partner_along(sides: Sides) -> None:
+    a, b = sides
+    whole = compare(STEP, a, b, paired=True)
+    for missing in (None, float("nan")):
+        assert compare(STEP, [*a, missing, 7.0], [*b, 5.0, missing], paired=True) == whole
+
+
+def test_paired_is_students_t_on_the_logarithms() -> None:
+    one = compare(STEP, A, B, paired=True)
+    oracle = stats.ttest_rel(np.log(B), np.log(A))
+    low, high = oracle.confidence_interval(0.95)
+    assert one.p == pytest.approx(oracle.pvalue)
+    assert one.ci95 == pytest.approx((np.exp(low), np.exp(high)))
+    assert one.ratio == pytest.approx(one.b / one.a)
+
+
+def test_unpaired_is_welchs_t_on_the_logarithms() -> None:
+    one = compare(STEP, A, B[:3], paired=False)
+    oracle = stats.ttest_ind(np.log(B[:3]), np.log(A), equal_var=False)
+    low, high = oracle.confidence_interval(0.95)
+    assert one.p == pytest.approx(oracle.pvalue)
+    assert one.ci95 == pytest.approx((np.exp(low), np.exp(high)))
+    assert (one.runs, one.k) == ((4, 3), 3)
+
+
+def test_one_run_against_many_borrows_their_spread() -> None:
+    one = compare(STEP, A, [110.0], paired=False)
+    half = stats.t.ppf(0.975, 3) * np.log(A).std(ddof=1) * np.sqrt(1 + 1 / 4)
+    assert np.log(one.ci95) == pytest.approx(np.log(one.ratio) + np.array([-half, half]))
+    assert one.method == "pooled t on logarithms"
+
+
+def test_one_run_a_side_gets_no_verdict() -> None:
+    assert compare(STEP, [100.0], [200.0], paired=True) == Comparison(
+        name="step_time",
+        unit="ns",
+        a=pytest.approx(100.0),
+        b=pytest.approx(200.0),
+        ratio=pytest.approx(2.0),
+        ci95=None,
+        p=None,
+        mde=None,
+        verdict=Verdict.NONE,
+        k=1,
+        paired=False,
+        reason="one run a side shows no spread: repeat the runs, or record runs of unchanged code",
+        runs=(1, 1),
+        method="none",
+    )
+
+
+@pytest.mark.parametrize(("df", "quantile"), [(np.inf, 1.959964), (8.0, stats.t.ppf(0.975, 8))])
+def test_one_run_a_side_is_judged_by_known_noise(df: float, quantile: float) -> None:
+    one = compare(STEP, [100.0], [112.0], paired=False, noise=Noise(0.01, df))
+    half = quantile * 0.01 * np.sqrt(2)
+    assert one.ci95 == pytest.approx((1.12 * np.exp(-half), 1.12 * np.exp(half)))
+    assert one.verdict is Verdict.REGRESSION
+    assert one.method == ("z with known noise" if df == np.inf else "t with known noise")
+
+
+def test_noise_that_is_unknown_gives_no_verdict() -> None:
+    unknown = Noise(float("nan"), 0.0)
+    assert compare(STEP, [100.0], [112.0], paired=False, noise=unknown).verdict is Verdict.NONE
+
+
+def test_a_look_is_judged_at_its_own_level() -> None:
+    usual, strict = (compare(STEP, A, B, paired=True, alpha=alpha) for alpha in (0.05, 0.01))
+    assert usual.ci95 is not None
+    assert strict.ci95 is not None
+    assert strict.ci95[0] < usual.ci95[0] < usual.ci95[1] < strict.ci95[1]
+    assert strict.p == usual.p
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "paired", "says"),
+    [
+        ([], [1.0], False, "no run of the base measured it"),
+        ([1.0], [None], False, "no run of the head measured it"),
+        ([1.0, 2.0], [1.0], True, "are no pairs"),
+        ([1.0], [0.0], False, "not above 0"),
+        ([float("inf")], [1.0], False, "not above 0"),
+    ],
+)
+def test_what_cannot_be_compared_says_why(
+    a: Sequence[float | None], b: Sequence[float | None], paired: bool, says: str
+) -> None:
+    with pytest.raises(UnusableInputError, match=says) as error:
+        compare(STEP, a, b, paired=paired)
+    assert error.value.message.startswith("step_time: ")
+    assert error.value.hint
+
+
+def test_an_entry_is_json() -> None:
+    one = compare(STEP, A, B, paired=True)
+    entry = json.loads(json.dumps(one.entry(), allow_nan=False))
+    assert entry == {**entry, "name": "step_time", "verdict": "regression", "paired": True, "k": 4}
+    assert entry["ci95"] == list(one.ci95 or ())
+    assert set(entry) >= {"name", "unit", "a", "b", "ratio", "ci95", "p", "mde", "verdict"}
+
+
+def test_one_doubt_keeps_a_gate_from_passing() -> None:
+    ranked = [Verdict.REGRESSION, Verdict.CANNOT_TELL, Verdict.NONE, Verdict.IMPROVEMENT, Verdict.PASS]
+    assert [overall(ranked[at:][::-1]) for at in range(5)] == ranked
+    assert [int(exit_code(verdict)) for verdict in ranked] == [1, 3, 3, 0, 0]
+
+
+def test_results_can_be_changed_only_by_copying() -> None:
+    one = compare(STEP, A, B, paired=True)
+    assert replace(one, verdict=Verdict.PASS) != one
+    with pytest.raises(AttributeError):
+        one.verdict = Verdict.PASS  # type: ignore[misc]

@@ -1,0 +1,95 @@
+"""Several metrics in a gate, thousands of kernels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from tests.unit.stats.strategies import groups
+from tracekit.stats.compare import compare
+from tracekit.stats.comparison import Metric, Verdict
+from tracekit.stats.exact import compare_exact
+from tracekit.stats.multiple import benjamini_hochberg, explore, gate, holm
+
+ps = st.lists(st.floats(0, 1), min_size=1, max_size=20)
+A, B = [100.0, 101.0, 99.0, 100.5], [110.0, 111.5, 109.0, 108.0]
+
+
+@given(ps)
+def test_holm_rejects_as_its_steps_do(p: list[float]) -> None:
+    ordered = sorted(p)
+    steps = [value * (len(p) - at) <= 0.05 for at, value in enumerate(ordered)]
+    rejected = steps.index(False) if False in steps else len(steps)
+    assert int((holm(p) <= 0.05).sum()) == rejected
+    assert (holm(p) >= np.array(p)).all()
+
+
+@given(ps)
+def test_benjamini_hochberg_is_scipys(p: list[float]) -> None:
+    assert benjamini_hochberg(p) == pytest.approx(stats.false_discovery_control(p))
+
+
+@given(ps.flatmap(lambda p: st.tuples(st.just(p), st.permutations(range(len(p))))))
+def test_adjusting_does_not_depend_on_order(case: tuple[list[float], list[int]]) -> None:
+    p, places = case
+    for adjust in (holm, benjamini_hochberg):
+        assert adjust([p[at] for at in places]) == pytest.approx(adjust(p)[places])
+
+
+def test_a_missing_p_is_no_test() -> None:
+    assert benjamini_hochberg([0.01, np.nan, 0.04]) == pytest.approx([0.02, np.nan, 0.04], nan_ok=True)
+
+
+def test_a_gate_confirms_what_survives_among_its_metrics() -> None:
+    one = compare(Metric("step_time"), A, B, paired=True)
+    assert one.p is not None
+    assert one.p < 0.01
+    exact = compare_exact(Metric("fills", "count"), [1], [2])
+    (step, fills) = gate([one, exact])
+    assert step == replace(one, p_adjusted=one.p)
+    assert fills == exact
+
+
+@pytest.mark.parametrize("sides", [(A, B), (B, A)])
+def test_a_gate_doubts_what_many_metrics_would_show_by_chance(sides: tuple[list[float], list[float]]) -> None:
+    one = compare(Metric("step_time"), *sides, paired=True)
+    others = [compare(Metric(f"other_{at}"), A, A, paired=True) for at in range(99)]
+    first, *rest = gate([one, *others])
+    assert first.verdict is Verdict.CANNOT_TELL
+    assert first.p_adjusted == pytest.approx(100 * (one.p or 0))
+    assert "(Holm)" in first.reason
+    assert {other.verdict for other in rest} == {Verdict.PASS}
+
+
+@given(st.lists(groups, min_size=1, max_size=4))
+def test_many_series_at_once_are_each_compared_alone(series: list[tuple[list[int], list[int]]]) -> None:
+    widest = max(len(side) for sides in series for side in sides)
+    a, b = np.zeros((2, len(series), widest))
+    for at, (one, other) in enumerate(series):
+        a[at, : len(one)], b[at, : len(other)] = one, other
+    found = explore(a, b)
+    for at, (one, other) in enumerate(series):
+        alone = compare(Metric("kernel"), one, other, paired=False)
+        assert found.ratio[at] == pytest.approx(alone.ratio)
+        if alone.ci95 is None:
+            assert np.isnan(found.p[at])
+            assert not found.shown[at]
+        else:
+            assert (found.low[at], found.high[at]) == pytest.approx(alone.ci95)
+            assert found.p[at] == pytest.approx(alone.p)
+
+
+def test_a_kernel_that_only_one_side_has_is_not_shown() -> None:
+    found = explore(np.array([[0.0, 0.0], [5.0, 6.0]]), np.array([[3.0, 4.0], [50.0, 60.0]]), paired=True)
+    assert np.isnan(found.ratio).tolist() == [True, False]
+    assert found.shown.tolist() == [False, True]
+
+
+def test_values_without_spread_show_no_change_where_there_is_none() -> None:
+    found = explore(np.full((1, 3), 1.1), np.full((1, 7), 1.1))
+    assert found.p.tolist() == [1.0]

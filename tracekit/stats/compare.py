@@ -1,0 +1,146 @@
+"""Compare the runs of a head with those of a base, by one number per run.
+
+`compare` picks the test by what there is: runs gathered in blocks are paired; other runs are two groups
+(Welch); a side without repeats needs the noise of earlier runs of the same code; without that there is no
+verdict.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from tracekit.errors import UnusableInputError
+from tracekit.stats import effect as effects
+from tracekit.stats.comparison import ALPHA, THRESHOLD, Comparison, Metric, Verdict
+from tracekit.stats.decide import Decided, decide
+from tracekit.stats.reasons import because
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracekit.stats.effect import Effect, Floats
+    from tracekit.stats.noise import Noise
+
+Values: TypeAlias = "Sequence[float | None] | Floats"
+"""One number per run, in the order the runs were made; None or NaN where a run did not measure it."""
+
+NO_SPREAD = "one run a side shows no spread: repeat the runs, or record runs of unchanged code"
+
+
+def compare(
+    metric: Metric,
+    a: Values,
+    b: Values,
+    *,
+    paired: bool,
+    noise: Noise | None = None,
+    threshold: float = THRESHOLD,
+    alpha: float = ALPHA,
+) -> Comparison:
+    """Compare by the strongest test that the runs allow.
+
+    Args:
+        metric: What is compared.
+        a: One value per run of the base.
+        b: One value per run of the head.
+        paired: Whether run i of both sides was made in the same block, in alternating order.
+        noise: Noise of one run, from earlier runs of the same code; used where a side has no repeats.
+        threshold: Relative change from which the verdict is a regression.
+        alpha: Level of the interval and test; that of the look in a sequential plan.
+
+    Raises:
+        UnusableInputError: A side has no run, a value is not above 0, or paired sides differ in length.
+
+    Example:
+        >>> one = compare(Metric("step_time"), [100, 101, 99], [120, 121, 119], paired=True)
+        >>> one.verdict, round(one.ratio, 3)
+        (<Verdict.REGRESSION: 'regression'>, 1.2)
+    """
+    log_a, log_b = _logs(metric, a, "base"), _logs(metric, b, "head")
+    if paired and log_a.size != log_b.size:
+        raise UnusableInputError(
+            f"{metric.name}: {log_a.size} runs of the base against {log_b.size} of the head are no pairs",
+            hint="compare them unpaired",
+        )
+    if paired:
+        whole = np.isfinite(log_a) & np.isfinite(log_b)
+        log_a, log_b = log_a[whole], log_b[whole]
+    else:
+        log_a, log_b = log_a[np.isfinite(log_a)], log_b[np.isfinite(log_b)]
+    _require(metric, log_a, log_b)
+    effect, method = _effect(log_a, log_b, paired=paired, noise=noise)
+    return _comparison(metric, log_a, log_b, effect, method, threshold=threshold, alpha=alpha)
+
+
+def _effect(log_a: Floats, log_b: Floats, *, paired: bool, noise: Noise | None) -> tuple[Effect, str]:
+    fewest, most = sorted((log_a.size, log_b.size))
+    if paired and fewest > 1:
+        return effects.paired(log_a, log_b), "paired t on logarithms"
+    if fewest > 1:
+        return effects.unpaired(log_a, log_b), "Welch t on logarithms"
+    if noise is not None and np.isfinite(noise.sigma):
+        name = "z" if np.isinf(noise.df) else "t"
+        return effects.known(log_a, log_b, sigma=noise.sigma, df=noise.df), f"{name} with known noise"
+    if most > 1:
+        return effects.unpaired(log_a, log_b), "pooled t on logarithms"
+    return effects.unpaired(log_a, log_b), "none"
+
+
+def _comparison(
+    metric: Metric,
+    log_a: Floats,
+    log_b: Floats,
+    effect: Effect,
+    method: str,
+    *,
+    threshold: float,
+    alpha: float,
+) -> Comparison:
+    log, (low, high) = float(effect.log), map(float, effect.interval(alpha))
+    detectable = float(effect.detectable(alpha))
+    sign = metric.direction.sign
+    least, most = sorted((sign * low, sign * high))
+    worsening = Decided(sign * log, least, most, detectable, threshold)
+    verdict = decide(worsening)
+    told = verdict is not Verdict.NONE
+    return Comparison(
+        name=metric.name,
+        unit=metric.unit,
+        a=float(np.exp(log_a.mean())),
+        b=float(np.exp(log_b.mean())),
+        ratio=float(np.exp(log)),
+        ci95=(float(np.exp(low)), float(np.exp(high))) if told else None,
+        p=float(effect.p()) if told else None,
+        mde=float(np.expm1(detectable)) if told else None,
+        verdict=verdict,
+        k=min(log_a.size, log_b.size),
+        paired=method.startswith("paired"),
+        reason=because(verdict, worsening) if told else NO_SPREAD,
+        runs=(log_a.size, log_b.size),
+        method=method,
+        threshold=threshold,
+        alpha=alpha,
+        sigma=float(effect.sigma) if told else None,
+        direction=metric.direction,
+    )
+
+
+def _logs(metric: Metric, values: Values, side: str) -> Floats:
+    """Logarithms of what was measured; what was not stays missing."""
+    numbers = np.array([np.nan if value is None else value for value in values], float)
+    if bool((numbers <= 0).any()) or bool(np.isinf(numbers).any()):
+        raise UnusableInputError(
+            f"{metric.name}: a run of the {side} has a value that is not above 0, which has no ratio",
+            hint="compare counts and bytes that may be 0 as exact values",
+        )
+    return np.asarray(np.log(numbers))
+
+
+def _require(metric: Metric, log_a: Floats, log_b: Floats) -> None:
+    for side, logs in (("base", log_a), ("head", log_b)):
+        if not logs.size:
+            raise UnusableInputError(
+                f"{metric.name}: no run of the {side} measured it", hint="collect runs that do"
+            )

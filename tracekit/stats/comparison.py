@@ -1,0 +1,134 @@
+"""What a comparison says, in the shape its reports have."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from tracekit.errors import ExitCode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+THRESHOLD = 0.07
+"""Relative change from which a gate acts, TorchBench's own."""
+ALPHA = 0.05
+POWER = 0.8
+
+
+class Verdict(StrEnum):
+    """What a comparison decided."""
+
+    REGRESSION = "regression"
+    PASS = "pass"  # noqa: S105 - a verdict, no password
+    IMPROVEMENT = "improvement"
+    CANNOT_TELL = "cannot tell"
+    NONE = "no verdict"
+
+
+class Direction(StrEnum):
+    """Which values of a metric are better."""
+
+    LOWER = "lower"
+    HIGHER = "higher"
+
+    @property
+    def sign(self) -> int:
+        """1 where an increase is worse, else -1."""
+        return 1 if self is Direction.LOWER else -1
+
+
+@dataclass(frozen=True)
+class Metric:
+    """What is compared: its name, unit (`ns`, `bytes`, `count`, `cycles`), and which values are better."""
+
+    name: str
+    unit: str = "ns"
+    direction: Direction = Direction.LOWER
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One metric of base (a) and head (b).
+
+    Attributes:
+        name: Of the metric.
+        unit: Of `a` and `b`.
+        a: Geometric mean over the runs of the base; the median for exact metrics.
+        b: The same of the head, so that `b / a` is the ratio.
+        ratio: Head over base; None where the base is 0.
+        ci95: Interval of the ratio that covers it in 95 of 100 comparisons, over all looks of a sequential
+            plan together; None where nothing is known of the spread.
+        p: Two-sided p value of "no change"; None for exact metrics and where there is no spread.
+        mde: Smallest relative increase that this comparison finds in 80 of 100 cases (0.02 is 2 %).
+        verdict: What it decided.
+        k: Runs per side, of the smaller side.
+        paired: Whether runs were compared within blocks.
+        reason: Why, in one sentence.
+        runs: Runs of each side that were used.
+        method: The test behind it.
+        threshold: Relative change from which the verdict is a regression.
+        alpha: Level its interval and p value were judged at; below 0.05 at the looks of a sequential plan.
+        sigma: Standard deviation of a run's logarithm, about its relative noise.
+        direction: Which values are better.
+        p_adjusted: `p` over the declared metrics of a gate (Holm), None outside one.
+
+    Example:
+        >>> one = Comparison("step_time", "ns", 100.0, 110.0, 1.1, (1.08, 1.12), 0.001, 0.02,
+        ...     Verdict.REGRESSION, 5, True, "10 % slower")
+        >>> one.entry()["verdict"], one.entry()["ci95"]
+        ('regression', [1.08, 1.12])
+    """
+
+    name: str
+    unit: str
+    a: float
+    b: float
+    ratio: float | None
+    ci95: tuple[float, float] | None
+    p: float | None
+    mde: float | None
+    verdict: Verdict
+    k: int
+    paired: bool
+    reason: str
+    runs: tuple[int, int] = (0, 0)
+    method: str = ""
+    threshold: float = THRESHOLD
+    alpha: float = ALPHA
+    sigma: float | None = None
+    direction: Direction = Direction.LOWER
+    p_adjusted: float | None = None
+
+    def entry(self) -> dict[str, Any]:
+        """The comparison as JSON values, one key per attribute."""
+        values = asdict(self)
+        pairs = {key: list(value) for key, value in values.items() if isinstance(value, tuple)}
+        return {**values, **pairs, "verdict": str(self.verdict), "direction": str(self.direction)}
+
+
+def overall(verdicts: Iterable[Verdict]) -> Verdict:
+    """The verdict of a gate over its metrics: one regression fails it, one doubt keeps it from passing.
+
+    Example:
+        >>> overall([Verdict.PASS, Verdict.CANNOT_TELL, Verdict.REGRESSION])
+        <Verdict.REGRESSION: 'regression'>
+        >>> overall([])
+        <Verdict.NONE: 'no verdict'>
+    """
+    found = set(verdicts)
+    ranked = (Verdict.REGRESSION, Verdict.CANNOT_TELL, Verdict.NONE, Verdict.IMPROVEMENT, Verdict.PASS)
+    return next((verdict for verdict in ranked if verdict in found), Verdict.NONE)
+
+
+def exit_code(verdict: Verdict) -> ExitCode:
+    """What a gate's command exits with.
+
+    Example:
+        >>> [int(exit_code(verdict)) for verdict in Verdict]
+        [1, 0, 0, 3, 3]
+    """
+    if verdict is Verdict.REGRESSION:
+        return ExitCode.REGRESSION
+    return ExitCode.OK if verdict in {Verdict.PASS, Verdict.IMPROVEMENT} else ExitCode.CANNOT_TELL

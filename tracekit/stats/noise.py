@@ -1,0 +1,120 @@
+"""How much runs of the same code differ, and the smallest effect that this allows to detect.
+
+Noise comes from A/A history: runs with equal fingerprint and commit. Its sigma is the standard deviation
+of the logarithm of one run's value, pooled within such groups, so that differences between commits do not
+enter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracekit.errors import UnusableInputError
+from tracekit.stats.comparison import ALPHA, POWER
+from tracekit.stats.effect import detectable_log
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tracekit.stats.compare import Values
+    from tracekit.stats.effect import Floats
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Noise of one run of a series.
+
+    Attributes:
+        sigma: Standard deviation of a run's logarithm (0.02: runs differ by about 2 %); NaN without repeats.
+        df: Degrees of freedom it was estimated with; infinite where it is given.
+        low: Lower bound of its 95 % interval.
+        high: Upper bound.
+        runs: Runs it was estimated from.
+        groups: Groups of identical runs with at least two.
+    """
+
+    sigma: float
+    df: float = np.inf
+    low: float | None = None
+    high: float | None = None
+    runs: int = 0
+    groups: int = 0
+
+    def mde(self, k: int, *, paired: bool = False) -> float:
+        """Smallest relative increase that a comparison of k runs a side detects at this noise.
+
+        Example:
+            >>> [f"{Noise(0.01).mde(k):.1%}" for k in (5, 10, 20)]
+            ['2.0%', '1.3%', '0.9%']
+        """
+        return float(np.expm1(detectable_effect(self.sigma, k, paired=paired)))
+
+
+def detectable_effect(
+    sigma: float, k: int, *, paired: bool = False, alpha: float = ALPHA, power: float = POWER
+) -> float:
+    """Smallest effect that k runs a side detect: (t₁₋α⸝₂ + t_power) · σ · √(2/k).
+
+    Quantiles of Student's t have 2k - 2 degrees of freedom, and k - 1 in a paired comparison. The effect is a
+    logarithm, in the unit of sigma; below 10 % it is the relative change to within half a percentage point.
+
+    Args:
+        sigma: Standard deviation of a run's logarithm.
+        k: Runs per side, at least 2.
+        paired: Whether runs are compared within blocks.
+        alpha: Level of the two-sided test.
+        power: Probability of detecting it.
+
+    Example:
+        >>> [round(100 * detectable_effect(0.02, k), 1) for k in (5, 10, 20)]
+        [4.0, 2.7, 1.8]
+    """
+    if k < 2:
+        return float("nan")
+    df = k - 1 if paired else 2 * k - 2
+    return float(detectable_log(sigma * np.sqrt(2 / k), df, alpha=alpha, power=power))
+
+
+def estimate_noise(groups: Iterable[Values]) -> Noise:
+    """Noise of a series from groups of runs of the same code.
+
+    Args:
+        groups: Values of each group of runs with equal fingerprint and commit; None where a run has none.
+
+    Returns:
+        Its sigma is NaN where no group has two runs.
+
+    Raises:
+        UnusableInputError: A value is not above 0.
+
+    Example:
+        >>> noise = estimate_noise([[100, 102, 98], [200, 204, 196]])
+        >>> f"{noise.sigma:.3f}", noise.df, noise.runs, noise.groups
+        ('0.020', 4.0, 6, 2)
+    """
+    logs = [one for one in (_logs(group) for group in groups) if one.size > 1]
+    df = float(sum(one.size - 1 for one in logs))
+    if not df:
+        return Noise(float("nan"), 0.0)
+    squares = float(sum(((one - one.mean()) ** 2).sum() for one in logs))
+    low, high = _bounds(squares, df)
+    return Noise((squares / df) ** 0.5, df, low, high, sum(one.size for one in logs), len(logs))
+
+
+def _bounds(squares: float, df: float) -> tuple[float, float]:
+    from scipy.special import chdtri
+
+    return float(np.sqrt(squares / chdtri(df, ALPHA / 2))), float(
+        np.sqrt(squares / chdtri(df, 1 - ALPHA / 2))
+    )
+
+
+def _logs(values: Values) -> Floats:
+    numbers = np.array([np.nan if value is None else value for value in values], float)
+    there = numbers[~np.isnan(numbers)]
+    if bool((there <= 0).any()):
+        raise UnusableInputError("a run has a value that is not above 0", hint="leave out runs without it")
+    return np.asarray(np.log(there))

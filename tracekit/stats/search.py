@@ -1,0 +1,217 @@
+"""Which commit to measure next, until the commits at which a series jumps are found.
+
+The search knows nothing of git: commits are numbered from 0 (the good anchor) to `last` (the bad one). It
+is a pure function of what was measured so far, so it can be stopped and resumed, and a cache of
+measurements is all its state.
+
+A stretch between two measured commits is halved at the buildable commit nearest to its middle. The half
+whose ends lie on different sides of the midpoint of the stretch goes on; the other half goes on as well
+when its own ends differ by more than a share of the whole jump, which is how a jump that is made of two
+is found. A commit that is on no side for sure is measured again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracekit.errors import UnusableInputError
+from tracekit.stats.bisection import (
+    Level,
+    Spread,
+    further_repeats,
+    level,
+    pooled,
+    posterior_bad,
+    posterior_jump,
+)
+from tracekit.stats.effect import quantile
+from tracekit.stats.steps import Found, Jump, Measure, Options
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tracekit.stats.compare import Values
+    from tracekit.stats.effect import Floats
+    from tracekit.stats.noise import Noise
+
+
+def next_step(
+    measured: Mapping[int, Values],
+    *,
+    last: int,
+    broken: frozenset[int] = frozenset(),
+    history: Noise | None = None,
+    options: Options | None = None,
+    logarithms: bool = True,
+) -> Measure | Found:
+    """What a search for jumps does next.
+
+    Args:
+        measured: Values measured of each commit so far; empty at the start.
+        last: Number of the bad anchor; 0 is the good one.
+        broken: Commits that cannot be measured.
+        history: Noise of one measurement known from before; `Noise(0.0)` for counts, which repeat exactly.
+        options: How sure to be.
+        logarithms: Whether to search in logarithms of the values; not for counts that may be 0.
+
+    Returns:
+        The commit to measure and how often, or what was found.
+
+    Raises:
+        UnusableInputError: An anchor cannot be measured, or there is nothing between the anchors to search.
+
+    Example:
+        >>> from tracekit.stats.noise import Noise
+        >>> next_step({}, last=64)
+        Measure(commit=0, repeats=3)
+        >>> counts = {0: [1], 2: [161], 1: [161]}
+        >>> found = next_step(counts, last=2, history=Noise(0.0), options=Options(repeats=1))
+        >>> [(jump.after, jump.at) for jump in found.jumps]
+        [(0, 1)]
+    """
+    _require(last, broken)
+    options = options or Options()
+    values = {commit: _numbers(own, logarithms=logarithms) for commit, own in sorted(measured.items())}
+    values = {commit: own for commit, own in values.items() if own.size}
+    for anchor in (0, last):
+        missing = options.repeats - (values[anchor].size if anchor in values else 0)
+        if missing > 0:
+            return Measure(anchor, missing)
+    levels = {commit: level(own) for commit, own in values.items()}
+    spread = pooled(values.values(), history)
+    return _from_anchors(_Search(levels, spread, last, broken, options))
+
+
+def _require(last: int, broken: frozenset[int]) -> None:
+    if last < 1:
+        raise UnusableInputError("there is no commit after the good one", hint="name an older good commit")
+    for anchor, which in ((0, "good"), (last, "bad")):
+        if anchor in broken:
+            raise UnusableInputError(
+                f"the {which} commit cannot be measured", hint=f"name another {which} commit that builds"
+            )
+
+
+def _numbers(values: Values, *, logarithms: bool) -> Floats:
+    numbers = np.array([value for value in values if value is not None], float)
+    if logarithms and bool((numbers <= 0).any()):
+        raise UnusableInputError(
+            "a measured value is not above 0, which has no logarithm", hint="search counts without logarithms"
+        )
+    return np.asarray(np.log(numbers)) if logarithms else numbers
+
+
+@dataclass(frozen=True)
+class _Search:
+    """What is known at one moment of a search."""
+
+    levels: dict[int, Level]
+    spread: Spread
+    last: int
+    broken: frozenset[int]
+    options: Options
+
+    @property
+    def jump(self) -> float:
+        """The whole jump, from anchor to anchor."""
+        return self.levels[self.last].mean - self.levels[0].mean
+
+    def holds(self, left: int, right: int) -> bool:
+        """Whether a stretch surely holds a part of the jump that is worth finding."""
+        return self.posterior(left, right) >= self.options.extra
+
+    def posterior(self, left: int, right: int) -> float:
+        """Probability that a stretch holds a part of the jump that is worth finding."""
+        least = self.options.share * abs(self.jump)
+        sign = float(np.sign(self.jump))
+        return posterior_jump(self.levels[left], self.levels[right], self.spread, least=least, sign=sign)
+
+    def weaker(self, left: int, right: int) -> int:
+        """The commit of two that was measured less often."""
+        return min((left, right), key=lambda commit: (self.levels[commit].count, commit))
+
+    def missing(self, commit: int) -> int:
+        """How often a commit may still be measured; what repeats exactly need not be."""
+        return max(0, self.options.most - self.levels[commit].count) if self.spread.sigma else 0
+
+    def again(self, left: int, right: int) -> Measure:
+        """More measurements of the commit of two that has fewer."""
+        commit = self.weaker(left, right)
+        return Measure(commit, min(self.options.repeats, self.missing(commit)))
+
+
+def _from_anchors(search: _Search) -> Measure | Found:
+    """Search between the anchors once they differ for sure."""
+    good, bad = search.levels[0], search.levels[search.last]
+    sure = posterior_jump(good, bad, search.spread, sign=float(np.sign(search.jump)))
+    if search.jump and sure >= (1 + search.options.confidence) / 2:
+        found = _search(search, 0, search.last)
+        return found if isinstance(found, Measure) else _found(search, found)
+    if search.missing(search.weaker(0, search.last)):
+        return search.again(0, search.last)
+    return Found((), reason="measured again, the good and the bad commit do not differ")
+
+
+def _search(search: _Search, left: int, right: int) -> Measure | list[Jump]:
+    """What to measure in a stretch that holds a jump, or the jumps in it."""
+    middle = _middle(search, left, right)
+    if middle is None:
+        return _adjacent(search, left, right)
+    missing = search.options.repeats - (search.levels[middle].count if middle in search.levels else 0)
+    if missing > 0:
+        return Measure(middle, missing)
+    halves = _halves(search, left, middle, right)
+    if isinstance(halves, Measure):
+        return halves
+    jumps: list[Jump] = []
+    for start, end in halves:
+        found = _search(search, start, end)
+        if isinstance(found, Measure):
+            return found
+        jumps += found
+    return jumps
+
+
+def _middle(search: _Search, left: int, right: int) -> int | None:
+    """The commit nearest to the middle that can be measured."""
+    candidates = [commit for commit in range(left + 1, right) if commit not in search.broken]
+    return min(candidates, key=lambda commit: (abs(2 * commit - left - right), commit), default=None)
+
+
+def _halves(search: _Search, left: int, middle: int, right: int) -> Measure | list[tuple[int, int]]:
+    """The halves that hold a jump, or the repeats that tell."""
+    halves = [(left, middle), (middle, right)]
+    ends = search.levels[left], search.levels[right], search.levels[middle]
+    bad = posterior_bad(*ends, search.spread)
+    sure = search.options.confidence
+    if max(bad, 1 - bad) < sure:
+        missing = search.missing(middle)
+        if missing and not all(search.holds(*half) for half in halves):
+            return Measure(middle, further_repeats(*ends, search.spread, confidence=sure, most=missing))
+        return halves
+    main, other = halves if bad >= sure else halves[::-1]
+    if 0.5 <= search.posterior(*other) < search.options.extra and search.missing(search.weaker(*other)):
+        return search.again(*other)
+    return sorted([main, other]) if search.holds(*other) else [main]
+
+
+def _adjacent(search: _Search, left: int, right: int) -> Measure | list[Jump]:
+    """The step between two commits with none to measure between them, measured until it is sure."""
+    if not search.holds(left, right) and search.missing(search.weaker(left, right)):
+        return search.again(left, right)
+    a, b = search.levels[left], search.levels[right]
+    spread = search.spread
+    half = float(quantile(0.975, spread.df)) * spread.sigma * (1 / a.count + 1 / b.count) ** 0.5
+    effect = b.mean - a.mean
+    suspects = tuple(range(left + 1, right + 1))
+    return [Jump(left, right, effect, effect - half, effect + half, search.posterior(left, right), suspects)]
+
+
+def _found(search: _Search, steps: list[Jump]) -> Found:
+    sure = tuple(step for step in steps if step.posterior >= search.options.extra)
+    undecided = tuple(step for step in steps if step.posterior < search.options.extra)
+    reason = "" if sure else "no single commit makes the jump for sure"
+    return Found(sure, undecided, reason)
