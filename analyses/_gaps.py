@@ -9,12 +9,12 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit import intervals
+from tracekit.intervals import covered
 from tracekit.run import busy
 from tracekit.schema import C, DeviceKind
 from tracekit.windows import END_NS
 
 from ._common import NO_PARENT, ints, spans
-from tracekit.intervals import covered
 from ._waits import NEEDED
 
 if TYPE_CHECKING:

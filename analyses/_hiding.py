@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 
 from tracekit import intervals
+from tracekit.intervals import covered
 from tracekit.run import busy
 from tracekit.schema import C, DeviceKind
 
 from ._common import ints, segments_by, spans, worst_devices
-from tracekit.intervals import covered
 from ._copies import BLOCKED_NS, CALL_START_NS, KEYS, code_by
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracekit.analysis import EVIDENCE_ROWS
+from tracekit.kernel_names import brief
 from tracekit.schema import C
 
 from ._idle_rows import ANCHOR_ROW, BETWEEN, OP, SOURCE, WAIT_ROW, total
-from tracekit.kernel_names import brief
 from ._units import duration, percent
 
 if TYPE_CHECKING:

@@ -9,14 +9,14 @@ import pandas as pd
 
 from tracekit import intervals
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule
+from tracekit.intervals import covered
+from tracekit.kernel_names import brief
 from tracekit.savings import budget
 from tracekit.schema import C
 
 from ._common import ints
-from tracekit.intervals import covered
 from ._hosts import NO_OP, host_rows, source_lines
 from ._idle import CLOCKS_NS
-from tracekit.kernel_names import brief
 from ._path_host import RUNTIME, SYNC
 from ._path_tables import HOST_KINDS, TOTAL
 from ._path_walk import COMMUNICATE, MEMCPY

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from tracekit.intervals import covered
 from tracekit.schema import C
 
 from ._common import ints, share
-from tracekit.intervals import covered
 from ._path_host import LAUNCH, OP, OUTSIDE, RUNTIME, SYNC
 from ._path_walk import ALL_KINDS, COMMUNICATE, COMPUTE, GRAPH, LAUNCH_DELAY, MEMCPY, MEMSET
 from ._path_whatif import (

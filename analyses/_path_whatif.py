@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracekit import intervals
+from tracekit.intervals import covered
 
 from . import _path_device
-from tracekit.intervals import covered
 from ._path_host import FAR, KINDS
 from ._path_walk import ALL_KINDS, COMMUNICATE, MEMCPY, described
 

@@ -16,9 +16,7 @@ from tracekit.schema import BUSY_KINDS, C, DeviceKind
 from tracekit.windows import END_NS
 
 from ._common import ints, spans
-from tracekit.intervals import covered
 from ._lanes import collective_kinds, communicates, lanes, measured_in
-from tracekit.kernel_names import family
 
 if TYPE_CHECKING:
     from tracekit.intervals import Ints, Union

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule
+from tracekit.kernel_names import brief
 from tracekit.savings import CONFIDENT, budget
 from tracekit.schema import C
 
 from ._idle_rows import CALL, OP, OUTSIDE, SOURCE
-from tracekit.kernel_names import brief
 from ._units import duration
 
 if TYPE_CHECKING:

@@ -33,6 +33,7 @@ from tracekit.analysis import (
     Severity,
     TableSpec,
 )
+from tracekit.kernel_names import family, uses_tensor_cores
 from tracekit.render.cells import human
 from tracekit.run import busy
 from tracekit.savings import budget
@@ -41,8 +42,6 @@ from tracekit.schema import C, DeviceKind, HostKind
 from . import _groups
 from ._common import DEVICE, RANK, UNLINKED, absent_device_note, ints
 from ._hosts import NO_OP, NO_SHAPES, host_rows, texts
-from tracekit.kernel_names import family
-from tracekit.kernel_names import uses_tensor_cores
 from .gpu_breakdown import COMMUNICATION
 
 if TYPE_CHECKING:
