@@ -1,11 +1,11 @@
 """The critical path: what host and device time bounds each step, and what removing a part would save.
 
 The path is found backwards from the end of a window. A device interval is bound by the last of three: the
-interval before it on its stream, its launch, and what its stream was told to wait for (`_path_device` says
+interval before it on its stream, its launch, and what its stream was told to wait for (`_path.device` says
 how each is known). A launch leads to the host thread of its call. On a host thread the path goes back in time
 until a wait: a sync call or blocking copy leads to the device interval it waited for, a backward thread's
 first interval to the main thread that waits for it, and the main thread's next to the backward thread
-(`_path_joins`). The segments are exact, do not overlap, and sum to the window.
+(`_path.joins`). The segments are exact, do not overlap, and sum to the window.
 
 Windows are the profiled steps (start on the host to the later of its end there and the end of the last
 interval launched in it), where none are marked the capture on the devices of a rank. The denominator of each
@@ -18,7 +18,7 @@ cause; *host op*, *host outside ops*, *runtime call*, *sync call* (what it takes
 waits for) and *profiler overhead* are time of a host thread by what it was innermost in; *thread handover* is
 from one thread's last to another's next interval; *unknown* is what nothing recorded leads back from.
 
-`what_if` works the longest path out again with something taking no time (`_path_whatif`, with its limits),
+`what_if` works the longest path out again with something taking no time (`_path.whatif`, with its limits),
 over the span from the first step's start to the last one's end; what lies between steps keeps its time, and
 amounts are per step. The saving is an upper bound, for nothing takes no time. It differs from the time on the
 path: another chain may be nearly as long.
@@ -49,11 +49,13 @@ from tracekit.analysis import Analysis, Column, Result, TableSpec
 from tracekit.schema import C
 from tracekit.windows import END_NS, HOST_NS, step_windows
 
-from . import _path_device, _path_findings, _path_tables
-from ._common import NO_STEPS, RANK, STEP, UNLINKED, absent_device_note
-from ._path_host import FAR
-from ._path_walk import Walker, Window, graph
-from ._path_whatif import Span, WhatIf
+from ._path import device as path_device
+from ._path import findings as path_findings
+from ._path import tables as path_tables
+from ._path.host import FAR
+from ._path.walk import Walker, Window, graph
+from ._path.whatif import Span, WhatIf
+from ._shared.common import NO_STEPS, RANK, STEP, UNLINKED, absent_device_note
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,7 +63,7 @@ if TYPE_CHECKING:
     from tracekit.intervals import Union
     from tracekit.run import Run
 
-    from ._path_walk import Graph
+    from ._path.walk import Graph
 
 NO_HOST = (
     "no host activity was recorded: the path follows the streams alone; record the CPU activity too "
@@ -72,16 +74,16 @@ UNLINKED_NOTE = f"{UNLINKED}, so the path follows the streams alone and what-if 
 
 def compute(run: Run) -> Result:
     """Walk the critical path of every step of every rank."""
-    ranks = _path_device.ranks(run)
+    ranks = path_device.ranks(run)
     if not ranks:
         return Result(notes=(absent_device_note(run),))
     steps = step_windows(run)
     found = [_of_rank(run, rank, steps[steps[C.RANK] == rank]) for rank in ranks]
     paths = pd.concat([path for path, _, _ in found], ignore_index=True)
     what_if = pd.concat([table for _, table, _ in found], ignore_index=True)
-    tables = _path_tables.tables(run, paths, what_if, marked=len(steps) > 0)
+    tables = path_tables.tables(run, paths, what_if, marked=len(steps) > 0)
     notes = tuple(dict.fromkeys(note for _, _, own in found for note in own))
-    findings = _path_findings.findings(run, paths, what_if)
+    findings = path_findings.findings(run, paths, what_if)
     return Result(tables, findings, (*(() if len(steps) else (NO_STEPS,)), *notes))
 
 
@@ -90,16 +92,16 @@ def _of_rank(run: Run, rank: int, steps: pd.DataFrame) -> tuple[pd.DataFrame, pd
     own = graph(run, rank)
     walker = Walker(own)
     paths = [
-        _path_tables.named(own, walker.path(window)).assign(**{C.RANK: rank, C.STEP: step})
+        path_tables.named(own, walker.path(window)).assign(**{C.RANK: rank, C.STEP: step})
         for step, window in _windows(own, steps)
     ]
-    path = _path_findings.with_idle(pd.concat(paths, ignore_index=True), own)
+    path = path_findings.with_idle(pd.concat(paths, ignore_index=True), own)
     path[C.STEP] = path[C.STEP].astype("Int64")
     span = _span(own, steps)
-    whole = _path_tables.inside(_path_tables.named(own, walker.path(span.window)), span.steps)
-    table = _path_tables.what_if(WhatIf(own, span), whole, max(1, len(steps)))
-    behind = _path_findings.idle_behind_waits(own, span)
-    return path, table.assign(**{C.RANK: rank, _path_findings.BEHIND: behind}), _notes(own)
+    whole = path_tables.inside(path_tables.named(own, walker.path(span.window)), span.steps)
+    table = path_tables.what_if(WhatIf(own, span), whole, max(1, len(steps)))
+    behind = path_findings.idle_behind_waits(own, span)
+    return path, table.assign(**{C.RANK: rank, path_findings.BEHIND: behind}), _notes(own)
 
 
 def _windows(own: Graph, steps: pd.DataFrame) -> list[tuple[int | None, Window]]:
@@ -217,5 +219,5 @@ ANALYSIS = Analysis(
     sources=("HTA critical path analysis",),
     order=70,
     compute=compute,
-    rules=_path_findings.RULES,
+    rules=path_findings.RULES,
 )

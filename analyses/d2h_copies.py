@@ -27,11 +27,11 @@ from tracekit.run import busy
 from tracekit.savings import budget
 from tracekit.schema import C, CopyKind
 
-from . import _copy_tables
-from ._common import absent_device_note
-from ._copies import BLOCKED_NS, counted, described, read
-from ._hiding import Hiding
-from ._scalar_copies import SCALARS_WHY, scalars
+from ._copies import tables as copy_tables
+from ._copies.hiding import Hiding
+from ._copies.reading import BLOCKED_NS, counted, described, read
+from ._copies.scalars import SCALARS_WHY, scalars
+from ._shared.common import absent_device_note
 
 if TYPE_CHECKING:
     from tracekit.run import Run
@@ -64,14 +64,14 @@ def compute(run: Run) -> Result:
     copies = described(run, copies)
     hiding, marked = Hiding(run), run.rows("steps")
     tables = {
-        "per_step": _copy_tables.per_step(copies, hiding, [BLOCKED_NS]),
-        "groups": _copy_tables.groups(copies, hiding, marked),
-        "sizes": _copy_tables.sizes(copies),
+        "per_step": copy_tables.per_step(copies, hiding, [BLOCKED_NS]),
+        "groups": copy_tables.groups(copies, hiding, marked),
+        "sizes": copy_tables.sizes(copies),
     }
     steps = budget(run)
     recurring = counted(copies, marked=steps.marked)
     found = scalars(recurring, hiding, steps, SCALARS, _TITLE, _ADVICE) if steps.marked else []
-    return Result(tables, tuple(found), _copy_tables.notes(copies, marked))
+    return Result(tables, tuple(found), copy_tables.notes(copies, marked))
 
 
 ANALYSIS = Analysis(
@@ -87,10 +87,10 @@ ANALYSIS = Analysis(
         TableSpec(
             "per_step",
             "Per device and step; without a step outside of all",
-            (*_copy_tables.PER_STEP, _copy_tables.BLOCKED),
+            (*copy_tables.PER_STEP, copy_tables.BLOCKED),
         ),
-        TableSpec("groups", "By what launched them", _copy_tables.GROUPS),
-        _copy_tables.SIZES,
+        TableSpec("groups", "By what launched them", copy_tables.GROUPS),
+        copy_tables.SIZES,
     ),
     sources=("TorchBench, 4.1.2",),
     order=51,

@@ -30,19 +30,17 @@ import pandas as pd
 from tracekit import intervals
 from tracekit.analysis import Analysis, Column, Result, TableSpec
 from tracekit.intervals import covered
+from tracekit.kernel_names import COMMUNICATION
 from tracekit.run import busy
 from tracekit.schema import C, DeviceKind
 from tracekit.windows import step_windows
 
-from . import _host_time
-from ._common import DEVICE, NO_STEPS, RANK, STEP, absent_device_note, matches, share, spans
+from ._shared import host_time
+from ._shared.common import DEVICE, NO_STEPS, RANK, STEP, absent_device_note, matches, share, spans
 
 if TYPE_CHECKING:
     from tracekit.intervals import Ints, Union
     from tracekit.run import Run
-
-COMMUNICATION = r"(?i)nccl|rccl|all_?reduce|reduce_?scatter|all_?gather|cross_device_reduce"
-"""Names of kernels that talk to other devices: NCCL, RCCL and custom collectives, vLLM's and SGLang's too."""
 
 OPAQUE_GRAPHS = (
     "some CUDA graphs were recorded as opaque blocks: their time is graph_ns, neither active nor idle; "
@@ -78,7 +76,7 @@ def compute(run: Run) -> Result:
     """Break down each device's time; without device intervals, the host's."""
     frame = busy(run, [C.RANK, C.DEVICE, C.KIND, C.NAME, C.START_NS, C.DUR_NS, C.STEP])
     if frame.empty:
-        return Result({"host": _host_time.by_op(run)}, notes=(absent_device_note(run),))
+        return Result({"host": host_time.by_op(run)}, notes=(absent_device_note(run),))
     windows = step_windows(run)
     whole, steps, together = [], [], []
     for (rank, device), rows in frame.groupby(list(_KEYS), sort=True):
@@ -216,7 +214,7 @@ ANALYSIS = Analysis(
         TableSpec("whole", "Whole capture, per device", (RANK, DEVICE, *MEASURES)),
         TableSpec("profiled_steps", "Union of the profiled steps, per device", (RANK, DEVICE, *MEASURES)),
         TableSpec("per_step", "Per profiled step and device", (RANK, DEVICE, STEP, *MEASURES)),
-        TableSpec("host", "Host time by op (no device in this capture)", _host_time.COLUMNS),
+        TableSpec("host", "Host time by op (no device in this capture)", host_time.COLUMNS),
     ),
     sources=("TorchBench, Fig. 1, 2 and Table 2", "HTA temporal breakdown"),
     order=10,

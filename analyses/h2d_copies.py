@@ -8,7 +8,7 @@ launched; those launched outside of profiled steps have no step.
 * needed bytes = elements of the copied tensor × the narrower item size of the source's and the destination's
   dtype, or the item size of the dtype that kernels then convert it to where nothing else reads it as copied;
   excess = bytes over needed bytes. Missing where the shapes or dtypes of one copy are unknown (see
-  `_copied_tensors`).
+  `_copies.tensors`).
 * blocked = duration of the launching call plus that of the synchronize call directly after it inside the same
   op: a copy from pageable memory makes the host wait.
 
@@ -37,20 +37,21 @@ from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec
 from tracekit.run import busy
 from tracekit.schema import C, CopyKind
 
-from . import _copy_compare, _copy_tables, _h2d_rules
-from ._common import absent_device_note, share
-from ._copied_tensors import ELEMENTS, NEEDED_ITEM, with_conversions, with_tensors
-from ._copies import BLOCKED_NS, described, read
-from ._copy_tables import NEEDED
-from ._hiding import Hiding
-from ._hosts import NO_SHAPES
+from ._copies import compare, h2d_rules
+from ._copies import tables as copy_tables
+from ._copies.hiding import Hiding
+from ._copies.reading import BLOCKED_NS, described, read
+from ._copies.tables import NEEDED
+from ._copies.tensors import ELEMENTS, NEEDED_ITEM, with_conversions, with_tensors
+from ._shared.common import absent_device_note, share
+from ._shared.hosts import NO_SHAPES
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from tracekit.run import Run
 
-    from ._common import Floats
+    from ._shared.common import Floats
 
 NO_COPIES = Remark(
     "no copies from the host to a device were recorded; what the devices did is in `gpu_breakdown`"
@@ -69,15 +70,15 @@ def compute(run: Run) -> Result:
     copies = with_conversions(run, with_tensors(described(run, copies)))
     copies[NEEDED] = copies[ELEMENTS] * copies[NEEDED_ITEM]
     hiding, steps = Hiding(run), run.rows("steps")
-    per_step = _copy_tables.per_step(copies, hiding, [NEEDED, BLOCKED_NS])
+    per_step = copy_tables.per_step(copies, hiding, [NEEDED, BLOCKED_NS])
     per_step["excess"] = _excess(per_step)
     tables = {
         "per_step": per_step[[column.name for column in _PER_STEP]],
-        "groups": _copy_tables.groups(copies, hiding, steps),
-        "sizes": _copy_tables.sizes(copies),
+        "groups": copy_tables.groups(copies, hiding, steps),
+        "sizes": copy_tables.sizes(copies),
     }
     down = read(run, CopyKind.D2H)
-    return Result(tables, _h2d_rules.findings(run, copies, down, hiding), _notes(copies, steps))
+    return Result(tables, h2d_rules.findings(run, copies, down, hiding), _notes(copies, steps))
 
 
 def _excess(table: pd.DataFrame) -> Floats:
@@ -88,14 +89,14 @@ def _excess(table: pd.DataFrame) -> Floats:
 
 def _notes(copies: pd.DataFrame, steps: int) -> tuple[str, ...]:
     shapeless = (copies[C.INPUT_SHAPES] == NO_SHAPES).all()
-    return (*((SHAPES_MISSING,) if shapeless else ()), *_copy_tables.notes(copies, steps))
+    return (*((SHAPES_MISSING,) if shapeless else ()), *copy_tables.notes(copies, steps))
 
 
 _PER_STEP = (
-    *_copy_tables.PER_STEP,
+    *copy_tables.PER_STEP,
     Column(NEEDED, "bytes", "Σ of elements × narrowest item size in use; missing where one is unknown"),
     Column("excess", "×", "bytes over needed bytes"),
-    _copy_tables.BLOCKED,
+    copy_tables.BLOCKED,
 )
 
 ANALYSIS = Analysis(
@@ -111,13 +112,13 @@ ANALYSIS = Analysis(
     ),
     tables=(
         TableSpec("per_step", "Per device and step; without a step outside of all", _PER_STEP),
-        TableSpec("groups", "By what launched them", _copy_tables.GROUPS),
-        _copy_tables.SIZES,
+        TableSpec("groups", "By what launched them", copy_tables.GROUPS),
+        copy_tables.SIZES,
     ),
     sources=("Levental & Orlova, copies of 25.166 MB and 12.583 MB", "TorchBench, 4.1.2"),
     order=50,
     compute=compute,
-    rules=(*_h2d_rules.RULES, *_copy_compare.RULES),
-    compare=_copy_compare.compare,
-    comparison=_copy_compare.TABLES,
+    rules=(*h2d_rules.RULES, *compare.RULES),
+    compare=compare.compare,
+    comparison=compare.TABLES,
 )

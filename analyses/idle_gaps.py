@@ -3,7 +3,7 @@
 A gap is an idle interval of a device: a part of the complement of the union of its kernels, copies, memsets
 and opaque graphs between their first start and their last end. An interval of no length splits a gap. Every
 gap has one cause, so that causes sum to the idle time of `gpu_breakdown` (`whole`) exactly. The causes and
-the order in which they are decided are those of `_idle`: launch_bound, sync, dataload, profiler (the host
+the order in which they are decided are those of `_idle.causes`: launch_bound, sync, dataload, profiler (the host
 was late), kernel_to_kernel, stream_dependency (the device had its work and did not start it), unknown.
 
 * `by_cause`: all gaps of each device by cause; the share's denominator is the device's idle time.
@@ -42,11 +42,10 @@ from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec
 from tracekit.schema import C, HostKind
 from tracekit.windows import END_NS, step_windows
 
-from . import _gaps, _idle_advice, _idle_rows, _idle_rules
-from ._common import DEVICE, NO_STEPS, RANK, absent_device_note, ints, share, spans
-from ._gaps import AFTER, BEFORE
-from ._idle import CAUSES, Cause
-from ._idle_rows import (
+from ._idle import advice, rules
+from ._idle import rows as idle_rows
+from ._idle.causes import CAUSES, Cause
+from ._idle.rows import (
     ANCHOR_ROW,
     CALL,
     CAUSE,
@@ -59,11 +58,14 @@ from ._idle_rows import (
     WAIT_NS,
     WAIT_ROW,
 )
+from ._shared import gaps as shared_gaps
+from ._shared.common import DEVICE, NO_STEPS, RANK, absent_device_note, ints, share, spans
+from ._shared.gaps import AFTER, BEFORE
 
 if TYPE_CHECKING:
     from tracekit.run import Run
 
-    from ._idle_rows import Idle
+    from ._idle.rows import Idle
 
 LISTED_NS = 1_000
 """Shorter gaps are below the resolution of traces in whole µs."""
@@ -81,18 +83,18 @@ NEVER_IDLE = Remark("no device was idle between its first start and its last end
 
 def compute(run: Run) -> Result:
     """Explain the idle time of each device."""
-    idle = _idle_rows.read(run)
+    idle = idle_rows.read(run)
     if idle.device.empty:
         return Result(notes=(absent_device_note(run),))
     windows = step_windows(run)
-    gaps = _idle_rows.described(run, idle)
+    gaps = idle_rows.described(run, idle)
     tables = {"summary": _summary(idle, gaps, windows)}
     notes: list[str] = [] if len(windows) else [NO_STEPS]
     if gaps.empty:
         return Result(tables, notes=(*notes, NEVER_IDLE))
     tables = {"by_cause": _by_cause(gaps, windows), "by_op": _by_op(gaps), **tables, "gaps": _listed(gaps)}
     notes += _unknown_note(idle, gaps) + _other_notes(idle, gaps)
-    return Result(tables, _idle_advice.findings(run, gaps, tables["summary"]), tuple(notes))
+    return Result(tables, advice.findings(run, gaps, tables["summary"]), tuple(notes))
 
 
 def _by_cause(gaps: pd.DataFrame, windows: pd.DataFrame) -> pd.DataFrame:
@@ -109,7 +111,7 @@ def _by_cause(gaps: pd.DataFrame, windows: pd.DataFrame) -> pd.DataFrame:
 def _per_step(table: pd.DataFrame, gaps: pd.DataFrame, windows: pd.DataFrame) -> pd.Series:
     """Idle time inside of the profiled steps, per step of the rank; missing without steps."""
     keys = [*_PLACE, CAUSE]
-    inside = gaps.astype({CAUSE: object}).assign(**{C.DUR_NS: _gaps.inside_steps(gaps, windows)})
+    inside = gaps.astype({CAUSE: object}).assign(**{C.DUR_NS: shared_gaps.inside_steps(gaps, windows)})
     sums = inside.groupby(keys, as_index=False)[C.DUR_NS].sum()
     found = table[keys].merge(sums, how="left", on=keys)[C.DUR_NS].astype("Int64").fillna(0)
     steps = table[C.RANK].map(windows.groupby(C.RANK).size()).astype("Int64")
@@ -162,7 +164,7 @@ def _summary(idle: Idle, gaps: pd.DataFrame, windows: pd.DataFrame) -> pd.DataFr
 
 
 def _sum_of(gaps: pd.DataFrame, causes: tuple[Cause, ...]) -> int:
-    return _idle_rows.total(gaps[gaps[CAUSE].isin([str(cause) for cause in causes])])
+    return idle_rows.total(gaps[gaps[CAUSE].isin([str(cause) for cause in causes])])
 
 
 def _edges(windows: pd.DataFrame, first: int, last: int) -> object:
@@ -175,7 +177,7 @@ def _edges(windows: pd.DataFrame, first: int, last: int) -> object:
 
 
 def _unknown_note(idle: Idle, gaps: pd.DataFrame) -> list[str]:
-    unknown = _sum_of(gaps, (Cause.UNKNOWN,)) / max(1, _idle_rows.total(gaps))
+    unknown = _sum_of(gaps, (Cause.UNKNOWN,)) / max(1, idle_rows.total(gaps))
     if unknown < UNKNOWN_NOTED:
         return []
     if not len(idle.host.start):
@@ -191,7 +193,7 @@ def _other_notes(idle: Idle, gaps: pd.DataFrame) -> list[str]:
     notes = []
     if len(idle.host.start) and not idle.host.of_kind(HostKind.OP).any():
         notes.append("no ops were recorded, so no op is named: record the CPU activity too")
-    profiler = _sum_of(gaps, (Cause.PROFILER,)) / max(1, _idle_rows.total(gaps))
+    profiler = _sum_of(gaps, (Cause.PROFILER,)) / max(1, idle_rows.total(gaps))
     if profiler >= PROFILER_NOTED:
         notes.append(f"{profiler:.0%} of the idle time is the profiler's own: it is not there without it")
     return notes
@@ -279,5 +281,5 @@ ANALYSIS = Analysis(
     sources=("TorchBench, 4.1.1, and TorchExpert", "HTA idle time breakdown"),
     order=40,
     compute=compute,
-    rules=_idle_rules.RULES,
+    rules=rules.RULES,
 )

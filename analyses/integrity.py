@@ -33,9 +33,9 @@ import pandas as pd
 
 from tracekit.analysis import Analysis, Column, Result, TableSpec
 
-from ._checks import ERROR, WARN, Check
-from ._integrity_device import device_checks
-from ._integrity_time import time_checks
+from ._integrity.checks import ERROR, WARN, Check
+from ._integrity.device import device_checks
+from ._integrity.time import time_checks
 
 if TYPE_CHECKING:
     from tracekit.run import Run

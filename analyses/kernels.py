@@ -33,16 +33,15 @@ from tracekit.analysis import (
     Severity,
     TableSpec,
 )
-from tracekit.kernel_names import family, uses_tensor_cores
+from tracekit.kernel_names import COMMUNICATION, family, uses_tensor_cores
 from tracekit.render.cells import human
 from tracekit.run import busy
 from tracekit.savings import budget
 from tracekit.schema import C, DeviceKind, HostKind
 
-from . import _groups
-from ._common import DEVICE, RANK, UNLINKED, absent_device_note, ints
-from ._hosts import NO_OP, NO_SHAPES, host_rows, texts
-from .gpu_breakdown import COMMUNICATION
+from ._shared import groups
+from ._shared.common import DEVICE, RANK, UNLINKED, absent_device_note, ints
+from ._shared.hosts import NO_OP, NO_SHAPES, host_rows, texts
 
 if TYPE_CHECKING:
     from tracekit.run import Run
@@ -77,10 +76,10 @@ def compute(run: Run) -> Result:
     if frame.empty:
         return Result(notes=(_no_kernels_note(run),))
     kernels = _described(run, frame)
-    names = _groups.by(kernels, [C.NAME, _FAMILY, _TENSOR])
+    names = groups.by(kernels, [C.NAME, _FAMILY, _TENSOR])
     first = _first_launches(kernels)
     tables = {
-        "families": _groups.by(kernels, [_FAMILY, _TENSOR]),
+        "families": groups.by(kernels, [_FAMILY, _TENSOR]),
         "names": names,
         "first_launches": first,
     }
@@ -88,8 +87,8 @@ def compute(run: Run) -> Result:
     if (kernels[_OP] == NO_OP).all():
         notes.append(_no_op_note(run, frame))
     else:
-        tables["by_op"] = _groups.by(kernels, [_OP])
-        tables["by_shape"] = _groups.by(kernels, [_OP, C.INPUT_SHAPES, _FAMILY])
+        tables["by_op"] = groups.by(kernels, [_OP])
+        tables["by_shape"] = groups.by(kernels, [_OP, C.INPUT_SHAPES, _FAMILY])
         notes += [NO_SHAPES_NOTE] if (kernels[C.INPUT_SHAPES] == NO_SHAPES).all() else []
     return Result(tables, tuple(_slow_first(first, budget(run))), tuple(notes))
 
@@ -170,7 +169,7 @@ def _first_launches(kernels: pd.DataFrame) -> pd.DataFrame:
     ordered = kernels.sort_values([*keys, C.START_NS], kind="stable", ignore_index=True)
     is_first = ~ordered.duplicated(keys)
     first = ordered.loc[is_first, [*keys, C.DUR_NS, C.ROW_ID]].rename(columns={C.DUR_NS: _FIRST})
-    later = _groups.by(ordered[~is_first], keys).rename(columns={"median_ns": _LATER})
+    later = groups.by(ordered[~is_first], keys).rename(columns={"median_ns": _LATER})
     table = first.merge(later[[*keys, "count", _LATER]], on=keys)
     excess = ints(table, _FIRST) - ints(table, _LATER)
     slow = (ints(table, _FIRST) > FIRST_FACTOR * ints(table, _LATER)) & (excess > FIRST_EXCESS_NS)
@@ -197,11 +196,11 @@ ANALYSIS = Analysis(
         "when it takes more than 3 times the median of at least 2 later ones and 10 µs more than it."
     ),
     tables=(
-        TableSpec("families", "By family", (_FAMILY_COLUMN, _TENSOR_COLUMN, *_groups.COLUMNS)),
-        TableSpec("names", "By full name", (_NAME, _FAMILY_COLUMN, _TENSOR_COLUMN, *_groups.COLUMNS)),
-        TableSpec("by_op", "By launching op", (_OP_COLUMN, *_groups.COLUMNS)),
+        TableSpec("families", "By family", (_FAMILY_COLUMN, _TENSOR_COLUMN, *groups.COLUMNS)),
+        TableSpec("names", "By full name", (_NAME, _FAMILY_COLUMN, _TENSOR_COLUMN, *groups.COLUMNS)),
+        TableSpec("by_op", "By launching op", (_OP_COLUMN, *groups.COLUMNS)),
         TableSpec(
-            "by_shape", "By op, shapes and family", (_OP_COLUMN, _SHAPES, _FAMILY_COLUMN, *_groups.COLUMNS)
+            "by_shape", "By op, shapes and family", (_OP_COLUMN, _SHAPES, _FAMILY_COLUMN, *groups.COLUMNS)
         ),
         TableSpec(
             "first_launches",

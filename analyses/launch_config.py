@@ -7,7 +7,7 @@ the durations of all kernels with a grid, of all ranks and devices.
 * blocks and threads are those of one launch; blocks per SM = blocks over the SMs (compute units) of the
   device.
 * resident blocks = how many blocks fit on an SM at once: the smallest of the limits by threads, registers,
-  shared memory and the architecture (see `_residency`). waves = blocks over SMs × resident blocks; tail =
+  shared memory and the architecture (see `_launch_config.residency`). waves = blocks over SMs × resident blocks; tail =
   1 − waves / ⌈waves⌉, the share of block slots that stay empty if all blocks take equally long.
 * elements = those of the largest tensor among the op's inputs; threads per element = threads over these.
 * occupancy is the profiler's own estimate, missing where that is 0: a kernel that ran had some.
@@ -15,7 +15,7 @@ the durations of all kernels with a grid, of all ranks and devices.
   GPUs, shapes without `record_shapes=True`.
 
 `relu` has, with a grid or not, the kernels with relu, threshold or clamp_min in their name and those of ReLU
-ops, by what they really are: a convolution whose name has relu is no ReLU (see `_activations`).
+ops, by what they really are: a convolution whose name has relu is no ReLU (see `_launch_config.activations`).
 
 Two runs are compared by op and family, and within them by input shapes, else by the order of first launch;
 ranks and devices together. `different work`: the grids differ by exactly the ratio by which an input's
@@ -40,11 +40,12 @@ from tracekit.run import busy
 from tracekit.savings import budget
 from tracekit.schema import C
 
-from . import _activations, _launch_changes, _launch_compare, _launch_rules, _launch_thresholds
-from ._common import DEVICE, RANK, absent_device_note
-from ._hosts import NO_OP
-from ._launch_configs import FAMILY, NUMEL, OP, UNKNOWN, configurations, kernels
-from ._launch_findings import Launches
+from ._launch_config import activations, changes, rules, thresholds
+from ._launch_config import compare as launch_compare
+from ._launch_config.configs import FAMILY, NUMEL, OP, UNKNOWN, configurations, kernels
+from ._launch_config.findings import Launches
+from ._shared.common import DEVICE, RANK, absent_device_note
+from ._shared.hosts import NO_OP
 
 if TYPE_CHECKING:
     from tracekit.run import Run
@@ -69,7 +70,7 @@ def compute(run: Run) -> Result:
     rows = every[every[C.GRID_X] != UNKNOWN].reset_index(drop=True)
     without = len(every) - len(rows)
     notes = [_without_grid(without, len(every))] if without else []
-    relu = _activations.table(every)
+    relu = activations.table(every)
     tables = {"relu": relu[[column.name for column in _RELU]]} if len(relu) else {}
     if rows.empty:
         return Result(tables, notes=tuple(notes))
@@ -78,7 +79,7 @@ def compute(run: Run) -> Result:
     notes += [NO_SHAPES] if configs[NUMEL].isna().all() and (configs[OP] != NO_OP).any() else []
     tables = {"configs": configs[[column.name for column in _CONFIGS]], **tables}
     launches = Launches(run, rows, configs, budget(run))
-    return Result(tables, _launch_rules.findings(launches), tuple(notes))
+    return Result(tables, rules.findings(launches), tuple(notes))
 
 
 def _without_grid(count: int, total: int) -> str:
@@ -90,7 +91,7 @@ def _without_grid(count: int, total: int) -> str:
 
 def compare(base: Run, head: Run) -> Result:
     """Say of each configuration that changed whether the work changed or the configuration alone."""
-    return _launch_compare.compare(base, head)
+    return launch_compare.compare(base, head)
 
 
 _OP = Column(OP, "", "innermost op that launched it")
@@ -166,7 +167,7 @@ ANALYSIS = Analysis(
     ),
     order=55,
     compute=compute,
-    rules=(*_launch_thresholds.RULES, *_launch_changes.RULES),
+    rules=(*thresholds.RULES, *changes.RULES),
     compare=compare,
-    comparison=(_launch_changes.CHANGES,),
+    comparison=(changes.CHANGES,),
 )

@@ -36,10 +36,8 @@ from tracekit.analysis import EVIDENCE_ROWS, Analysis, Basis, Column, Finding, R
 from tracekit.savings import budget
 from tracekit.schema import C, DeviceKind
 
-from . import _gaps, _host_lines, _launch_reasons, _launches
-from ._common import DEVICE, RANK, absent_device_note, ints
-from ._hosts import NO_OP, source_lines
-from ._launches import (
+from ._latency import launches, reasons
+from ._latency.launches import (
     API_NS,
     AT,
     BEGUN_NS,
@@ -52,7 +50,10 @@ from ._launches import (
     PLACE,
     REACH_NS,
 )
-from ._units import duration
+from ._shared import gaps, host_lines
+from ._shared.common import DEVICE, RANK, absent_device_note, ints
+from ._shared.hosts import NO_OP, source_lines
+from ._shared.units import duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
     from tracekit.run import Run
     from tracekit.savings import Budget
 
-    from ._host_lines import HostLines
+    from ._shared.host_lines import HostLines
 
 SLOWEST = 50
 SLOW_NS = 20_000
@@ -85,16 +86,16 @@ SLOW_CALLS = Rule(
 
 def compute(run: Run) -> Result:
     """Measure each launch of a run."""
-    device = _gaps.occupying(run)
+    device = gaps.occupying(run)
     if device.empty:
         return Result(notes=(absent_device_note(run),))
-    host = _host_lines.read(run)
-    table = _launches.launches(device, host)
+    host = host_lines.read(run)
+    table = launches.launches(device, host)
     if table.empty:
         return Result(notes=(NO_LINKS,))
     tables = {
         "summary": _summary(table),
-        "queue": _launches.queue(table, device)[[column.name for column in _QUEUE]],
+        "queue": launches.queue(table, device)[[column.name for column in _QUEUE]],
         "slowest": _slowest(run, table, device, host),
         "histogram": _histogram(table),
     }
@@ -160,7 +161,7 @@ def _slowest(run: Run, table: pd.DataFrame, device: pd.DataFrame, host: HostLine
     first = table.sort_values(order, ascending=[False, True, True])[:SLOWEST].reset_index(drop=True)
     rows = first[AT].to_numpy()
     op = host.at(first[C.OP_ROW])
-    first[WHY] = _launch_reasons.reasons(first, table, device, host)
+    first[WHY] = reasons.reasons(first, table, device, host)
     first["op"] = host.labels(op, NO_OP)
     first[HOST_ROW] = host.ids(rows).astype(np.int64)
     first[SOURCE] = source_lines(run, host.ids(np.where(op >= 0, op, rows)))

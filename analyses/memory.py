@@ -16,7 +16,7 @@ where every event has them; else they are the sums of the events since the captu
   net = the level it ends with minus that. The caching allocator's events are the host's, so its time
   counts.
 * leak: the slope of the floors over the steps after the first, by Theil and Sen with a 95 % confidence
-  interval (see `_leak`); from 4 steps on.
+  interval (see `_memory.leak`); from 4 steps on.
 * timeline: at most 2,000 points per device; of each group of consecutive events the ones with most and
   least allocated and with most reserved, so that no peak is lost.
 * driver_calls: calls that take memory from the driver or give it back. In the first step that is the
@@ -47,10 +47,10 @@ import pyarrow.compute as pc
 from tracekit.analysis import Analysis, Column, Result, TableSpec
 from tracekit.schema import C
 
-from . import _driver_calls, _memory_advice
-from ._allocations import OP, Events, read
-from ._common import RANK, STEP
-from ._memory_tables import FEWEST_STEPS, WARMUP_STEPS, by_op, by_step, leak, summary, timeline
+from ._memory import advice, driver_calls
+from ._memory.allocations import OP, Events, read
+from ._memory.tables import FEWEST_STEPS, WARMUP_STEPS, by_op, by_step, leak, summary, timeline
+from ._shared.common import RANK, STEP
 
 if TYPE_CHECKING:
     from tracekit.run import Run
@@ -89,12 +89,12 @@ def compute(run: Run) -> Result:
         notes += _notes(events, tables)
     else:
         notes.append(NO_EVENTS)
-    calls = _driver_calls.read(run, steps)
+    calls = driver_calls.read(run, steps)
     if len(calls):
-        tables["driver_calls"] = _driver_calls.table(calls)
+        tables["driver_calls"] = driver_calls.table(calls)
     if len(peaks := _peaks(run)):
         tables["peaks"] = peaks
-    found = [*_memory_advice.findings(run, events, tables, steps), *_driver_calls.findings(run, calls)]
+    found = [*advice.findings(run, events, tables, steps), *driver_calls.findings(run, calls)]
     return Result(tables, tuple(found), tuple(notes))
 
 
@@ -192,7 +192,7 @@ ANALYSIS = Analysis(
     ),
     tables=(
         TableSpec("summary", "Peaks, per device (-1 is the host)", _SUMMARY),
-        TableSpec("peaks", "Peaks measured without a profiler", _driver_calls.PEAK_COLUMNS),
+        TableSpec("peaks", "Peaks measured without a profiler", driver_calls.PEAK_COLUMNS),
         TableSpec("leak", "Growth from step to step", _LEAK),
         TableSpec(
             "by_op",
@@ -221,7 +221,7 @@ ANALYSIS = Analysis(
                 Column("allocations", "count", "allocations in the step"),
             ),
         ),
-        TableSpec("driver_calls", "Calls to the driver for memory", _driver_calls.COLUMNS),
+        TableSpec("driver_calls", "Calls to the driver for memory", driver_calls.COLUMNS),
         TableSpec(
             "timeline",
             "Allocated and reserved bytes over time",
@@ -237,5 +237,5 @@ ANALYSIS = Analysis(
     sources=("TorchBench, 4.2", "Sen, 1968 (slope and interval)", "torch.profiler memory events"),
     order=60,
     compute=compute,
-    rules=(*_memory_advice.RULES, *_driver_calls.RULES),
+    rules=(*advice.RULES, *driver_calls.RULES),
 )

@@ -31,8 +31,8 @@ from tracekit.analysis import Analysis, Column, Result, TableSpec
 from tracekit.run import busy
 from tracekit.schema import HOST_DEVICE, C
 
-from ._common import NO_PARENT, UNLINKED, absent_device_note, ints, positions, share
-from ._host_time import Ops, read_ops, total_by
+from ._shared.common import NO_PARENT, UNLINKED, absent_device_note, ints, positions, share
+from ._shared.host_time import Ops, read_ops, total_by
 
 if TYPE_CHECKING:
     from tracekit.intervals import Ints

@@ -47,10 +47,10 @@ from tracekit.run import busy
 from tracekit.schema import C, CopyKind, DeviceKind
 from tracekit.windows import END_NS, step_windows
 
-from ._common import DEVICE, NO_STEPS, RANK, STEP, absent_device_note, ints, spans
-from ._lanes import communicates, lanes
-from ._overlap_advice import ALL_COPIES, COMMUNICATION, WHAT, findings
-from ._overlap_tables import KEYS, collectives, extent, per_window, streams, together
+from ._overlap.advice import ALL_COPIES, COMMUNICATION, WHAT, findings
+from ._overlap.tables import KEYS, collectives, extent, per_window, streams, together
+from ._shared.common import DEVICE, NO_STEPS, RANK, STEP, absent_device_note, ints, spans
+from ._shared.lanes import communicates, lanes
 from .gpu_breakdown import OPAQUE_GRAPHS
 
 if TYPE_CHECKING:

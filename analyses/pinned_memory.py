@@ -8,7 +8,7 @@ unknown where the profiler does not say (AMD's `Host`).
   it.
 * GB/s = bytes over Σ of durations, and the median over copies; missing where a size is unknown.
 * ceiling = PCIe generation × lanes where the collector recorded them, or the best pinned copy of at least 1
-  MiB seen in that direction, the larger; see `_link`. Missing for copies inside the device.
+  MiB seen in that direction, the larger; see `_copies.link`. Missing for copies inside the device.
 * exposed = the part of the union that no kernel or opaque graph hides.
 * blocked = Σ of the launching calls and of the waits directly after them inside the same op.
 
@@ -34,11 +34,12 @@ from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec
 from tracekit.run import busy
 from tracekit.schema import C, CopyKind, Memory
 
-from . import _copy_tables, _pinned_rules
-from ._common import DEVICE, RANK, absent_device_note
-from ._copies import BLOCKED_NS, CALL_NS, DIRECTION, MEMORY, WAIT_NS, code_by, host_waits, read
-from ._hiding import Hiding
-from ._link import CEILING, REACHABLE, ceilings
+from ._copies import pinned_rules
+from ._copies import tables as copy_tables
+from ._copies.hiding import Hiding
+from ._copies.link import CEILING, REACHABLE, ceilings
+from ._copies.reading import BLOCKED_NS, CALL_NS, DIRECTION, MEMORY, WAIT_NS, code_by, host_waits, read
+from ._shared.common import DEVICE, RANK, absent_device_note
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,19 +71,19 @@ def compute(run: Run) -> Result:
     hiding = Hiding(run)
     tables = {"by_memory": _by(copies, [DIRECTION, MEMORY], hiding)}
     tables["by_device"] = _by(copies, [C.RANK, C.DEVICE, DIRECTION, MEMORY], hiding)
-    tables["by_name"] = _copy_tables.totals(copies, [C.NAME], hiding)[[one.name for one in _BY_NAME]]
-    return Result(tables, _pinned_rules.findings(run, copies, hiding), _notes(copies))
+    tables["by_name"] = copy_tables.totals(copies, [C.NAME], hiding)[[one.name for one in _BY_NAME]]
+    return Result(tables, pinned_rules.findings(run, copies, hiding), _notes(copies))
 
 
 def _by(copies: pd.DataFrame, keys: Sequence[str], hiding: Hiding) -> pd.DataFrame:
-    table = _copy_tables.totals(copies, keys, hiding)
+    table = copy_tables.totals(copies, keys, hiding)
     codes, count = code_by(copies, keys)
-    grouped = copies.assign(rate=_copy_tables.rate(copies[C.BYTES], copies[C.DUR_NS])).groupby(codes)
+    grouped = copies.assign(rate=copy_tables.rate(copies[C.BYTES], copies[C.DUR_NS])).groupby(codes)
     table["median_gb_per_s"] = grouped["rate"].median().to_numpy(np.float64)
     table["min_bytes"] = grouped[C.BYTES].min().astype("Int64").to_numpy()
     table["max_bytes"] = grouped[C.BYTES].max().astype("Int64").to_numpy()
     table[CEILING] = grouped[CEILING].max().to_numpy(np.float64)
-    table[BLOCKED_NS] = _copy_tables.sums(copies, codes, count, BLOCKED_NS)
+    table[BLOCKED_NS] = copy_tables.sums(copies, codes, count, BLOCKED_NS)
     return table[[*keys, *(column.name for column in _MEASURES)]]
 
 
@@ -99,25 +100,25 @@ def _notes(copies: pd.DataFrame) -> tuple[str, ...]:
 _DIRECTION = Column(DIRECTION, "", "H2D, D2H, D2D, P2P, H2H or unknown")
 _MEMORY = Column(MEMORY, "", "memory of the host side: pageable, pinned, unified, device or unknown")
 _MEASURES = (
-    _copy_tables.COPIES,
-    _copy_tables.BYTES,
-    _copy_tables.SUM,
-    _copy_tables.UNION,
-    _copy_tables.GB_PER_S,
+    copy_tables.COPIES,
+    copy_tables.BYTES,
+    copy_tables.SUM,
+    copy_tables.UNION,
+    copy_tables.GB_PER_S,
     Column("median_gb_per_s", "GB/s", "median over the copies of bytes over duration"),
     Column(CEILING, "GB/s", "the link's rate or the best pinned copy seen, the larger; the fastest device's"),
-    _copy_tables.EXPOSED,
-    _copy_tables.BLOCKED,
+    copy_tables.EXPOSED,
+    copy_tables.BLOCKED,
     Column("min_bytes", "bytes", "smallest copy"),
     Column("max_bytes", "bytes", "largest copy"),
 )
 _BY_NAME = (
     Column(C.NAME, "", "name as recorded"),
-    _copy_tables.COPIES,
-    _copy_tables.BYTES,
-    _copy_tables.SUM,
-    _copy_tables.UNION,
-    _copy_tables.GB_PER_S,
+    copy_tables.COPIES,
+    copy_tables.BYTES,
+    copy_tables.SUM,
+    copy_tables.UNION,
+    copy_tables.GB_PER_S,
 )
 
 ANALYSIS = Analysis(
@@ -138,5 +139,5 @@ ANALYSIS = Analysis(
     sources=("Levental & Orlova, note 24", "nsys rule cuda_memcpy_async (pageable)"),
     order=52,
     compute=compute,
-    rules=_pinned_rules.RULES,
+    rules=pinned_rules.RULES,
 )

@@ -48,10 +48,10 @@ from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec
 from tracekit.schema import C
 from tracekit.windows import step_windows
 
-from ._common import DEVICE, NO_STEPS, RANK, STEP, absent_device_note
-from ._rank_advice import RULES, findings
-from ._rank_part import Part, part
-from ._rank_tables import combine
+from ._ranks.advice import RULES, findings
+from ._ranks.part import Part, part
+from ._ranks.tables import combine
+from ._shared.common import DEVICE, NO_STEPS, RANK, STEP, absent_device_note
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -2,7 +2,7 @@
 
 FLOPs are those of matrix products, convolutions and attention, counted when the trace is imported
 (`tracekit.ingest.flops` states the formulas; a multiplication and an addition are two). Bytes are what a
-call must move at least: each input read once, the output written once (`_traffic` states them op by op);
+call must move at least: each input read once, the output written once (`_roofline.traffic` states them op by op);
 what caches save or waste is not seen, so a rate of bytes above the memory's means that a cache served them
 or that an input was an expanded one, which counts at its full size.
 Both are missing where the recorded inputs do not tell them.
@@ -43,12 +43,9 @@ from typing import TYPE_CHECKING
 from tracekit.analysis import Analysis, Column, Result, TableSpec
 from tracekit.schema import C
 
-from . import _roofline_mfu as mfu
-from . import _roofline_notes as notes
-from . import _roofline_ops as per_op
-from . import _roofline_rules as rules
-from . import _work
-from ._common import DEVICE, NO_DEVICE, RANK, STEP, absent_device_note, ints
+from ._roofline import mfu, notes, rules, work
+from ._roofline import ops as per_op
+from ._shared.common import DEVICE, NO_DEVICE, RANK, STEP, absent_device_note, ints
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,10 +55,10 @@ if TYPE_CHECKING:
 
 def compute(run: Run) -> Result:
     """Hold the work of each op against the peaks of its device."""
-    kernels, counted = _work.launched(run)
-    if kernels.empty or not kernels[_work.OWNER].notna().any():
+    kernels, counted = work.launched(run)
+    if kernels.empty or not kernels[work.OWNER].notna().any():
         return _without_launches(run, any_kernel=not kernels.empty)
-    calls = _work.calls(run, kernels, counted)
+    calls = work.calls(run, kernels, counted)
     if not per_op.is_told(calls).any():
         return Result(notes=notes.absent(run))
     peaks = mfu.peaks(run, ints(calls, C.DEVICE))
@@ -70,7 +67,7 @@ def compute(run: Run) -> Result:
         "families": _columns("families", per_op.families(kernels, table, group)),
         "ops": _columns("ops", per_op.shown(table)),
     }
-    if (calls[C.FLOPS] != _work.UNKNOWN).any():
+    if (calls[C.FLOPS] != work.UNKNOWN).any():
         tables |= mfu.tables(run, kernels, calls, peaks)
     found = rules.findings(run, table, kernels.assign(**{rules.GROUP: group}))
     return Result(tables, found, notes.of_run(run, tables, table, peaks))
@@ -81,7 +78,7 @@ def _without_launches(run: Run, *, any_kernel: bool) -> Result:
     why = notes.UNLINKED_NOTE if any_kernel else absent_device_note(run)
     if why != NO_DEVICE:
         return Result(notes=(why,))
-    host = per_op.on_host(_work.host_calls(run))
+    host = per_op.on_host(work.host_calls(run))
     if host.empty:
         return Result(notes=(why, *notes.absent(run)))
     return Result({"host": _columns("host", host)}, notes=(why, notes.HOST_HAS_NO_PEAK))

@@ -37,15 +37,15 @@ from tracekit.run import busy
 from tracekit.savings import budget
 from tracekit.schema import C, DeviceKind
 
-from . import _small_rules, _small_runs
-from ._common import DEVICE, RANK, UNLINKED, absent_device_note, ints, share, spans, union_by
-from ._ranges import medians
+from ._shared.common import DEVICE, RANK, UNLINKED, absent_device_note, ints, share, spans, union_by
+from ._shared.ranges import medians
+from ._small import rules, runs
 
 if TYPE_CHECKING:
     from tracekit.intervals import Ints
     from tracekit.run import Run
 
-    from ._small_runs import Work
+    from ._small.runs import Work
 
 NO_LAUNCHES = (
     f"{UNLINKED}, so the cost of a launch is unknown: record the CPU activity too (`--collector torch` does)"
@@ -59,24 +59,24 @@ def compute(run: Run) -> Result:
     frame = busy(run, [C.KIND, C.LAUNCH_ROW])
     if frame.empty:
         return Result(notes=(absent_device_note(run),))
-    work = _small_runs.read(run)
+    work = runs.read(run)
     if work is None:
         kernels = frame[frame[C.KIND] == DeviceKind.KERNEL]
         unknown = len(kernels) and kernels[C.LAUNCH_ROW].isna().any()
         return Result(notes=(NO_LAUNCHES if unknown else NO_KERNELS,))
-    found = {name: _small_runs.runs(work, group) for name, group in _GROUPS.items()}
-    tables = {"summary": _summary(work, _small_runs.runs(work, None))}
+    found = {name: runs.runs(work, group) for name, group in _GROUPS.items()}
+    tables = {"summary": _summary(work, runs.runs(work, None))}
     for name, group in _GROUPS.items():
         if len(found[name]):
             tables[name] = _table(found[name], group)
     notes = () if len(tables) > 1 else (_none_note(work),)
-    return Result(tables, _small_rules.findings(run, work, found["kinds"], budget(run)), notes)
+    return Result(tables, rules.findings(run, work, found["kinds"], budget(run)), notes)
 
 
 def _none_note(work: Work) -> Remark:
     small = int(work.rows["small"].sum())
     return Remark(
-        f"no runs of {_small_runs.FEWEST} or more small kernels: {small:,} kernels are shorter than a launch "
+        f"no runs of {runs.FEWEST} or more small kernels: {small:,} kernels are shorter than a launch "
         f"({work.launch_ns:,} ns), but not in a row"
     )
 
@@ -183,5 +183,5 @@ ANALYSIS = Analysis(
     sources=("TorchBench, 4.1.1", "HTA CUDA kernel launch statistics"),
     order=46,
     compute=compute,
-    rules=_small_rules.RULES,
+    rules=rules.RULES,
 )

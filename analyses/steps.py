@@ -44,8 +44,8 @@ from tracekit.savings import budget
 from tracekit.schema import C
 from tracekit.windows import END_NS, HOST_NS, step_windows
 
-from . import _step_findings
-from ._common import NO_STEPS, RANK, STEP, absent_device_note, ints, percentile, spans, union_by
+from ._shared.common import NO_STEPS, RANK, STEP, absent_device_note, ints, percentile, spans, union_by
+from ._steps import findings
 
 if TYPE_CHECKING:
     from tracekit.intervals import Ints
@@ -97,7 +97,7 @@ def compute(run: Run) -> Result:
         notes.append(NO_TIMINGS)
     elif len(compared) < steps[C.RANK].nunique():
         notes.append(NOT_SEEN if steps["device_span_ns"].isna().all() else OVERLAPPING)
-    return Result(tables, _step_findings.findings(steps, OWN_NS, budget(run)), tuple(notes))
+    return Result(tables, findings.findings(steps, OWN_NS, budget(run)), tuple(notes))
 
 
 def _device_note(run: Run) -> str:
@@ -279,5 +279,5 @@ ANALYSIS = Analysis(
     sources=("TorchBench, 2.2",),
     order=20,
     compute=compute,
-    rules=_step_findings.RULES,
+    rules=findings.RULES,
 )

@@ -40,17 +40,20 @@ from tracekit.intervals import covered
 from tracekit.schema import C, HostKind
 from tracekit.windows import step_windows
 
-from . import _gaps, _host_lines, _idle_rows, _sync_advice
-from ._common import NO_STEPS, RANK, absent_device_note, ints, share, spans
-from ._hosts import host_rows, source_lines
-from ._idle_rows import CALL, OP, OUTSIDE, SOURCE
-from ._sync_advice import SAVED_NS
+from ._idle import rows as idle_rows
+from ._idle import sync_advice
+from ._idle.rows import CALL, OP, OUTSIDE, SOURCE
+from ._idle.sync_advice import SAVED_NS
+from ._shared import gaps as shared_gaps
+from ._shared import host_lines
+from ._shared.common import NO_STEPS, RANK, absent_device_note, ints, share, spans
+from ._shared.hosts import host_rows, source_lines
 
 if TYPE_CHECKING:
     from tracekit.intervals import Ints
     from tracekit.run import Run
 
-    from ._idle_rows import Idle
+    from ._idle.rows import Idle
 
 LONGEST = 50
 BUSY_NS, CAUSED_NS, AFTER_NS = "device_busy_ns", "idle_caused_ns", "idle_after_ns"
@@ -65,7 +68,7 @@ NO_CALLS = (
 
 def compute(run: Run) -> Result:
     """List the waits, and charge the idle time to them."""
-    idle = _idle_rows.read(run)
+    idle = idle_rows.read(run)
     if idle.device.empty:
         return Result(notes=(absent_device_note(run),))
     if not len(idle.waits):
@@ -75,14 +78,14 @@ def compute(run: Run) -> Result:
     waits = _charged(_described(run, idle), idle, windows)
     tables = {"waits": _grouped(run, waits, idle), "calls": _longest(waits)}
     notes = () if len(windows) else (NO_STEPS,)
-    return Result(tables, _sync_advice.findings(run, waits, idle.gaps), notes)
+    return Result(tables, sync_advice.findings(run, waits, idle.gaps), notes)
 
 
 def _described(run: Run, idle: Idle) -> pd.DataFrame:
     """One row per wait: call, op around it, source line, step, host time."""
     host, rows = idle.host, idle.waits
     op = host.up_to(rows, host.of_kind(HostKind.OP))
-    marks = host.of_kind(HostKind.ANNOTATION) & ~host.named(_host_lines.STEP_MARKER)
+    marks = host.of_kind(HostKind.ANNOTATION) & ~host.named(host_lines.STEP_MARKER)
     around = np.where(op >= 0, op, host.up_to(rows, marks))
     ids = host.ids(rows)
     table = pd.DataFrame({C.RANK: host.rank[rows], CALL: host.labels(rows, ""), C.START_NS: host.start[rows]})
@@ -118,7 +121,7 @@ def _charged(waits: pd.DataFrame, idle: Idle, windows: pd.DataFrame) -> pd.DataF
     place = np.searchsorted(idle.waits, wait[caused])
     gaps = idle.gaps[caused].assign(place=place)
     gaps["caused"] = np.minimum(ints(gaps, C.DUR_NS), ints(waits, C.DUR_NS)[place])
-    inside = _gaps.inside_steps(gaps, windows) if len(windows) else ints(gaps, C.DUR_NS)
+    inside = shared_gaps.inside_steps(gaps, windows) if len(windows) else ints(gaps, C.DUR_NS)
     inside = np.where(idle.explained.resting[caused], 0, inside)
     gaps["saved"] = np.minimum(inside, ints(waits, C.DUR_NS)[place])
     gaps = gaps.sort_values(["place", C.DUR_NS, C.ROW_ID], ascending=[True, False, True])
@@ -224,5 +227,5 @@ ANALYSIS = Analysis(
     sources=("nsys rule on synchronization calls", "TorchBench, 4.1.2"),
     order=41,
     compute=compute,
-    rules=_sync_advice.RULES,
+    rules=sync_advice.RULES,
 )

@@ -43,16 +43,17 @@ from tracekit.analysis import (
     Rule,
     TableSpec,
 )
+from tracekit.kernel_names import brief
 from tracekit.render import human
 from tracekit.savings import CONFIDENT, budget
 from tracekit.schema import C
 from tracekit.windows import END_NS, HOST_NS, step_windows
 
-from . import _zero_grad
-from ._common import RANK, UNLINKED, absent_device_note, ints, share, worst_devices
-from ._copies import WORST, per
-from ._hosts import brief, source_lines
-from ._ranges import weightiest
+from ._copies.reading import WORST, per
+from ._shared.common import RANK, UNLINKED, absent_device_note, ints, share, worst_devices
+from ._shared.hosts import source_lines
+from ._shared.ranges import weightiest
+from ._small import zero_grad
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,11 +73,11 @@ HOST_ONLY = "so the modes are told by the ops on the host, and what was launched
 
 def compute(run: Run) -> Result:
     """Measure every zero_grad range."""
-    ranges = _zero_grad.find(run)
+    ranges = zero_grad.find(run)
     if ranges.empty:
         return Result(notes=(NO_RANGES,))
-    frame = _zero_grad.device_rows(run)
-    fills = _zero_grad.launched(run, frame, ranges)
+    frame = zero_grad.device_rows(run)
+    fills = zero_grad.launched(run, frame, ranges)
     table = _measured(run, ranges, frame, fills)
     spent = budget(run)
     tables = {"summary": _summary(table, spent), "ranges": table[[column.name for column in _RANGES]]}
@@ -86,17 +87,17 @@ def compute(run: Run) -> Result:
 def _notes(run: Run, frame: pd.DataFrame) -> tuple[str, ...]:
     if frame.empty:
         return (f"{absent_device_note(run)}; {HOST_ONLY}",)
-    missing = sorted(set(np.unique(ints(frame, C.RANK)).tolist()) - set(_zero_grad.linked_ranks(frame)))
+    missing = sorted(set(np.unique(ints(frame, C.RANK)).tolist()) - set(zero_grad.linked_ranks(frame)))
     return (f"{UNLINKED} on rank {', '.join(map(str, missing))}, {HOST_ONLY}",) if missing else ()
 
 
 def _measured(run: Run, ranges: pd.DataFrame, frame: pd.DataFrame, fills: pd.DataFrame) -> pd.DataFrame:
     """One row per range and device, in the order of the ranges."""
-    host = ranges.assign(**{_zero_grad.RANGE: np.arange(len(ranges))}).join(_zero_grad.zeroing(run, ranges))
-    on_device = _zero_grad.per_device(fills, frame).drop(columns=[C.RANK])
-    table = host.merge(on_device, how="left", on=_zero_grad.RANGE)
-    known = table[C.RANK].isin(_zero_grad.linked_ranks(frame))
-    idle = table[_zero_grad.FILLS].isna() & known
+    host = ranges.assign(**{zero_grad.RANGE: np.arange(len(ranges))}).join(zero_grad.zeroing(run, ranges))
+    on_device = zero_grad.per_device(fills, frame).drop(columns=[C.RANK])
+    table = host.merge(on_device, how="left", on=zero_grad.RANGE)
+    known = table[C.RANK].isin(zero_grad.linked_ranks(frame))
+    idle = table[zero_grad.FILLS].isna() & known
     for name in ("kernels", "kernel_ns", "memsets", "memset_ns", "idle_ns", "span_ns", "fills", "fused"):
         table[name] = table[name].astype("Int64").mask(idle, 0)
     for name in ("median_ns", "fixed_ns", C.DEVICE):
@@ -155,7 +156,7 @@ def _findings(run: Run, table: pd.DataFrame, fills: pd.DataFrame, spent: Budget)
     counted = table[table[C.STEP].notna()] if spent.marked else table
     chosen = counted[(counted["mode"] == PER_PARAMETER) & (counted["fills"].fillna(0) >= FEWEST_FILLS)]
     found = (
-        _finding(run, str(name), rows, fills[fills[_zero_grad.RANGE].isin(rows[_zero_grad.RANGE])], spent)
+        _finding(run, str(name), rows, fills[fills[zero_grad.RANGE].isin(rows[zero_grad.RANGE])], spent)
         for name, rows in chosen.astype({C.NAME: object}).groupby(C.NAME, sort=True)
         if spent.matters(worst_devices(rows, rows["saving_ns"]))
     )
@@ -182,7 +183,7 @@ def _finding(run: Run, name: str, rows: pd.DataFrame, fills: pd.DataFrame, spent
         basis=Basis.ESTIMATED,
         how=(
             f"idle between the fills, which was measured, and (fills − 1) × the shortest fill, at most "
-            f"{human(_zero_grad.FIXED_NS, 'ns')} each, {spent.per}, {WORST}; the profiler's own cost is in "
+            f"{human(zero_grad.FIXED_NS, 'ns')} each, {spent.per}, {WORST}; the profiler's own cost is in "
             f"the idle time; `set_to_none=True` saves up to {human(spent.per_step(span), 'ns')}"
         ),
         confidence=CONFIDENT,

@@ -1,4 +1,4 @@
-"""Names of kernels: the family a kernel belongs to, and whether it uses tensor cores."""
+"""Names of kernels: family, tensor cores, communication; and names as sentences bear them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ _LIBRARY = re.compile(r"(?i)gemm|xmma|cudnn|cutlass|nvjet|fmha")
 _TILES = re.compile(r"_\d+(?:x\d+)+(?![A-Za-z\d])|(?<!tensor)(?<![\d_])(?<!\dx)\d+(?:x\d+)+(?![A-Za-z\d])")
 _TUNED = re.compile(r"(?<=_)(stages?|align[a-d]?|ldg)\d+(?![A-Za-z\d])")
 _HASH = re.compile(r"(?<![A-Za-z0-9])(?=[a-z]*\d)([a-z0-9]{8})[a-z0-9]{16,}(?![A-Za-z0-9])")
-BRIEF = 80
-"""Cells of a name in a sentence: enough to find it in a table, where it stands in full."""
+_BACKWARD = "autograd::engine::evaluate_function: "
+BRIEF, LINE = 80, 120
+"""Cells of a name and of a source line in a sentence: enough to find it in a table, where it stands in full."""
+COMMUNICATION = r"(?i)nccl|rccl|nvshmem|all_?reduce|reduce_?scatter|all_?gather|cross_device_reduce"
+"""Names of kernels that talk to other devices: NCCL, RCCL and custom collectives, vLLM's and SGLang's too."""
 _NO_TENSOR = re.compile(r"(?i)ffma|simt")
 _TENSOR = re.compile(
     r"(?i)(?:h|i|s)(?:884|1688|16816|16832|8816)|_(?:884|1688|16816)|[hiq]mma|tensorop|xmma|wgmma|nvjet"
@@ -61,8 +64,10 @@ def brief(name: str, width: int = BRIEF) -> str:
     Example:
         >>> brief("## Call CompiledFxGraph fem7v7a2b5fjalpsipmt7chafxehmuzyg4pkbzkcld55pbzr5553 ##")
         '## Call CompiledFxGraph fem7v7a2… ##'
+        >>> brief("autograd::engine::evaluate_function: MulBackward0"), len(brief("x" * 900))
+        ('MulBackward0', 80)
     """
-    return shorten(_HASH.sub(r"\1…", name), width)
+    return shorten(_HASH.sub(r"\1…", name.removeprefix(_BACKWARD)), width)
 
 
 def _without_tiles(word: re.Match[str]) -> str:

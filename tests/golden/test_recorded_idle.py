@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from tracekit.analyses import _gaps, _host_lines, _idle_rows, _launches
-from tracekit.analyses._common import ints
+from tracekit.analyses._idle import rows
+from tracekit.analyses._latency import launches
+from tracekit.analyses._shared import gaps, host_lines
+from tracekit.analyses._shared.common import ints
 
 from tests.golden.test_truth import TRACES, TRUTH
 from tracekit.analysis import analyze
@@ -83,7 +85,7 @@ def test_hta_host_wait_is_a_part_of_the_time_the_host_was_late(runs: dict[str, R
     returned when more than half of the gap was over: 3,499 µs that HTA takes for kernel wait.
     """
     run = runs[HTA_CASE]
-    idle = _idle_rows.read(run)
+    idle = rows.read(run)
     length = ints(idle.gaps, C.DUR_NS)
     waits_for_host = idle.host.start[idle.gaps["launch"]] > ints(idle.gaps, C.START_NS)
     short = ~waits_for_host & (length < 30_000)
@@ -101,7 +103,7 @@ def test_hta_queue_length_is_a_mean_over_changes_and_ours_over_time(runs: dict[s
     Changes at one µs come in no fixed order, so that its mean is only near; over time it is 0.3155.
     """
     run = runs[HTA_CASE]
-    table = _launches.launches(_gaps.occupying(run), _host_lines.read(run))
+    table = launches.launches(gaps.occupying(run), host_lines.read(run))
     assert round(float(table["delay_ns"].mean()) / 1_000, 3) == 13.899
     times = np.concatenate([ints(table, name) for name in ("called_ns", "begun_ns")])
     depth = np.cumsum(np.repeat([1, -1], len(table))[np.argsort(times, kind="stable")])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import pytest
-from tracekit.analyses import _activations, _launch_configs
+from tracekit.analyses._launch_config import activations, configs
 
 from tracekit.analysis import analyze
 from tracekit.ingest import import_traces
@@ -56,10 +56,10 @@ def test_relu_grids_and_zero_grad_ranges_equal_the_reference(name: str, store: S
     run = recorded(store, name)
     grids: Counter[str] = Counter()
     table = analyze(run, "launch_config").tables.get("relu", pd.DataFrame(columns=["told_by"]))
-    for row in table[table["told_by"] != _activations.BY_OP].to_dict("records"):
+    for row in table[table["told_by"] != activations.BY_OP].to_dict("records"):
         sides = [
             [None if pd.isna(row[axis]) else int(row[axis]) for axis in axes]
-            for axes in (_launch_configs.GRID, _launch_configs.BLOCK)
+            for axes in (configs.GRID, configs.BLOCK)
         ]
         shown = ["null" if side == [None] * 3 else json.dumps(side) for side in sides]
         grids[" ".join(shown)] += int(row["launches"])
@@ -88,7 +88,7 @@ def test_resident_blocks_give_the_occupancy_the_profiler_estimated(name: str, st
     """The estimate is whole percent, of what the grid fills where that is less."""
     table = analyze(recorded(store, name), "launch_config").tables["configs"]
     table = table[table["occupancy"].notna()]
-    block = table[_launch_configs.BLOCK].prod(axis=1).to_numpy(dtype=np.float64)
+    block = table[configs.BLOCK].prod(axis=1).to_numpy(dtype=np.float64)
     blocks = np.minimum(table["resident_blocks"].to_numpy(dtype=np.float64), table["blocks_per_sm"])
     expected = blocks * block / THREADS.get(name, 2048)
     assert len(table) > 10

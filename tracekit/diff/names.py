@@ -10,6 +10,8 @@ import re
 from enum import StrEnum
 from functools import lru_cache
 
+from tracekit.kernel_names import COMMUNICATION
+
 RULES_VERSION = 1
 
 
@@ -32,9 +34,6 @@ class Role(StrEnum):
     ELEMENTWISE = "elementwise"
     OTHER = "other"
 
-
-COMMUNICATION = r"(?i)nccl|rccl|all_?reduce|reduce_?scatter|all_?gather|cross_device_reduce"
-"""Kernels that talk to other devices."""
 
 _KERNEL_RULES = (
     (Role.COLLECTIVE, COMMUNICATION),

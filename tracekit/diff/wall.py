@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from tracekit import intervals
 from tracekit.diff.idle import DATALOAD, LAUNCH_BOUND, LINES, SYNC
 from tracekit.diff.ledgers import Wall, WallLine
-from tracekit.diff.names import COMMUNICATION
+from tracekit.kernel_names import COMMUNICATION
 from tracekit.run import busy
 from tracekit.schema import C, DeviceKind, HostKind
 from tracekit.windows import END_NS

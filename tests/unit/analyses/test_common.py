@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from tracekit.analyses._common import NO_DEVICE, NO_STEPS, union_by
+from tracekit.analyses._shared.common import NO_DEVICE, NO_STEPS, union_by
 
 from tests.builders import kernel, make_run
 from tracekit import intervals, registry

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
-from tracekit.analyses import _path_walk, critical_path
-from tracekit.analyses._common import NO_DEVICE, NO_STEPS, NOT_RECORDED
-from tracekit.analyses._path_whatif import WhatIf
+from tracekit.analyses import critical_path
+from tracekit.analyses._path import walk
+from tracekit.analyses._path.whatif import WhatIf
+from tracekit.analyses._shared.common import NO_DEVICE, NO_STEPS, NOT_RECORDED
 from tracekit.analyses.critical_path import NO_HOST, UNLINKED_NOTE
 
 from samples.simulator import Program, write
@@ -173,7 +174,7 @@ def test_a_driver_call_within_a_sync_call_is_one_wait(tmp_path: Path) -> None:
         device_intervals=[launched(0, 8, 100), launched(3, 128, 150)],
     )
     assert [row[0] for row in path(analyze(run, "critical_path"))][:2] == ["compute", "sync call"]
-    own = _path_walk.graph(run, 0)
+    own = walk.graph(run, 0)
     assert WhatIf(own, critical_path._span(own, critical_path.step_windows(run))).recorded == 150
 
 
@@ -346,7 +347,7 @@ def test_laws(seed: int) -> None:
         assert (removed["saving_ns"] <= removed["path_ns"]).all()
         assert (removed["saving_ns"] >= 0).all()
         steps = critical_path.step_windows(run)
-        own = _path_walk.graph(run, 0)
+        own = walk.graph(run, 0)
         span = critical_path._span(own, steps)
         assert WhatIf(own, span).recorded == span.end
         again = analyze(shuffled(run, directory / "other"), "critical_path")

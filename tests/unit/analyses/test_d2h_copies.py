@@ -3,8 +3,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tracekit.analyses._common import NO_DEVICE, NO_STEPS
-from tracekit.analyses._copy_tables import NO_BYTES, NO_STACKS
+from tracekit.analyses._copies.tables import NO_BYTES, NO_STACKS
+from tracekit.analyses._shared.common import NO_DEVICE, NO_STEPS
 from tracekit.analyses.d2h_copies import NO_COPIES
 
 from tests.builders import Row, host, kernel, make_run, memcpy, step

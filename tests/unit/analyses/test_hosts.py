@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 import pytest
-from tracekit.analyses._hosts import host_rows, line_of, source_lines
+from tracekit.analyses._shared.hosts import host_rows, line_of, source_lines
 
 from tests.builders import host, kernel, make_run, step
 from tracekit.analysis import Severity

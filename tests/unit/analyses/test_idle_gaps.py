@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tracekit.analyses._common import NO_DEVICE, NO_STEPS, NOT_RECORDED
+from tracekit.analyses._shared.common import NO_DEVICE, NO_STEPS, NOT_RECORDED
 from tracekit.analyses.idle_gaps import NEVER_IDLE
 
 from tests.builders import Row, device, host, kernel, make_run, memcpy, step

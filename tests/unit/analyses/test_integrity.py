@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pytest
-from tracekit.analyses._common import NO_DEVICE
+from tracekit.analyses._shared.common import NO_DEVICE
 
 from tests.builders import Row, device, host, kernel, make_run, step
 from tracekit.analysis import analyze

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tracekit.analyses._common import NO_DEVICE
+from tracekit.analyses._shared.common import NO_DEVICE
 from tracekit.analyses.kernels import NO_OPS_NOTE, OUTSIDE_OPS_NOTE, UNLINKED_NOTE
 
 from tests.builders import Row, device, host, kernel, make_run, memcpy, memset

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pytest
-from tracekit.analyses import _launch_configs, _residency
-from tracekit.analyses._activations import kind_of
-from tracekit.analyses._common import NO_DEVICE
-from tracekit.analyses._hosts import NO_OP
+from tracekit.analyses._launch_config import configs, residency
+from tracekit.analyses._launch_config.activations import kind_of
+from tracekit.analyses._shared.common import NO_DEVICE
+from tracekit.analyses._shared.hosts import NO_OP
 from tracekit.analyses.launch_config import NO_KERNELS, NO_LIMITS, NO_SHAPES
 
 from tests.builders import host, kernel, make_run, memcpy, step
@@ -56,7 +56,7 @@ def resident(sm: dict[str, Any], *, threads: int, registers: int, shared: int) -
         **{C.REGISTERS: pd.array([registers], "Int64"), "shared_bytes": pd.array([shared], "Int64")}
     )
     fields = {"count": 10, "threads": 2048, "registers": 65536, "shared_bytes": 167936, "warp": 32}
-    return _residency.resident_blocks(table, {0: _residency.Sm(**{**fields, **sm})}).tolist()[0]
+    return residency.resident_blocks(table, {0: residency.Sm(**{**fields, **sm})}).tolist()[0]
 
 
 @pytest.mark.parametrize(
@@ -195,8 +195,8 @@ def test_one_block_is_serial_whether_or_not_the_device_is_known(tmp_path: Path, 
 
 
 def test_shapes_of_lists_count_and_scalars_do_not() -> None:
-    assert _launch_configs.shapes_of("[[8,3],[],[[2],[4,5]]]") == [(8, 3), (2,), (4, 5)]
-    assert _launch_configs.shapes_of("") == []
+    assert configs.shapes_of("[[8,3],[],[[2],[4,5]]]") == [(8, 3), (2,), (4, 5)]
+    assert configs.shapes_of("") == []
 
 
 def compared(

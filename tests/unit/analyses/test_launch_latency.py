@@ -3,8 +3,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tracekit.analyses import _launch_reasons as reasons
-from tracekit.analyses._common import NO_DEVICE
+from tracekit.analyses._latency import reasons
+from tracekit.analyses._shared.common import NO_DEVICE
 from tracekit.analyses.launch_latency import NO_LINKS
 
 from tests.builders import Row, host, kernel, make_run, memcpy, step

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pandas as pd
-from tracekit.analyses._common import UNLINKED
+from tracekit.analyses._shared.common import UNLINKED
 from tracekit.analyses.ops import NO_MEMORY, NO_OPS, NO_SHAPES
 
 from tests.builders import host, kernel, make_run, memcpy

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tracekit.analyses._common import NO_DEVICE
+from tracekit.analyses._shared.common import NO_DEVICE
 from tracekit.analyses.pinned_memory import HOST_UNSAID, NO_BYTES, NO_CEILING, NO_COPIES
 
 from tests.builders import Row, kernel, make_run, memcpy, step

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import pytest
-from tracekit.analyses._common import NO_DEVICE, NO_STEPS
-from tracekit.analyses._rank_part import own_lengths, part
-from tracekit.analyses._rank_tables import by_step, combine
+from tracekit.analyses._ranks.part import own_lengths, part
+from tracekit.analyses._ranks.tables import by_step, combine
+from tracekit.analyses._shared.common import NO_DEVICE, NO_STEPS
 from tracekit.analyses.ranks import ABSENT, MISALIGNED, NO_COMMUNICATION, SINGLE, UNEQUAL, UNMATCHED
 
 from tests.builders import Row, host, kernel, make_run, memcpy, step

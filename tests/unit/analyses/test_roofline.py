@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tracekit.analyses import _roofline_notes as notes
 from tracekit.analyses import roofline
-from tracekit.analyses._common import NO_DEVICE, NO_STEPS, NOT_RECORDED
+from tracekit.analyses._roofline import notes
+from tracekit.analyses._shared.common import NO_DEVICE, NO_STEPS, NOT_RECORDED
 
 from tests.builders import Row, device, host, kernel, make_run, step
 from tracekit.schema import C, HostKind

@@ -4,7 +4,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import pandas as pd
-from tracekit.analyses._common import NO_DEVICE, NO_STEPS
+from tracekit.analyses._shared.common import NO_DEVICE, NO_STEPS
 from tracekit.analyses.steps import ELSEWHERE, NO_TIMINGS, NOT_SEEN, OVERLAPPING
 
 from tests.builders import host, kernel, make_run, step

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracekit.analyses._common import NO_DEVICE, NO_STEPS
+from tracekit.analyses._shared.common import NO_DEVICE, NO_STEPS
 from tracekit.analyses.sync_points import NO_CALLS, NO_WAITS
 
 from tests.builders import Row, host, kernel, make_run, memcpy, step

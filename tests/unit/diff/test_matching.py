@@ -8,7 +8,7 @@ import pytest
 
 from tests.builders import host, kernel, make_run, memcpy, step
 from tracekit.diff import Options, diff
-from tracekit.diff.names import COMMUNICATION, Role, op_role, role
+from tracekit.diff.names import Role, op_role, role
 from tracekit.schema import C
 
 if TYPE_CHECKING:
@@ -164,12 +164,6 @@ def test_an_op_tells_the_role_where_the_kernel_does_not() -> None:
     assert role("k", "aten::convolution") is Role.CONV
     assert op_role("aten::_log_softmax") is Role.SOFTMAX
     assert op_role("ProfilerStep") is Role.OTHER
-
-
-def test_communication_is_told_as_the_breakdown_tells_it() -> None:
-    from tracekit.analyses import gpu_breakdown
-
-    assert gpu_breakdown.COMMUNICATION == COMMUNICATION
 
 
 def test_work_of_ops_without_a_common_path_is_named_by_what_it_does(tmp_path: Path) -> None:

@@ -1,0 +1,115 @@
+"""Copies to the device of one run by what tells tensors apart: op, shape, dtype, bytes and memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tracekit.analysis import EVIDENCE_ROWS
+from tracekit.savings import budget
+from tracekit.schema import C, CopyKind
+
+from .._shared.common import ints
+from .hiding import Hiding
+from .reading import MEMORY, OP, SOURCE, code_by, counted, described, read
+from .tables import sums
+from .tensors import DTYPE, ELEMENTS, ITEM, SHAPE, with_tensors
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tracekit.intervals import Ints
+    from tracekit.run import Run
+
+_UNKNOWN = -1
+
+
+@dataclass(frozen=True)
+class Group:
+    """Copies of one kind of a run, per step.
+
+    Attributes:
+        shape: Shape of the copied tensor, empty where unknown.
+        dtype: Its dtype as the profiler names it, empty where unknown.
+        size: Bytes of each copy, None where unknown.
+        function: The source line without its number.
+        rows: Device rows of the longest of them.
+    """
+
+    op: str
+    shape: str
+    dtype: str
+    elements: int
+    item: int
+    size: int | None
+    memory: str
+    function: str
+    source: str
+    copies: float
+    bytes: int | None
+    sum_ns: int
+    exposed_ns: int
+    rate: float | None
+    rows: tuple[int, ...]
+
+    @property
+    def dimensions(self) -> tuple[str, ...]:
+        """The dimensions as text."""
+        return tuple(self.shape.strip("[]").split(",")) if self.shape else ()
+
+
+def groups(run: Run) -> list[Group]:
+    """The groups of a run in the order of their first copy in a step."""
+    steps = budget(run)
+    copies = counted(with_tensors(described(run, read(run, CopyKind.H2D))), marked=steps.marked)
+    if copies.empty:
+        return []
+    place = copies.groupby([C.RANK, C.STEP], dropna=False).cumcount()
+    copies = copies.assign(place=place).reset_index(drop=True)
+    for column in (SHAPE, DTYPE):
+        copies[column] = copies[column].astype(object).where(copies[column].notna(), "")
+    copies["size"] = copies[C.BYTES].astype("Int64").fillna(_UNKNOWN).astype(np.int64)
+    codes, count = code_by(copies, [OP, SHAPE, DTYPE, "size", MEMORY])
+    exposed = Hiding(run).exposed_by(copies, codes, count)
+    took = sums(copies, codes, count, C.DUR_NS).to_numpy(dtype=np.int64)
+    places = copies.groupby(codes, sort=True)["place"].min().to_numpy()
+    longest = _longest(copies, codes)
+    first = copies.iloc[np.unique(codes, return_index=True)[1]].to_dict("records")
+    number = np.bincount(codes, minlength=count)
+    made = [
+        _group(one, longest[at], int(number[at]), int(took[at]), int(exposed[at]), steps.steps)
+        for at, one in enumerate(first)
+    ]
+    return [made[at] for at in np.lexsort((np.arange(count), places))]
+
+
+def _longest(copies: pd.DataFrame, codes: Ints) -> list[list[int]]:
+    """Rows of the longest copies of each group, as many as a finding names."""
+    row, duration = ints(copies, C.ROW_ID), ints(copies, C.DUR_NS)
+    order = np.lexsort((row, -duration, codes))
+    ends = np.flatnonzero(np.diff(codes[order])) + 1
+    return [part[:EVIDENCE_ROWS].tolist() for part in np.split(row[order], ends)]
+
+
+def _group(one: dict[Any, Any], rows: list[int], count: int, took: int, exposed: int, steps: int) -> Group:
+    size = int(one["size"]) if one["size"] != _UNKNOWN else None
+    line = str(one[SOURCE])
+    return Group(
+        op=str(one[OP]),
+        shape=str(one[SHAPE]),
+        dtype=str(one[DTYPE]),
+        elements=int(one[ELEMENTS]) if one[SHAPE] else 0,
+        item=int(one[ITEM]) if one[SHAPE] else 0,
+        size=size,
+        memory=str(one[MEMORY]),
+        function=line.partition("(")[0] + line.partition(")")[2],
+        source=line,
+        copies=count / steps,
+        bytes=None if size is None else size * count // steps,
+        sum_ns=took // steps,
+        exposed_ns=exposed // steps,
+        rate=None if size is None or not took else size * count / took,
+        rows=tuple(rows),
+    )

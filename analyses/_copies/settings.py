@@ -1,0 +1,79 @@
+"""What the settings of two runs say about different bytes per copy where shapes do not tell."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from .._shared.tensors import item_bytes
+from .causes import DTYPES, SHAPES
+
+if TYPE_CHECKING:
+    from tracekit.run import Run
+
+_COMPARED = ("workload", "mode", "level", "batch_size", "resolution", "dtype", "pin_memory", "gpu", "torch")
+_BATCH, _SIDE, _DTYPE = "batch_size", "resolution", "dtype"
+_TORCH_NAMES = {
+    "float64": "double",
+    "float32": "float",
+    "float16": "c10::Half",
+    "bfloat16": "c10::BFloat16",
+}
+_EXPLAINED = "no shapes recorded; the runs' settings explain the ratio exactly"
+
+
+def explanations(base: Run, head: Run) -> dict[Fraction, list[tuple[str, str]]]:
+    """The causes, in the order in which they are tested, by the ratio of bytes that they explain.
+
+    A batch scales every tensor of a sample, a resolution images by its square. A dtype alone explains a ratio
+    at one known batch size only, for a larger batch looks alike.
+    """
+    batch, side = _ratio(_BATCH, base, head), _ratio(_SIDE, base, head)
+    items = _item_ratio(base, head)
+    found: dict[Fraction, list[tuple[str, str]]] = {}
+    for work, names in (
+        (batch or Fraction(1), (_BATCH,)),
+        ((batch or Fraction(1)) * (side or Fraction(1)) ** 2, (_BATCH, _SIDE)),
+    ):
+        if work == 1:
+            continue
+        shape = SHAPES, f"{_EXPLAINED}: {told(base, head, names)}"
+        found.setdefault(work, [shape])
+        if items != 1 and work * items != 1:
+            both = f"{_EXPLAINED}: {told(base, head, (*names, _DTYPE))}"
+            found.setdefault(work * items, [(SHAPES, both), (DTYPES, both)])
+    if batch == 1 and side in (None, 1) and items != 1:
+        because = f"{_EXPLAINED} at one batch size: {told(base, head, (_DTYPE,))}"
+        found.setdefault(items, [(DTYPES, because)])
+    return found
+
+
+def told(base: Run, head: Run, names: tuple[str, ...] = _COMPARED) -> str:
+    """Of these settings those that both runs know and that differ: `batch_size 32 against 16`."""
+    values = [(name, setting(base, name), setting(head, name)) for name in names]
+    return ", ".join(f"{name} {one} against {two}" for name, one, two in values if differ(one, two))
+
+
+def differ(one: Any, two: Any) -> bool:
+    """Whether both are known and are not the same."""
+    return one is not None and two is not None and one != two
+
+
+def setting(run: Run, name: str) -> Any:
+    """A setting of a run, None where it is not known."""
+    found = run.meta.fingerprint.get(name)
+    return found if found is not None else (run.meta.workload or {}).get(name)
+
+
+def _ratio(name: str, base: Run, head: Run) -> Fraction | None:
+    """Ratio of a setting of both runs, None where one does not know it."""
+    values = [setting(run, name) for run in (base, head)]
+    if not all(isinstance(value, int) and value > 0 for value in values):
+        return None
+    return Fraction(values[0], values[1])
+
+
+def _item_ratio(base: Run, head: Run) -> Fraction:
+    """Ratio of the item sizes of the runs' dtypes, 1 where one is not known."""
+    sizes = [item_bytes(_TORCH_NAMES.get(str(setting(run, _DTYPE)), "")) for run in (base, head)]
+    return Fraction(sizes[0] or 1, sizes[1] or 1) if all(sizes) else Fraction(1)

@@ -1,0 +1,229 @@
+"""Advice on idle devices, by cause. Waits get theirs from `sync_points`, which knows each call."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracekit import intervals
+from tracekit.analysis import Basis, Finding, Severity
+from tracekit.savings import CONFIDENT, LEAST_SHARE, budget
+from tracekit.schema import C
+from tracekit.windows import END_NS, step_windows
+
+from .._shared import gaps as shared_gaps
+from .._shared.common import LAUNCH_PATTERN, ints, share
+from .._shared.units import duration
+from .causes import Cause
+from .rows import BETWEEN, CALL, CAUSE, HOST_NS, OP, RESTING, SOURCE, total, worst_devices
+from .rules import CALLS, COMPUTES, COMPUTES_NS, DEPENDS, LAUNCHES, LEAST_IDLE, LEAST_SMALL, LOADING, SMALL
+from .words import amount, evidence, one_off, weightiest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pandas as pd
+
+    from tracekit.analysis import Rule
+    from tracekit.run import Run
+    from tracekit.savings import Budget
+
+_BETWEEN = BETWEEN[:-1]
+"""How labels of gaps begin in which nothing on the host covers most of its part."""
+_MEMORY = r"(?i)malloc|free|hostalloc"
+
+_HOW = "Σ of these gaps{inside}, on the device of each rank that waits most, {per}"
+_AT_MOST = "; no more than that, for what the device waited for is not known"
+_PROFILED = "; the profiler slows the host, so without it the gaps are shorter"
+
+
+def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Finding, ...]:
+    """Advice on the gaps that count: of idle devices, and inside the profiled steps where there are any."""
+    allowed = budget(run)
+    own = _of_idle_devices(run, gaps, summary)
+    late = own[own[CAUSE] == Cause.LAUNCH_BOUND]
+    long = (late[HOST_NS] >= COMPUTES_NS).to_numpy(bool)
+    calling = long & (late[CALL] != "").to_numpy(bool)
+    rules: tuple[tuple[pd.DataFrame, Callable[[pd.DataFrame, Budget], Finding], float], ...] = (
+        (late[~long], _launches, LEAST_SHARE),
+        (late[long & ~calling], _computes, LEAST_SHARE),
+        (late[calling], _calls, LEAST_SHARE),
+        (own[own[CAUSE] == Cause.DATALOAD], _loading, LEAST_SHARE),
+        (own[own[CAUSE] == Cause.STREAM_DEPENDENCY], _depends, LEAST_SHARE),
+        (own[own[CAUSE] == Cause.KERNEL_TO_KERNEL], _small, LEAST_SMALL),
+    )
+    found = []
+    for rows, rule, least in rules:
+        worst = worst_devices(rows)
+        if allowed.matters(total(worst), least=least):
+            found.append(rule(worst, allowed))
+    return tuple(found)
+
+
+def _of_idle_devices(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> pd.DataFrame:
+    """The gaps of devices that are idle enough, with their lengths inside of the steps if any are marked."""
+    windows = step_windows(run)
+    places = summary[[C.RANK, C.DEVICE, "window_ns"]]
+    if len(windows):
+        lengths = {
+            rank: intervals.length(intervals.union(ints(own, C.START_NS), ints(own, END_NS)))
+            for rank, own in windows.groupby(C.RANK)
+        }
+        places = places.assign(window_ns=places[C.RANK].map(lengths).fillna(0).to_numpy(np.int64))
+        gaps = gaps.assign(**{C.DUR_NS: shared_gaps.inside_steps(gaps, windows)})
+        gaps = gaps[gaps[C.DUR_NS] > 0]
+    idle = gaps.groupby([C.RANK, C.DEVICE], as_index=False)[C.DUR_NS].sum().merge(places)
+    idle = idle[share(idle[C.DUR_NS], ints(idle, "window_ns")) >= LEAST_IDLE]
+    return gaps.merge(idle[[C.RANK, C.DEVICE]], on=[C.RANK, C.DEVICE])
+
+
+def _launches(rows: pd.DataFrame, allowed: Budget) -> Finding:
+    return _finding(
+        LAUNCHES,
+        rows,
+        allowed,
+        title=f"The device waits for launches {amount(rows, allowed)}",
+        advice=(
+            f"{weightiest(rows)}. The host launches more slowly than the device runs: launch less often "
+            "(torch.compile, CUDA graphs, foreach or fused variants), or give each launch more work (a "
+            "larger batch)"
+        ),
+    )
+
+
+def _computes(rows: pd.DataFrame, allowed: Budget) -> Finding:
+    found = _finding(
+        COMPUTES,
+        rows,
+        allowed,
+        title=f"The device waits for the host, which launches nothing, {amount(rows, allowed)}",
+        advice=f"{weightiest(rows)}. {_on_host(rows)}{one_off(rows)}",
+    )
+    if not _mostly(rows, rows[RESTING]):
+        return found
+    none = "no saving is given: without anything to do the device has to be idle"
+    return replace(found, severity=Severity.INFO, saving_ns_per_step=None, basis=None, how=none)
+
+
+def _on_host(rows: pd.DataFrame) -> str:
+    """What to do, by whether it is known that the host worked."""
+    if _mostly(rows, rows[RESTING]):
+        return (
+            "The host itself waits there, for a request, a lock or another process: no loss where there is "
+            "nothing to do, else have the next work ready before"
+        )
+    if _mostly(rows, rows[OP].astype(str).str.startswith(_BETWEEN)):
+        return (
+            "What the host did there was not recorded: Python between ops, or a wait for something other "
+            "than the device (a request, data, a lock). Record stacks (`tracekit collect --stacks`) to see "
+            "which; where it is work, move it out of the step or launch the next work before it"
+        )
+    return (
+        "The host works there and launches nothing: move that work to the device or out of the step, or "
+        "launch the next work before it"
+    )
+
+
+def _mostly(rows: pd.DataFrame, chosen: pd.Series) -> bool:
+    """Whether more than half of the time is in these gaps."""
+    return bool(2 * rows[C.DUR_NS][chosen].sum() > total(rows))
+
+
+def _calls(rows: pd.DataFrame, allowed: Budget) -> Finding:
+    return _finding(
+        CALLS,
+        rows,
+        allowed,
+        title=f"The device waits for slow runtime calls {amount(rows, allowed)}",
+        advice=f"{weightiest(rows, [CALL, OP, SOURCE])}. {_on_call(rows)}{one_off(rows)}",
+    )
+
+
+def _on_call(rows: pd.DataFrame) -> str:
+    """What is known of the call that takes most of the time."""
+    call = str(rows.groupby(CALL, observed=True)[C.DUR_NS].sum().idxmax())
+    if re.search(_MEMORY, call):
+        return (
+            "Calls that allocate or free memory may also wait for the device and should not recur in a step: "
+            "find out why the allocator or library asks for memory each time"
+        )
+    if re.search(LAUNCH_PATTERN, call):
+        return (
+            "A slow launch mostly loads its kernel's code or uploads its graph, which only a first one does "
+            "(`slowest` of `launch_latency` tells): warm up before recording"
+        )
+    return "Find out what the call does there, and keep it out of the step"
+
+
+def _loading(rows: pd.DataFrame, allowed: Budget) -> Finding:
+    return _finding(
+        LOADING,
+        rows,
+        allowed,
+        title=f"The device waits for data {amount(rows, allowed)}",
+        advice=(
+            f"{weightiest(rows)}. Load in the background: DataLoader(num_workers=..., prefetch_factor=..., "
+            "pin_memory=True, persistent_workers=True); if workers are already used, add more or make the "
+            "transforms cheaper"
+        ),
+    )
+
+
+def _depends(rows: pd.DataFrame, allowed: Budget) -> Finding:
+    return _finding(
+        DEPENDS,
+        rows,
+        allowed,
+        title=f"The device is idle with work queued {amount(rows, allowed)}",
+        advice=(
+            f"{weightiest(rows)}. The launch was made in time, so the device waited for something else: an "
+            "event of another device or stream, a host function in the stream, another process on the "
+            "device, or work that is missing from the trace. The trace does not say which: a system trace "
+            "(nsys) of all ranks would"
+        ),
+        basis=Basis.ESTIMATED,
+        confidence=0.6,
+    )
+
+
+def _small(rows: pd.DataFrame, allowed: Budget) -> Finding:
+    return Finding(
+        code=SMALL.code,
+        severity=Severity.INFO,
+        title=f"Short gaps between queued kernels take {amount(rows, allowed)}",
+        advice=(
+            f"{weightiest(rows)}. The work was queued in time: only fewer kernels (fusion, torch.compile) "
+            "or cheaper starts (CUDA graphs) shorten these gaps"
+        ),
+        how=f"no saving is given: how much of {duration(total(rows))} fusion removes is not known",
+        confidence=CONFIDENT,
+        evidence=evidence(rows),
+    )
+
+
+def _finding(
+    rule: Rule,
+    rows: pd.DataFrame,
+    allowed: Budget,
+    *,
+    title: str,
+    advice: str,
+    basis: Basis = Basis.MEASURED,
+    confidence: float = CONFIDENT,
+) -> Finding:
+    idle = total(rows)
+    return Finding(
+        code=rule.code,
+        severity=allowed.severity(idle),
+        title=title,
+        advice=advice,
+        saving_ns_per_step=allowed.per_step(idle),
+        basis=basis,
+        how=_HOW.format(inside=" inside of the profiled steps" if allowed.marked else "", per=allowed.per)
+        + (_AT_MOST if rule is DEPENDS else _PROFILED),
+        confidence=confidence,
+        evidence=evidence(rows),
+    )

@@ -1,0 +1,1 @@
+"""Launch calls and their delays: behind `launch_latency`."""

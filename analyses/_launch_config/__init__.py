@@ -1,0 +1,1 @@
+"""Grids, blocks and what fits on a multiprocessor: behind `launch_config`."""

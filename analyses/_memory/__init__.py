@@ -1,0 +1,1 @@
+"""Allocator events: behind `memory`."""

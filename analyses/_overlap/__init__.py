@@ -1,0 +1,1 @@
+"""What runs beside kernels: behind `overlap`."""

@@ -1,0 +1,1 @@
+"""The chain that bounds a step: behind `critical_path`."""

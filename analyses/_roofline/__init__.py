@@ -1,0 +1,1 @@
+"""Work, traffic and the peaks of devices: behind `roofline`."""

@@ -1,0 +1,133 @@
+"""Looking up what stands on the host behind rows of any table: name, shapes, the user's source line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tracekit.schema import C, HostKind
+
+from .common import NO_PARENT, matches, positions
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracekit.intervals import Ints
+    from tracekit.run import Run
+
+    Objects: TypeAlias = npt.NDArray[np.object_]
+
+NO_OP = "(no op recorded)"
+NO_SHAPES = "(no shapes recorded)"
+NO_SOURCE = ""
+"""Where no stack was recorded: `tracekit collect --stacks` records them."""
+
+_LIBRARY = (
+    r"(?:^|/)(?:torch|torchvision|numpy|importlib|multiprocessing|concurrent|asyncio|contextlib|threading|queue)/"
+    r"|site-packages/|dist-packages/|/lib/python\d|^<|^(?:threading|contextlib|runpy|copy|functools)\.py\("
+)
+_FRAME = r"\.py\(\d+\): "
+
+
+def host_rows(run: Run, rows: pd.Series, columns: Sequence[str]) -> pd.DataFrame:
+    """These columns of the host rows with these ids; missing where an id is null or not there.
+
+    Args:
+        run: The run.
+        rows: Ids of host rows, any of them null; text columns of the result are objects.
+        columns: Columns of `host_intervals`.
+
+    Returns:
+        One row per id, on the same index.
+    """
+    asked = rows.fillna(NO_PARENT).to_numpy(dtype=np.int64)
+    wanted = pa.array(np.unique(asked), pa.int64())
+    where = pc.field(C.ROW_ID).isin(wanted)
+    found = run.table("host_intervals", columns=[*dict.fromkeys([C.ROW_ID, *columns])], where=where)
+    plain = pd.DataFrame({name: _plain(found[name]) for name in columns})
+    picked = plain.set_axis(pd.Index(found[C.ROW_ID].to_numpy(dtype=np.int64))).reindex(asked)
+    return picked.set_axis(rows.index)
+
+
+def _plain(values: pd.Series) -> pd.Series:
+    """Text as objects and integers as nullable ones, so that missing values change neither."""
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        return values.astype(object)
+    return values.astype("Int64") if values.dtype.kind in "iu" else values
+
+
+def texts(values: pd.Series, absent: str) -> Objects:
+    """A column of text with one word where a value is missing."""
+    return values.astype(object).where(values.notna(), absent).to_numpy(object)
+
+
+def source_lines(run: Run, rows: pd.Series) -> pd.Series:
+    """The user's line behind each host row: `train.py(12): main`, empty where no stack was recorded.
+
+    The stack is the row's own where the profiler wrote one, else the Python frames around it on its thread.
+    Frames of torch, of installed packages and of the standard library are passed over; where there are no
+    others the innermost one is taken.
+
+    Args:
+        run: The run.
+        rows: Ids of host rows, any of them null.
+    """
+    distinct = pd.Series(rows.dropna().unique(), dtype="Int64")
+    if distinct.empty:
+        return pd.Series(NO_SOURCE, index=rows.index, dtype=object)
+    stacks = host_rows(run, distinct, [C.STACK])[C.STACK]
+    known_lines = {stack: line_of(stack) for stack in stacks.dropna().unique()}
+    lines = stacks.map(known_lines, na_action="ignore")
+    frames = _python_frames(run, distinct[lines.isna()])
+    known = dict(zip(distinct, lines.where(lines.notna(), distinct.map(frames)), strict=True))
+    found = rows.map(known).astype(object)
+    return found.where(found.notna(), NO_SOURCE)
+
+
+def line_of(stack: str) -> str:
+    """The user's frame of a stack whose frames are separated by `;` or line ends, innermost first.
+
+    Example:
+        >>> line_of("/x/site-packages/torch/nn/linear.py(9): forward;train.py(12): main")
+        'train.py(12): main'
+    """
+    frames = pd.Series([frame.strip() for frame in stack.replace("\n", ";").split(";") if frame.strip()])
+    if frames.empty:
+        return NO_SOURCE
+    own = frames[frames.str.contains(_FRAME) & ~frames.str.contains(_LIBRARY)]
+    return str(frames.iloc[0] if own.empty else own.iloc[0])
+
+
+def _python_frames(run: Run, rows: pd.Series) -> dict[int, str]:
+    """The innermost frame of the user's around each of these rows, by climbing to what encloses them."""
+    where = pc.field(C.KIND) == str(HostKind.PYTHON)
+    names = run.table("host_intervals", columns=[C.ROW_ID, C.NAME], where=where)
+    if names.empty or rows.empty:
+        return {}
+    usable = names[matches(names[C.NAME], _FRAME)]
+    own = usable[~matches(usable[C.NAME], _LIBRARY)]
+    found: dict[int, str] = {}
+    for frames in (own, usable):
+        left = rows[~rows.isin(list(found))]
+        found |= _climb(run, left, frames)
+    return found
+
+
+def _climb(run: Run, rows: pd.Series, frames: pd.DataFrame) -> dict[int, str]:
+    if rows.empty or frames.empty:
+        return {}
+    every = run.table("host_intervals", columns=[C.ROW_ID, C.PARENT_ROW])
+    parent = positions(every[C.ROW_ID], every[C.PARENT_ROW])
+    named = positions(frames[C.ROW_ID], every[C.ROW_ID].astype("Int64"))
+    at: Ints = positions(every[C.ROW_ID], rows)
+    while (climbing := (at != NO_PARENT) & (named[at] == NO_PARENT)).any():
+        at[climbing] = parent[at[climbing]]
+    texts_of = frames[C.NAME].astype(object).to_numpy(object)
+    return {
+        int(row): texts_of[named[place]] for row, place in zip(rows, at, strict=True) if place != NO_PARENT
+    }

@@ -1,0 +1,1 @@
+"""Advice on step times: behind `steps`."""
