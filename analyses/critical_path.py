@@ -53,9 +53,9 @@ from ._path import device as path_device
 from ._path import findings as path_findings
 from ._path import tables as path_tables
 from ._path.host import FAR
-from ._path.walk import Walker, Window, graph
+from ._path.walk import WINDOW, Walker, Window, graph
 from ._path.whatif import Span, WhatIf
-from ._shared.common import NO_STEPS, RANK, STEP, UNLINKED, absent_device_note
+from ._shared.common import NO_STEPS, RANK, STEP, UNLINKED, absent_device_note, ints
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,14 +91,13 @@ def _of_rank(run: Run, rank: int, steps: pd.DataFrame) -> tuple[pd.DataFrame, pd
     """Segments of the paths of one rank, its what-if table, and notes."""
     own = graph(run, rank)
     walker = Walker(own)
-    paths = [
-        path_tables.named(own, walker.path(window)).assign(**{C.RANK: rank, C.STEP: step})
-        for step, window in _windows(own, steps)
-    ]
-    path = path_findings.with_idle(pd.concat(paths, ignore_index=True), own)
-    path[C.STEP] = path[C.STEP].astype("Int64")
+    numbers, windows = zip(*_windows(own, steps), strict=True)
+    path = path_findings.with_idle(path_tables.named(own, walker.paths(windows)), own)
+    step = pd.array(numbers, dtype="Int64").take(ints(path, WINDOW))
+    path = path.drop(columns=WINDOW)
+    path[C.RANK], path[C.STEP] = rank, step
     span = _span(own, steps)
-    whole = path_tables.inside(path_tables.named(own, walker.path(span.window)), span.steps)
+    whole = path_tables.inside(path_tables.named(own, walker.paths([span.window])), span.steps)
     table = path_tables.what_if(WhatIf(own, span), whole, max(1, len(steps)))
     behind = path_findings.idle_behind_waits(own, span)
     return path, table.assign(**{C.RANK: rank, path_findings.BEHIND: behind}), _notes(own)
@@ -111,11 +110,12 @@ def _windows(own: Graph, steps: pd.DataFrame) -> list[tuple[int | None, Window]]
         return [(None, _span(own, steps).window)]
     step = device.frame[C.STEP].fillna(-1).to_numpy(np.int64)
     order = np.lexsort((device.start, device.end, step))
+    sorted_steps = step[order]
     windows: list[tuple[int | None, Window]] = []
     for row in steps.itertuples(index=False):
         number, start, end = (int(getattr(row, name)) for name in (C.STEP, C.START_NS, END_NS))
-        place = int(np.searchsorted(step[order], number, side="right")) - 1
-        last = int(order[place]) if place >= 0 and step[order[place]] == number else -1
+        place = int(np.searchsorted(sorted_steps, number, side="right")) - 1
+        last = int(order[place]) if place >= 0 and sorted_steps[place] == number else -1
         on_device = last >= 0 and int(device.end[last]) == end
         windows.append((number, Window(start, end, last if on_device else -1)))
     return windows

@@ -3,8 +3,8 @@
 A gap is an idle interval of a device: a part of the complement of the union of its kernels, copies, memsets
 and opaque graphs between their first start and their last end. An interval of no length splits a gap. Every
 gap has one cause, so that causes sum to the idle time of `gpu_breakdown` (`whole`) exactly. The causes and
-the order in which they are decided are those of `_idle.causes`: launch_bound, sync, dataload, profiler (the host
-was late), kernel_to_kernel, stream_dependency (the device had its work and did not start it), unknown.
+the order in which they are decided are those of `_idle.causes`: launch_bound, sync, dataload, profiler (the
+host was late), kernel_to_kernel, stream_dependency (the device had its work and did not start it), unknown.
 
 * `by_cause`: all gaps of each device by cause; the share's denominator is the device's idle time.
 * `by_op`: the same by what held the device up: the innermost op, annotation or Python frame that covers more

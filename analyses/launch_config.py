@@ -7,8 +7,8 @@ the durations of all kernels with a grid, of all ranks and devices.
 * blocks and threads are those of one launch; blocks per SM = blocks over the SMs (compute units) of the
   device.
 * resident blocks = how many blocks fit on an SM at once: the smallest of the limits by threads, registers,
-  shared memory and the architecture (see `_launch_config.residency`). waves = blocks over SMs × resident blocks; tail =
-  1 − waves / ⌈waves⌉, the share of block slots that stay empty if all blocks take equally long.
+  shared memory and the architecture (`_launch_config.residency`). waves = blocks over SMs × resident blocks;
+  tail = 1 − waves / ⌈waves⌉, the share of block slots that stay empty if all blocks take equally long.
 * elements = those of the largest tensor among the op's inputs; threads per element = threads over these.
 * occupancy is the profiler's own estimate, missing where that is 0: a kernel that ran had some.
 * A value is missing where the trace does not say what it is made of: registers and shared memory of AMD's

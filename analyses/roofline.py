@@ -2,7 +2,7 @@
 
 FLOPs are those of matrix products, convolutions and attention, counted when the trace is imported
 (`tracekit.ingest.flops` states the formulas; a multiplication and an addition are two). Bytes are what a
-call must move at least: each input read once, the output written once (`_roofline.traffic` states them op by op);
+call must move at least: each input read once, the output written once (op by op in `_roofline.traffic`);
 what caches save or waste is not seen, so a rate of bytes above the memory's means that a cache served them
 or that an input was an expanded one, which counts at its full size.
 Both are missing where the recorded inputs do not tell them.

@@ -20,7 +20,7 @@ _TUNED = re.compile(r"(?<=_)(stages?|align[a-d]?|ldg)\d+(?![A-Za-z\d])")
 _HASH = re.compile(r"(?<![A-Za-z0-9])(?=[a-z]*\d)([a-z0-9]{8})[a-z0-9]{16,}(?![A-Za-z0-9])")
 _BACKWARD = "autograd::engine::evaluate_function: "
 BRIEF, LINE = 80, 120
-"""Cells of a name and of a source line in a sentence: enough to find it in a table, where it stands in full."""
+"""Cells of a name and of a source line in a sentence; tables have them whole."""
 COMMUNICATION = r"(?i)nccl|rccl|nvshmem|all_?reduce|reduce_?scatter|all_?gather|cross_device_reduce"
 """Names of kernels that talk to other devices: NCCL, RCCL and custom collectives, vLLM's and SGLang's too."""
 _NO_TENSOR = re.compile(r"(?i)ffma|simt")

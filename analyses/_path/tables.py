@@ -12,7 +12,7 @@ from tracekit.schema import C
 
 from .._shared.common import ints, share
 from .host import LAUNCH, OP, OUTSIDE, RUNTIME, SYNC
-from .walk import ALL_KINDS, COMMUNICATE, COMPUTE, GRAPH, LAUNCH_DELAY, MEMCPY, MEMSET
+from .walk import ALL_KINDS, COMMUNICATE, COMPUTE, GRAPH, LAUNCH_DELAY, MEMCPY, MEMSET, WINDOW
 from .whatif import CLASS, CLASSES, COMMUNICATION, COPIES, DEVICE_OP, HOST_OP, LAUNCHES, WAITS
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def named(own: Graph, path: pd.DataFrame) -> pd.DataFrame:
     host_row = own.host.row_id[row] if len(own.host.row_id) else row
     return pd.DataFrame(
         {
+            WINDOW: path[WINDOW],
             C.KIND: pd.Categorical.from_codes(ints(path, "kind"), pd.Index(ALL_KINDS)),
             "op": pd.Categorical.from_codes(ints(path, "label"), pd.Index(own.labels)),
             C.START_NS: ints(path, "start"),

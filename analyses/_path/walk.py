@@ -23,6 +23,8 @@ from . import joins as path_joins
 from .host import FAR, KINDS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tracekit.intervals import Ints
     from tracekit.run import Run
 
@@ -57,6 +59,8 @@ SHORT_GAP_NS = 30_000
 WRAPPER = "record_param_comms"
 """An op that wraps every collective, whichever it is: the kernel's family says more."""
 
+WINDOW = "window"
+"""Column of the number of the window a segment is of."""
 _BUSY, _LAUNCHED, _QUEUED, _HANDED, _HOST, _LOST = range(6)
 _Step = tuple[int, int, int, int]
 
@@ -155,10 +159,17 @@ class Walker:
             )
         )
 
-    def path(self, window: Window) -> pd.DataFrame:
-        """The segments of the critical path of a window, in order of time: they sum to it exactly."""
-        steps = np.array(self._walk(window), np.int64).reshape(-1, 4)
-        return _segments(self._graph, steps, window)
+    def paths(self, windows: Sequence[Window]) -> pd.DataFrame:
+        """The segments of the critical path of each window, in order of time: they sum to it exactly."""
+        walked = [self._walk(window) for window in windows]
+        steps = np.array([step for own in walked for step in own], np.int64).reshape(-1, 4)
+        number = np.repeat(np.arange(len(windows)), [len(own) for own in walked])
+        low = np.array([window.start for window in windows], np.int64)[number]
+        high = np.array([window.end for window in windows], np.int64)[number]
+        inside = np.column_stack(
+            (steps[:, :2], np.maximum(steps[:, 2], low), np.minimum(steps[:, 3], high), number)
+        )
+        return _segments(self._graph, inside)
 
     def _walk(self, window: Window) -> list[_Step]:
         steps: list[_Step] = []
@@ -201,23 +212,23 @@ class Walker:
         return source, NO_PARENT, other, before
 
 
-def _segments(graph: Graph, steps: Ints, window: Window) -> pd.DataFrame:
-    """Steps of the walk as segments inside the window; stretches on the host cut into their slices."""
-    what, which = steps[:, 0], steps[:, 1]
-    start, end = np.maximum(steps[:, 2], window.start), np.minimum(steps[:, 3], window.end)
-    solid = end > start
-    hosted = solid & (what == _HOST)
-    device = solid & ~hosted
-    parts = [
-        _of_device(graph, what[device], which[device], start[device], end[device]),
-        _of_host(graph, which[hosted], start[hosted], end[hosted]),
-    ]
-    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    table = pd.DataFrame(joined)
-    return table.sort_values("start", kind="stable", ignore_index=True)
+def _segments(graph: Graph, steps: Ints) -> pd.DataFrame:
+    """Steps of the walks inside their windows as segments; stretches on the host cut into their slices.
+
+    Args:
+        graph: What was walked.
+        steps: What each step is, of which interval or thread, its start, its end, and its window's number.
+    """
+    solid = steps[steps[:, 3] > steps[:, 2]]
+    hosted = solid[:, 0] == _HOST
+    parts = [_of_device(graph, *solid[~hosted].T), _of_host(graph, *solid[hosted, 1:].T)]
+    table = pd.DataFrame({name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
+    return table.sort_values([WINDOW, "start"], kind="stable", ignore_index=True)
 
 
-def _of_device(graph: Graph, what: Ints, which: Ints, start: Ints, end: Ints) -> dict[str, Ints]:
+def _of_device(
+    graph: Graph, what: Ints, which: Ints, start: Ints, end: Ints, window: Ints
+) -> dict[str, Ints]:
     long = end - start > SHORT_GAP_NS
     queued = np.where(long, ALL_KINDS.index(DEVICE_GAP), ALL_KINDS.index(QUEUE_DELAY))
     handed = what == _HANDED
@@ -234,6 +245,7 @@ def _of_device(graph: Graph, what: Ints, which: Ints, start: Ints, end: Ints) ->
     )
     none = len(graph.host.labels) - 1
     return {
+        WINDOW: window,
         "start": start,
         "end": end,
         "kind": kind,
@@ -243,7 +255,7 @@ def _of_device(graph: Graph, what: Ints, which: Ints, start: Ints, end: Ints) ->
     }
 
 
-def _of_host(graph: Graph, thread: Ints, start: Ints, end: Ints) -> dict[str, Ints]:
+def _of_host(graph: Graph, thread: Ints, start: Ints, end: Ints, window: Ints) -> dict[str, Ints]:
     slices = graph.host.slices
     first, last = slices.at(thread, start), slices.at(thread, end - 1)
     counts = last - first + 1
@@ -253,6 +265,7 @@ def _of_host(graph: Graph, thread: Ints, start: Ints, end: Ints) -> dict[str, In
     kind, label = described(graph.host, number)
     kind = np.where(slices.start[number] == -FAR, ALL_KINDS.index(UNKNOWN), kind)
     return {
+        WINDOW: window[stretch],
         "start": np.maximum(slices.start[number], start[stretch]),
         "end": np.minimum(slices.end[number], end[stretch]),
         "kind": kind,

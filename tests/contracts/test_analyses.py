@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tracekit.run import Run
 
 NAMES = registry.names(registry.ANALYSES)
-UNITS = {"", "ns", "bytes", "count", "share", "prose", "GB/s", "TFLOP/s", "FLOP", "×"}
+UNITS = {"", "id", "ns", "bytes", "count", "share", "prose", "GB/s", "TFLOP/s", "FLOP", "×"}
 each = pytest.mark.parametrize("name", NAMES)
 
 

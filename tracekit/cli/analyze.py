@@ -57,8 +57,10 @@ def command(
     run, names = chosen(run, names)
     place = open_store(store)
     head = resolve(place, run)
-    results = _compared(resolve(place, against), head, names) if against else _results(head, names)
-    click.echo(_rendered(head, results, table, limit, output_format), nl=False)
+    base = resolve(place, against) if against else None
+    results = _compared(base, head, names) if base else _results(head, names)
+    shown = _rendered(head, results, table, limit, output_format, against=base.id if base else "")
+    click.echo(shown, nl=False)
 
 
 def chosen(run: str, names: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
@@ -88,21 +90,24 @@ def _check_known(names: tuple[str, ...]) -> None:
         )
 
 
-def _rendered(run: Run, results: Results, table: str | None, limit: int | None, output_format: str) -> str:
+def _rendered(
+    run: Run, results: Results, table: str | None, limit: int | None, output_format: str, *, against: str
+) -> str:
     from tracekit.render import results as render
     from tracekit.render.terminal import DEFAULT_LIMIT
 
     shown = render.only_table(results, table) if table else results
     if output_format == "json":
-        return render.as_json(run.id, shown, limit=limit or 0)
+        return render.as_json(run.id, shown, limit=limit or 0, against=against)
     if output_format == "csv":
         for note in render.notes(shown):
             click.echo(note, err=True)  # CSV has no place for it, and may have no table either
         return render.as_csv(shown, limit=limit or 0)
     verdict = _verdict(run, results)
     if output_format == "markdown":
-        return render.as_markdown(run.id, shown, limit=limit or 0, verdict=verdict)
-    return render.as_table(run.id, shown, limit=DEFAULT_LIMIT if limit is None else limit, verdict=verdict)
+        return render.as_markdown(run.id, shown, limit=limit or 0, verdict=verdict, against=against)
+    most = DEFAULT_LIMIT if limit is None else limit
+    return render.as_table(run.id, shown, limit=most, verdict=verdict, against=against)
 
 
 def _results(run: Run, names: tuple[str, ...]) -> Results:

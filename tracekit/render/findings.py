@@ -103,8 +103,11 @@ def as_markdown(run_id: str, findings: Sequence[Ranked], advice: Advice, verdict
     ]
     for place, ranked in enumerate(findings, 1):
         finding = ranked.finding
-        lines += [f"{place}. **{escape(finding.title)}** ({escape(_worth(ranked))})", ""]
-        lines += [f"   {escape(finding.advice)}", "", f"   {escape(_proof(ranked))}", ""]
+        lines += [
+            f"{place}. **{escape(finding.title)}** ({escape(_worth(finding, ranked.share_of_step))})",
+            "",
+        ]
+        lines += [f"   {escape(finding.advice)}", "", f"   {escape(_proof(ranked.analysis, finding))}", ""]
     lacking = [f"- {escape(note)} ({escape(', '.join(names))})" for note, names in advice.lacking]
     lines += [_NOT_JUDGED, "", *lacking] if lacking else []
     return "\n".join(lines).rstrip("\n") + "\n"
@@ -123,28 +126,41 @@ def _summary(findings: Sequence[Ranked], advice: Advice) -> str:
 
 
 def _block(place: int, ranked: Ranked, width: int) -> str:
-    finding = ranked.finding
-    lines = [f"{place:2}. {finding.severity.upper()}: {_worth(ranked)}"]
-    lines += _wrapped(clean(finding.title), width, _INDENT)
-    lines += _wrapped(clean(finding.advice), width, f"{_INDENT}→ ")
-    lines += _wrapped(clean(_proof(ranked)), width, _INDENT)
+    text = finding_text(ranked.analysis, ranked.finding, share=ranked.share_of_step, width=width)
+    return f"{place:2}. {text}"
+
+
+def finding_text(
+    analysis: str, finding: Finding, *, share: float | None = None, width: int | None = None
+) -> str:
+    """A finding for people on a terminal: what it saves, what is the case, what to do, and how sure that is.
+
+    Args:
+        analysis: Name of the analysis.
+        finding: What it found.
+        share: Its saving over the mean step, if that is known.
+        width: Characters of a line; the terminal's by default.
+    """
+    wide = width or min(shutil.get_terminal_size((100, 40)).columns, _WIDEST)
+    lines = [f"{finding.severity.upper()}: {_worth(finding, share)}"]
+    lines += _wrapped(clean(finding.title), wide, _INDENT)
+    lines += _wrapped(clean(finding.advice), wide, f"{_INDENT}→ ")
+    lines += _wrapped(clean(_proof(analysis, finding)), wide, _INDENT)
     return "\n".join(lines)
 
 
-def _worth(ranked: Ranked) -> str:
+def _worth(finding: Finding, share: float | None) -> str:
     """What a finding saves, and whether that was measured."""
-    finding = ranked.finding
     if finding.saving_ns_per_step is None:
         return "no saving can be given"
-    share = "" if ranked.share_of_step is None else f" ({human(ranked.share_of_step, 'share')})"
-    return f"saves {human(finding.saving_ns_per_step, 'ns')}{share}, {finding.basis or 'estimated'}"
+    part = "" if share is None else f" ({human(share, 'share')})"
+    return f"saves {human(finding.saving_ns_per_step, 'ns')}{part}, {finding.basis or 'estimated'}"
 
 
-def _proof(ranked: Ranked) -> str:
-    finding = ranked.finding
+def _proof(analysis: str, finding: Finding) -> str:
     parts = [finding.how] if finding.how else []
     parts += [f"confidence {100 * finding.confidence:.0f} %", *_evidence(finding)]
-    return "; ".join(parts) + f" [{ranked.analysis}: {finding.code}]"
+    return "; ".join(parts) + f" [{analysis}: {finding.code}]"
 
 
 def _evidence(finding: Finding) -> list[str]:

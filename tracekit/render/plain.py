@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from tracekit.render.cells import clean, human
-from tracekit.render.data import plain, records
+from tracekit.render.data import first, plain, records
 from tracekit.render.headers import header, is_text
 
 if TYPE_CHECKING:
@@ -45,14 +45,13 @@ def csv_text(data: Rows, columns: Sequence[Column]) -> str:
 
 def markdown_text(data: Rows, columns: Sequence[Column], *, title: str = "", limit: int = 0) -> str:
     """A Markdown table with human units; names cannot break out of their cell."""
-    rows = records(data, columns)
-    shown = rows[: limit or None]
+    shown, total = first(data, columns, limit)
     lines = [f"### {escape(title)}", ""] if title else []
     lines.append(_line([escape(header(column)) for column in columns]))
-    lines.append(_line(["---" if is_text(rows, column) else "---:" for column in columns]))
+    lines.append(_line(["---" if is_text(shown, column) else "---:" for column in columns]))
     lines += [_line([escape(human(row[column.name], column.unit)) for column in columns]) for row in shown]
-    if len(shown) < len(rows):
-        lines += ["", f"{len(rows) - len(shown)} more rows"]
+    if len(shown) < total:
+        lines += ["", f"{total - len(shown)} more rows"]
     return "\n".join(lines) + "\n"
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tracekit.errors import UnusableInputError
 from tracekit.render.cells import clean
-from tracekit.render.data import records
+from tracekit.render.data import first
+from tracekit.render.findings import finding_text
 from tracekit.render.plain import csv_text, envelope, escape, markdown_text
 from tracekit.render.terminal import DEFAULT_LIMIT, SHOW_ALL, table_text
 
@@ -21,16 +22,20 @@ if TYPE_CHECKING:
 INTEGRITY = "integrity"
 
 
-def as_json(run_id: str, results: Results, *, limit: int = 0) -> str:
-    """One object: `{"schema": "tracekit.analyze/1", "run": ..., "results": {analysis: ...}}`."""
+def as_json(run_id: str, results: Results, *, limit: int = 0, against: str = "") -> str:
+    """One object: `{"schema": "tracekit.analyze/1", "run": ..., "results": {analysis: ...}}`.
+
+    `against` is the id of the run the results compare with; a comparison names it after the run.
+    """
     content = {name: _content(analysis, result, limit) for name, (analysis, result) in results.items()}
-    return envelope("analyze", run=run_id, results=content) + "\n"
+    base = {"against": against} if against else {}
+    return envelope("analyze", run=run_id, **base, results=content) + "\n"
 
 
 def _content(analysis: Analysis, result: Result, limit: int) -> dict[str, Any]:
     return {
         "tables": {
-            spec.name: records(result.tables[spec.name], spec.columns)[: limit or None]
+            spec.name: first(result.tables[spec.name], spec.columns, limit)[0]
             for spec in analysis.tables
             if spec.name in result.tables
         },
@@ -44,7 +49,7 @@ def as_csv(results: Results, *, limit: int = 0) -> str:
     tables = [
         (
             f"{name}.{spec.name}",
-            csv_text(records(result.tables[spec.name], spec.columns)[: limit or None], spec.columns),
+            csv_text(first(result.tables[spec.name], spec.columns, limit)[0], spec.columns),
         )
         for name, (analysis, result) in results.items()
         for spec in analysis.tables
@@ -55,9 +60,12 @@ def as_csv(results: Results, *, limit: int = 0) -> str:
     return "\n".join(f"# {title}\n{text}" for title, text in tables)
 
 
-def as_table(run_id: str, results: Results, *, limit: int = DEFAULT_LIMIT, verdict: str = "") -> str:
+def as_table(
+    run_id: str, results: Results, *, limit: int = DEFAULT_LIMIT, verdict: str = "", against: str = ""
+) -> str:
     """For people on a terminal: the verdict first, then each analysis with its tables, findings and notes."""
-    parts = [f"run {clean(run_id)}\n{verdict}"]
+    base = f" against {clean(against)}" if against else ""
+    parts = [f"run {clean(run_id)}{base}\n{verdict}"]
     for analysis, result in results.values():
         parts.append(f"── {clean(analysis.title)}: {clean(analysis.question)}\n")
         parts += [
@@ -71,14 +79,17 @@ def as_table(run_id: str, results: Results, *, limit: int = DEFAULT_LIMIT, verdi
             for spec in analysis.tables
             if spec.name in result.tables
         ]
-        parts += [_finding(finding) for finding in result.findings]
+        parts += [finding_text(analysis.name, finding) + "\n" for finding in result.findings]
         parts += [f"note: {clean(note)}\n" for note in result.notes]
     return "\n".join(parts)
 
 
-def as_markdown(run_id: str, results: Results, *, limit: int = 0, verdict: str = "") -> str:
+def as_markdown(
+    run_id: str, results: Results, *, limit: int = 0, verdict: str = "", against: str = ""
+) -> str:
     """For pasting: headings, tables, findings and notes."""
-    parts = [f"# {escape(run_id)}\n", *([escape(verdict.strip()) + "\n"] if verdict else [])]
+    base = f" against {escape(against)}" if against else ""
+    parts = [f"# {escape(run_id)}{base}\n", *([escape(verdict.strip()) + "\n"] if verdict else [])]
     for analysis, result in results.values():
         parts.append(f"## {escape(analysis.title)}\n")
         parts += [
@@ -86,7 +97,7 @@ def as_markdown(run_id: str, results: Results, *, limit: int = 0, verdict: str =
             for spec in analysis.tables
             if spec.name in result.tables
         ]
-        parts += [f"- {escape(_finding(finding).strip())}\n" for finding in result.findings]
+        parts += [f"- {escape(_in_a_line(finding))}\n" for finding in result.findings]
         parts += [f"> {escape(note)}\n" for note in result.notes]
     return "\n".join(parts)
 
@@ -141,5 +152,5 @@ def _with_only(result: Result, table: str) -> Result:
     return replace(result, tables={table: result.tables[table]})
 
 
-def _finding(finding: Finding) -> str:
-    return f"{finding.severity}: {clean(finding.title)}: {clean(finding.advice)} [{finding.code}]\n"
+def _in_a_line(finding: Finding) -> str:
+    return f"{finding.severity}: {clean(finding.title)}: {clean(finding.advice)} [{finding.code}]"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 
 from tracekit.render.cells import clean
-from tracekit.render.data import records
+from tracekit.render.data import first
 from tracekit.render.layout import PADDING, Laid, field_width, fit, fitting, share_out
 
 if TYPE_CHECKING:
@@ -49,12 +49,12 @@ def table_text(
     Returns:
         The table, ending in a newline. A few rows too wide for the terminal are shown one field a line.
     """
-    rows = records(data, columns)
-    shown = rows[: limit or None]
+    shown, total = first(data, columns, limit)
     columns_wide = width or shutil.get_terminal_size((120, 40)).columns
-    lines = _lay_out(shown, columns, columns_wide) if rows else "(no rows)\n"
-    if len(shown) < len(rows):
-        lines += f"{len(rows) - len(shown):,} more row{'s' * (len(rows) - len(shown) != 1)}; {show_all}\n"
+    lines = _lay_out(shown, columns, columns_wide) if shown else "(no rows)\n"
+    left = total - len(shown)
+    if left:
+        lines += f"{left:,} more row{'s' * (left != 1)}; {show_all}\n"
     return (f"{clean(title)}\n" if title else "") + lines
 
 

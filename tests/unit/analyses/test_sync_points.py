@@ -125,7 +125,7 @@ def test_waits_by_kind_and_place(tmp_path: Path) -> None:
     (finding,) = result.findings
     assert finding.title == (
         "cudaMemcpy outside of ops: the device runs dry behind 1 wait; without it 15 µs of its idle time per "
-        "capture (no steps are marked) would go"
+        "capture would go"
     )
     assert "pinned memory" in finding.advice
 
