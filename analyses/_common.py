@@ -13,7 +13,7 @@ from tracekit.analysis import Column
 from tracekit.schema import C, HostKind
 
 if TYPE_CHECKING:
-    from tracekit.intervals import Ints, Union
+    from tracekit.intervals import Ints
     from tracekit.run import Run
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -117,26 +117,6 @@ def segments_by(codes: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
     first = np.concatenate(([True], (lane[1:] != lane[:-1]) | (starts[1:] > reach[:-1])))
     last = np.concatenate((first[1:], [True]))
     return lane[first], starts[first], reach[last]
-
-
-def covered(union: Union, start: Ints, end: Ints) -> Ints:
-    """How much of each window a union covers.
-
-    Example:
-        >>> covered((np.array([0, 5]), np.array([3, 12])), np.array([2, 0]), np.array([6, 20]))
-        array([ 2, 10])
-    """
-    return _covered_before(union, end) - _covered_before(union, start)
-
-
-def _covered_before(union: Union, moments: Ints) -> Ints:
-    starts, ends = union
-    if not len(starts):
-        return np.zeros(len(moments), np.int64)
-    whole = np.concatenate(([0], np.cumsum(ends - starts)))
-    begun = np.searchsorted(starts, moments, side="right")
-    over = ends[np.maximum(begun - 1, 0)] - moments
-    return whole[begun] - np.where(begun > 0, np.maximum(over, 0), 0)
 
 
 def op_parents(kind_is_op: np.ndarray[tuple[int], np.dtype[np.bool_]], parent: Ints) -> Ints:

@@ -20,10 +20,11 @@ import pyarrow.compute as pc
 
 from tracekit import intervals
 from tracekit.analysis import EVIDENCE_ROWS
+from tracekit.intervals import covered
 from tracekit.run import busy
 from tracekit.schema import C, CopyKind, DeviceKind, HostKind, Memory
 
-from ._common import NO_PARENT, covered, ints, matches, positions, segments_by, spans
+from ._common import NO_PARENT, ints, matches, positions, segments_by, spans
 from ._hosts import NO_OP, NO_SHAPES, host_rows, source_lines, texts
 
 if TYPE_CHECKING:

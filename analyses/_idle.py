@@ -32,9 +32,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracekit import intervals
+from tracekit.intervals import covered
 from tracekit.schema import C, HostKind
 
-from ._common import NO_PARENT, covered, spans
+from ._common import NO_PARENT, spans
 from ._gaps import AFTER, BEFORE, EARLIER, LAUNCH, NEAR_NS
 from ._host_lines import STEP_MARKER
 from ._waits import first_ending_after

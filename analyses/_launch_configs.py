@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 
+from tracekit.kernel_names import family
 from tracekit.schema import C, DeviceKind
 
 from . import _residency
 from ._common import ints, share
 from ._hosts import NO_OP, host_rows, texts
-from ._names import family
 from ._ranges import medians
 from ._tensors import numel, parse_shapes
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracekit import intervals
+from tracekit.intervals import covered
 from tracekit.schema import C, DeviceKind, HostKind
 
-from ._common import covered
 from ._idle import NOT_PROFILER
 from ._launches import AT, DEPTH, KIND, PLACE
 from ._waits import waits

@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 
 from tracekit import intervals
+from tracekit.intervals import covered
 from tracekit.schema import C, DeviceKind
 
-from ._common import covered, ints, share, spans
+from ._common import ints, share, spans
 
 if TYPE_CHECKING:
     from tracekit.intervals import Ints

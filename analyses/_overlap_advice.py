@@ -11,11 +11,12 @@ import pyarrow.compute as pc
 
 from tracekit import intervals
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding
+from tracekit.intervals import covered
 from tracekit.savings import WARN_SHARE, Budget, budget
 from tracekit.schema import C, CopyKind, HostKind, Memory
 from tracekit.windows import END_NS, step_windows
 
-from ._common import covered, ints, matches, spans
+from ._common import ints, matches, spans
 from ._hosts import NO_OP, host_rows, source_lines, texts
 from ._lanes import collective_kinds, lanes
 from ._units import duration, percent

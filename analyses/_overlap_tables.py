@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 
 from tracekit import intervals
+from tracekit.intervals import covered
 from tracekit.schema import C
 
-from ._common import covered, ints, share, spans
+from ._common import ints, share, spans
 from ._lanes import Lanes, collective_kinds, lanes
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from tracekit.kernel_names import family
 from tracekit.schema import C, DeviceKind
 
 from . import _path_device, _path_host, _path_joins
 from ._common import NO_PARENT, matches
-from ._names import family
 from ._path_host import FAR, KINDS
 from .gpu_breakdown import COMMUNICATION
 

@@ -10,12 +10,13 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit import intervals
+from tracekit.intervals import covered
+from tracekit.kernel_names import family
 from tracekit.schema import BUSY_KINDS, C, DeviceKind
 from tracekit.windows import END_NS
 
-from ._common import covered, ints, spans
+from ._common import ints, spans
 from ._lanes import collective_kinds, communicates, lanes
-from ._names import family
 
 if TYPE_CHECKING:
     from tracekit.intervals import Ints, Union

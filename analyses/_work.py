@@ -15,11 +15,11 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.ingest import flops as formulas
+from tracekit.kernel_names import uses_tensor_cores
 from tracekit.schema import C, DeviceKind, HostKind
 
 from ._common import NO_PARENT, positions
 from ._hosts import NO_OP, NO_SHAPES, host_rows, texts
-from ._names import uses_tensor_cores
 from ._tensors import tensors
 from ._traffic import least_bytes
 

@@ -9,11 +9,12 @@ import numpy as np
 import pandas as pd
 
 from tracekit import intervals
+from tracekit.intervals import covered
 from tracekit.run import busy
 from tracekit.schema import C, DeviceKind, HostKind
 
 from . import _ranges
-from ._common import NO_PARENT, covered, ints, spans, union_by
+from ._common import NO_PARENT, ints, spans, union_by
 from ._hosts import host_rows, texts
 
 if TYPE_CHECKING:

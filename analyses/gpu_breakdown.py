@@ -29,12 +29,13 @@ import pandas as pd
 
 from tracekit import intervals
 from tracekit.analysis import Analysis, Column, Result, TableSpec
+from tracekit.intervals import covered
 from tracekit.run import busy
 from tracekit.schema import C, DeviceKind
 from tracekit.windows import step_windows
 
 from . import _host_time
-from ._common import DEVICE, NO_STEPS, RANK, STEP, absent_device_note, covered, matches, share, spans
+from ._common import DEVICE, NO_STEPS, RANK, STEP, absent_device_note, matches, share, spans
 
 if TYPE_CHECKING:
     from tracekit.intervals import Ints, Union

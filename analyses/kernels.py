@@ -7,7 +7,7 @@ of the run, all ranks and devices. The median is the lower of the two middle val
 A first launch is an outlier when it takes more than 3 times the median of the later ones and 10 µs more than
 it: the first is then likely to have paid for module loading, autotuning or cold caches.
 
-Sources: what torch.profiler, HTA and nsys list; the family follows none of them and is defined in `_names`.
+Sources: what torch.profiler, HTA and nsys list; the family follows none of them: see `kernel_names`.
 
 Example:
     >>> import tracekit
@@ -23,6 +23,7 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.analysis import EVIDENCE_ROWS, Analysis, Column, Finding, Result, Rule, Severity, TableSpec
+from tracekit.kernel_names import family, uses_tensor_cores
 from tracekit.render.cells import human
 from tracekit.run import busy
 from tracekit.savings import CONFIDENT, budget
@@ -31,7 +32,6 @@ from tracekit.schema import C, DeviceKind, HostKind
 from . import _groups
 from ._common import DEVICE, RANK, UNLINKED, absent_device_note, ints
 from ._hosts import NO_OP, NO_SHAPES, host_rows, texts
-from ._names import family, uses_tensor_cores
 
 if TYPE_CHECKING:
     from tracekit.run import Run

@@ -36,11 +36,12 @@ import pandas as pd
 
 from tracekit import intervals
 from tracekit.analysis import Analysis, Column, Result, TableSpec
+from tracekit.intervals import covered
 from tracekit.schema import C, HostKind
 from tracekit.windows import step_windows
 
 from . import _host_lines, _idle_rows, _sync_advice
-from ._common import NO_STEPS, RANK, absent_device_note, covered, ints, share, spans
+from ._common import NO_STEPS, RANK, absent_device_note, ints, share, spans
 from ._hosts import host_rows, source_lines
 from ._idle_rows import CALL, OP, OUTSIDE, SOURCE
 

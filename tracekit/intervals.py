@@ -112,3 +112,24 @@ def subtract(a: Union, b: Union) -> Union:
     if not len(a[0]):
         return EMPTY
     return intersect(a, complement(b, int(a[0][0]), int(a[1][-1])))
+
+
+def covered(intervals: Union, start: Ints, end: Ints) -> Ints:
+    """How much of each window the union covers.
+
+    Example:
+        >>> covered((np.array([0, 5]), np.array([3, 12])), np.array([2, 0]), np.array([6, 20]))
+        array([ 2, 10])
+    """
+    return _covered_before(intervals, end) - _covered_before(intervals, start)
+
+
+def _covered_before(intervals: Union, moments: Ints) -> Ints:
+    starts, ends = intervals
+    if not len(starts):
+        return np.zeros(len(moments), np.int64)
+    whole = np.concatenate(([0], np.cumsum(ends - starts)))
+    begun = np.searchsorted(starts, moments, side="right")
+    over = ends[np.maximum(begun - 1, 0)] - moments
+    done: Ints = whole[begun] - np.where(begun > 0, np.maximum(over, 0), 0)
+    return done

@@ -22,6 +22,7 @@ COMMANDS = {
     "show": "tracekit.cli.show",
     "analyze": "tracekit.cli.analyze",
     "findings": "tracekit.cli.findings",
+    "diff": "tracekit.cli.diff",
     "rm": "tracekit.cli.rm",
 }
 """Command name to the module whose `command` it is, in the order people need them."""

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tracekit.analyses._common import NO_DEVICE
-from tracekit.analyses._names import family, uses_tensor_cores
 from tracekit.analyses.kernels import NO_OPS_NOTE, OUTSIDE_OPS_NOTE, UNLINKED_NOTE
 
 from tests.builders import Row, device, host, kernel, make_run, memcpy, memset
 from tracekit.analysis import analyze
+from tracekit.kernel_names import family, uses_tensor_cores
 from tracekit.schema import C, DeviceKind, HostKind
 
 if TYPE_CHECKING:

@@ -1,0 +1,79 @@
+"""Idle time by cause, from whatever the analysis of gaps says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pandas as pd
+import pytest
+
+from tests.builders import host, kernel, make_run, step
+from tracekit import registry
+from tracekit.analysis import Result
+from tracekit.diff import diff, idle
+from tracekit.errors import PluginError
+from tracekit.schema import C
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tracekit.run import Run
+
+GAPS = [
+    (60, 20, "launch_bound"),
+    (85, 10, "sync"),
+    (100, 50, "dataload"),  # half of it is after the step
+    (5, 3, "kernel_to_kernel"),
+]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """A step of 125 ns of which 20 are busy."""
+    work = [kernel(0, 5, step=1), kernel(8, 18, step=1), kernel(80, 85, step=1)]
+    return make_run(
+        tmp_path, steps=[step(1, 0, 125)], device_intervals=work, host_intervals=[host("x", 0, 9)]
+    )
+
+
+def _gaps(_run: Run, _name: str) -> Result:
+    columns = [C.START_NS, C.DUR_NS, "cause"]
+    frame = pd.DataFrame(GAPS, columns=columns).assign(**{C.RANK: 0, C.DEVICE: 0})
+    return Result({"gaps": frame})
+
+
+def lines(run: Run) -> dict[str, int]:
+    found = diff([run], [run])
+    assert found.wall is not None
+    return {line.name: line.a_ns for line in found.wall.lines if line.a_ns}
+
+
+def test_causes_are_cut_to_the_steps_and_sum_to_the_idle_time(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(idle, "analyze", _gaps)
+    assert lines(run) == {
+        "compute only": 20,
+        "launch-bound idle": 20,
+        "sync idle": 10,
+        "data loading idle": 25,
+        "other idle": 50,
+    }
+
+
+def test_without_the_analysis_idle_time_is_one_line_and_that_is_said(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = [name for name in registry.names(registry.ANALYSES) if name != idle.ANALYSIS]
+    monkeypatch.setattr(idle.registry, "names", lambda _group: known)
+    assert lines(run) == {"compute only": 20, "idle": 105}
+    assert "idle time is one line" in " ".join(diff([run], [run]).warnings)
+
+
+def test_an_analysis_that_fails_is_said(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_run: Run, _name: str) -> Result:
+        raise PluginError("it broke", hint="")
+
+    monkeypatch.setattr(idle, "analyze", broken)
+    assert lines(run) == {"compute only": 20, "idle": 105}
+    assert "it broke" in " ".join(diff([run], [run]).warnings)

@@ -1,0 +1,46 @@
+"""Which runs a side means."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.runs import make_run
+from tracekit.diff.sides import pair, runs_of
+from tracekit.errors import UnusableInputError
+from tracekit.meta import Git
+
+if TYPE_CHECKING:
+    from tests.conftest import Git as Repository
+    from tracekit.store import Store
+
+
+def test_a_label_means_all_its_runs_of_the_newest_fingerprint(store: Store) -> None:
+    other = make_run(store, label="x", fingerprint={"gpu": "one"})
+    first = make_run(store, after_s=1, label="x", fingerprint={"gpu": "two"})
+    second = make_run(store, after_s=2, label="x", fingerprint={"gpu": "two"})
+    assert [run.id for run in runs_of(store, "x")] == [first.id, second.id]
+    assert [run.id for run in runs_of(store, other.id)] == [other.id]
+    assert [run.id for run in runs_of(store, "latest")] == [second.id]
+    assert [run.id for run in runs_of(store, str(first.path))] == [first.id]
+
+
+def test_a_revision_means_all_runs_recorded_at_it(store: Store, git: Repository) -> None:
+    sha = git("rev-parse", "HEAD")
+    state = Git(sha=sha, tree="", branch="main", dirty=False, diff_sha256=None, commit_time="")
+    runs = [make_run(store, after_s=number, git=state) for number in range(2)]
+    make_run(store, after_s=3)
+    assert [run.id for run in runs_of(store, "git:main")] == [run.id for run in runs]
+
+
+def test_a_range_names_two_revisions() -> None:
+    assert pair(["main..topic"]) == ("git:main", "git:topic")
+    assert pair(["main...topic"]) == ("git:main", "git:topic")
+    assert pair(["main.."]) == ("git:main", "git:HEAD")
+
+
+@pytest.mark.parametrize("references", [[], ["one"], ["a", "b", "c"]])
+def test_anything_but_two_sides_is_refused(references: list[str]) -> None:
+    with pytest.raises(UnusableInputError, match="two runs are needed"):
+        pair(references)

@@ -1,0 +1,90 @@
+"""Which steps are compared, and how long each is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tests.builders import host, kernel, make_run, step
+from tracekit.diff.spans import shared, typical_ns
+from tracekit.schema import C
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tracekit.diff.spans import Span
+    from tracekit.run import Run
+
+
+def marked(place: Path, lengths: list[int], *, ranks: int = 1) -> Run:
+    """Steps of these lengths, one after another with a pause of 10 ns, the same on every rank."""
+    rows = []
+    for rank in range(ranks):
+        at = 0
+        for number, length in enumerate(lengths):
+            rows.append(step(number, at, at + length, rank=rank))
+            at += length + 10
+    return make_run(place, steps=rows)
+
+
+def told(span: Span) -> list[tuple[int, int, int]]:
+    lengths = span.step_ns()
+    return [
+        (int(row[C.RANK]), int(row[C.STEP]), length)
+        for row, length in zip(span.windows.to_dict("records"), lengths, strict=True)
+    ]
+
+
+def test_the_last_steps_are_kept(tmp_path: Path) -> None:
+    a, b = shared(marked(tmp_path / "a", [5, 6, 7]), marked(tmp_path / "b", [8, 9]))
+    assert (told(a), told(b)) == ([(0, 1, 6), (0, 2, 7)], [(0, 0, 8), (0, 1, 9)])
+    assert (a.unused, b.unused) == (1, 0)
+
+
+def test_warmup_of_one_side_is_left_out_of_both(tmp_path: Path) -> None:
+    a, b = shared(marked(tmp_path / "a", [90, 80, 10, 10, 10, 10]), marked(tmp_path / "b", [10] * 6))
+    assert [a.left_out, b.left_out] == [2, 2]
+    assert [len(told(a)), len(told(b))] == [4, 4]
+    assert (a.unused, b.unused) == (0, 0)
+
+
+def test_too_few_steps_have_no_outliers(tmp_path: Path) -> None:
+    a, _ = shared(marked(tmp_path / "a", [90, 10, 10]), marked(tmp_path / "b", [10, 10, 10]))
+    assert (a.left_out, a.steps) == (0, 3)
+
+
+def test_of_ranks_the_lowest_that_both_have_are_kept(tmp_path: Path) -> None:
+    a, b = shared(marked(tmp_path / "a", [5, 6], ranks=3), marked(tmp_path / "b", [7, 8], ranks=2))
+    assert told(a) == [(0, 0, 5), (0, 1, 6), (1, 0, 5), (1, 1, 6)]
+    assert (a.steps, b.steps) == (4, 4)
+    assert (a.unused_ranks, b.unused_ranks) == (1, 0)
+
+
+def queued(place: Path) -> Run:
+    """A host that runs ahead: each step's kernel ends far into the next step."""
+    more: dict[str, Any] = {C.STREAM: 7}
+    return make_run(
+        place,
+        steps=[step(0, 0, 10), step(1, 20, 30), step(2, 40, 50)],
+        device_intervals=[kernel(5 + 40 * n, 45 + 40 * n, step=n, **more) for n in range(3)],
+    )
+
+
+def test_steps_that_overlap_on_the_device_share_no_time(tmp_path: Path) -> None:
+    a, _ = shared(queued(tmp_path / "a"), queued(tmp_path / "b"))
+    assert told(a) == [(0, 0, 45), (0, 1, 40), (0, 2, 40)]
+    assert a.total_ns == 125
+
+
+def test_without_marks_the_capture_is_one_step(tmp_path: Path) -> None:
+    plain = make_run(tmp_path / "a", host_intervals=[host("x", 5, 20), host("y", 30, 45)])
+    half = make_run(tmp_path / "b", host_intervals=[host("x", 0, 9)], steps=[step(1, 0, 10)])
+    a, b = shared(plain, half)
+    assert not a.marked
+    assert not b.marked
+    assert (told(a), told(b)) == ([(0, -1, 40)], [(0, -1, 9)])
+    assert typical_ns(plain, marked=False) == 40
+
+
+def test_a_run_without_anything_has_no_step(tmp_path: Path) -> None:
+    a, b = shared(make_run(tmp_path / "a"), make_run(tmp_path / "b"))
+    assert (a.steps, b.steps, a.total_ns) == (0, 0, 0)

@@ -1,0 +1,165 @@
+"""`tracekit diff`: how one run differs from another, and what the difference is made of."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import rich_click as click
+
+from tracekit.cli.options import FORMATS, open_store, store_option
+from tracekit.errors import ExitCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tracekit.diff import Diff
+
+_VIEWS = ("op", "module", "kernel")
+
+
+class _Percent(click.ParamType):  # type: ignore[type-arg]
+    """A share given as `7%`, `7` or `0.07`; below 1 it is a share, else percent."""
+
+    name = "percent"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        text = str(value).strip()
+        try:
+            number = float(text.removesuffix("%"))
+        except ValueError:
+            self.fail(f"{text!r} is no percentage, as 7% is", param, ctx)
+        share = number / 100 if text.endswith("%") or number >= 1 else number
+        if not 0 < share < float("inf"):
+            self.fail("it must be above 0", param, ctx)
+        return share
+
+
+@click.command("diff")
+@click.argument("references", nargs=-1, required=True, metavar="A B | BASE..HEAD")
+@click.option(
+    "--by", type=click.Choice(_VIEWS), default="op", show_default=True, help="What the lines of causes sum."
+)
+@click.option(
+    "--varying",
+    multiple=True,
+    metavar="FIELD",
+    help="A field that differs on purpose, such as torch, gpu or batch_size; may be repeated.",
+)
+@click.option(
+    "--threshold",
+    type=_Percent(),
+    default="7%",
+    show_default=True,
+    help="Change of the step time that matters.",
+)
+@click.option(
+    "--exit-code", "use_exit_code", is_flag=True, help="Exit 1 on a regression and 3 where none can be told."
+)
+@click.option(
+    "--explain/--no-explain",
+    default=True,
+    show_default=True,
+    help="Ask the analyses too: causes of idle time, copies, launches.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    help="Rows of a table at most, 0 for all.",
+)
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice((*FORMATS, "html")),
+    default="table",
+    show_default=True,
+    help="How to print the comparison on stdout.",
+)
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file.")
+@store_option
+def command(
+    *,
+    references: tuple[str, ...],
+    by: str,
+    varying: tuple[str, ...],
+    threshold: float,
+    use_exit_code: bool,
+    explain: bool,
+    limit: int | None,
+    output_format: str,
+    output: Path | None,
+    store: str | None,
+) -> int:
+    """Explain how run B differs from run A.
+
+    A and B are run ids or their prefixes, `latest~1`, labels, `git:REV`, or paths of runs or of raw traces.
+    A label or a commit means all its runs. BASE..HEAD means the runs of two git revisions.
+
+    Runs that did other work (batch size, shapes, GPU, ...) are not compared, with exit code 4, unless
+    --varying declares the difference.
+    """
+    from tracekit.diff import Options, diff, sides
+
+    place, names = open_store(store), sides.pair(references)
+    base, head = (sides.runs_of(place, name) for name in names)
+    options = Options(by=by, varying=varying, threshold=threshold, explain=explain)
+    with _progress() as progress:
+        found = diff(base, head, references=names, options=options, progress=progress)
+    code = _exit_code(found, use_exit_code=use_exit_code)
+    text = _rendered(found, output_format, limit, code)
+    if output:
+        output.write_text(text, encoding="utf-8")
+    else:
+        click.echo(text, nl=False)
+    return int(code)
+
+
+def _exit_code(found: Diff, *, use_exit_code: bool) -> ExitCode:
+    from tracekit.diff.model import Verdict
+
+    if found.verdict is Verdict.NOT_COMPARABLE:
+        return ExitCode.NOT_COMPARABLE
+    if not use_exit_code:
+        return ExitCode.OK
+    if found.verdict is Verdict.REGRESSION:
+        return ExitCode.REGRESSION
+    told = found.verdict in {Verdict.PASS, Verdict.IMPROVEMENT}
+    return ExitCode.OK if told else ExitCode.CANNOT_TELL
+
+
+def _rendered(found: Diff, output_format: str, limit: int | None, code: ExitCode) -> str:
+    if output_format in {"json", "csv"}:
+        from tracekit.render.diff_json import as_csv, as_json
+
+        if output_format == "csv":
+            return as_csv(found, limit=limit or 0)
+        return as_json(found, exit_code=int(code), limit=limit or 0)
+    return _for_people(found, output_format, {} if limit is None else {"limit": limit})
+
+
+def _for_people(found: Diff, output_format: str, options: dict[str, int]) -> str:
+    if output_format == "html":
+        from tracekit.render.diff_html import as_html
+
+        return as_html(found, **options)
+    if output_format == "markdown":
+        from tracekit.render.diff_markdown import as_markdown
+
+        return as_markdown(found, **options)
+    from tracekit.render.diff_text import as_text
+
+    return as_text(found, **options)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    """What is done now, on stderr where a person watches."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda _: None
+        return
+    with console.status("") as status:
+        yield lambda part: status.update(part)

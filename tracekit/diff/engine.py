@@ -1,0 +1,230 @@
+"""Compare two runs, or two groups of runs: comparability first, then what changed and what it is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tracekit import analysis
+from tracekit.diff import comparability, idle, judge, matching, pieces, rollup, shapes, spans, wall, work
+from tracekit.diff.metrics import measure, step_times, typical
+from tracekit.diff.model import Compared, Diff, Side, Verdict
+from tracekit.errors import TracekitError, UnusableInputError
+from tracekit.run import busy
+from tracekit.schema import C, DeviceKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tracekit.analysis import Analysis, Result
+    from tracekit.diff.model import Comparability, Design, Metric, Wall
+    from tracekit.diff.pieces import Pieces
+    from tracekit.diff.spans import Span
+    from tracekit.run import Run
+
+    Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How to compare.
+
+    Attributes:
+        by: What the lines of the work ledger are: `op`, `module` or `kernel`.
+        varying: Fields declared to differ between the sides.
+        threshold: Relative change of the step time that matters.
+        explain: Whether to ask the analyses: for the causes of idle time, and for their own comparisons.
+    """
+
+    by: str = "op"
+    varying: tuple[str, ...] = ()
+    threshold: float = judge.THRESHOLD
+    explain: bool = True
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """The two runs whose traces explain the difference, and the parts of them that are compared."""
+
+    base: Run
+    head: Run
+    spans: tuple[Span, Span]
+
+    @property
+    def on_device(self) -> bool:
+        """Whether both have work on devices; else ops of the host are compared."""
+        return all(_has_device(run) for run in (self.base, self.head))
+
+
+def diff(
+    base: Sequence[Run],
+    head: Sequence[Run],
+    *,
+    references: tuple[str, str] = ("", ""),
+    options: Options | None = None,
+    progress: Progress = lambda _: None,
+) -> Diff:
+    """Compare runs of a head with runs of a base.
+
+    Args:
+        base: Runs of the side compared with; the one of median step time explains it.
+        head: Runs of the side in question.
+        references: How a person named the two sides.
+        options: How to compare.
+        progress: Told what is done next.
+
+    Returns:
+        Metrics, wall and work ledgers in exact integer nanoseconds, matched groups, counts that changed, and
+        warnings. Where the runs are not comparable, nothing but the differences.
+
+    Raises:
+        UnusableInputError: A side has no runs, or an option is unknown.
+
+    Example:
+        >>> import tracekit
+        >>> from tracekit.diff import diff
+        >>> found = diff([tracekit.open("latest~1")], [tracekit.open("latest")])  # doctest: +SKIP
+        >>> found.work.terms, found.causes[0].label  # doctest: +SKIP
+    """
+    chosen = options or Options()
+    _check(base, head, chosen)
+    progress("step times")
+    steps = step_times(base, head)
+    a, b = typical(base, steps.a), typical(head, steps.b)
+    pair = _Pair(a, b, spans.shared(a, b))
+    how = judge.design(base, head, threshold=chosen.threshold)
+    sides = (_side(references[0], base, a), _side(references[1], head, b))
+    progress("comparability")
+    given = (shapes.read(a, pair.spans[0]), shapes.read(b, pair.spans[1]))
+    found = comparability.compare(a, b, given, varying=chosen.varying)
+    if found.refused:
+        return Diff(*sides, found, how, chosen.by, Verdict.NOT_COMPARABLE)
+    metrics = judge.judged(measure(base, head, steps), how)
+    return _explained(pair, sides, found, how, metrics, chosen, progress)
+
+
+def _check(base: Sequence[Run], head: Sequence[Run], options: Options) -> None:
+    comparability.declared(options.varying)
+    if options.by not in rollup.VIEWS:
+        raise UnusableInputError(
+            f"there are no lines by {options.by!r}", hint=f"use {', '.join(rollup.VIEWS)}"
+        )
+    if not base or not head:
+        raise UnusableInputError("a side has no runs", hint="`tracekit runs` lists what there is")
+
+
+def _explained(
+    pair: _Pair,
+    sides: tuple[Side, Side],
+    found: Comparability,
+    how: Design,
+    metrics: tuple[Metric, ...],
+    options: Options,
+    progress: Progress,
+) -> Diff:
+    on_device = pair.on_device
+    progress("matching")
+    a = pieces.read(pair.base, pair.spans[0], on_device=on_device)
+    b = pieces.read(pair.head, pair.spans[1], on_device=on_device)
+    matched = matching.match(a, b, by_module=options.by == "module")
+    groups = work.groups(matched, a, b)
+    progress("idle time")
+    walls, why = _wall(pair, (a, b), explain=options.explain)
+    progress("analyses")
+    analyses, failed = _compared(pair) if options.explain else ((), ())
+    return Diff(
+        *sides,
+        found,
+        how,
+        options.by,
+        judge.overall(metrics),
+        metrics=metrics,
+        compared=_steps(pair, on_device=on_device),
+        wall=walls,
+        work=work.ledger(matched, groups),
+        match=work.matched(matched),
+        causes=rollup.causes(groups, by=options.by),
+        groups=groups,
+        counts=rollup.counts(groups),
+        analyses=analyses,
+        warnings=(*_warnings(pair, sides, (a, b), options), *why, *failed),
+    )
+
+
+def _wall(pair: _Pair, both: tuple[Pieces, Pieces], *, explain: bool) -> tuple[Wall, tuple[str, ...]]:
+    totals = (both[0].total_ns, both[1].total_ns)
+    runs = (pair.base, pair.head)
+    if not both[0].on_device:
+        cuts = [wall.cut_host(run, span) for run, span in zip(runs, pair.spans, strict=True)]
+        return wall.ledger(cuts[0], cuts[1], pair.spans, totals), ()
+    known, why = idle.causes(*runs) if explain else (None, "")
+    causes = known or (None, None)
+    cuts = [
+        wall.cut_device(run, span, cause) for run, span, cause in zip(runs, pair.spans, causes, strict=True)
+    ]
+    return wall.ledger(cuts[0], cuts[1], pair.spans, totals), (why,) if why else ()
+
+
+def _compared(pair: _Pair) -> tuple[tuple[tuple[Analysis, Result], ...], tuple[str, ...]]:
+    """What the analyses that compare say, and those that failed."""
+    found, failed = [], []
+    for one in analysis.available():
+        if one.compare is None:
+            continue
+        try:
+            found.append((one, analysis.compare(pair.base, pair.head, one.name)))
+        except TracekitError as error:
+            failed.append(f"{one.name}: {error.message}")
+    return tuple(found), tuple(failed)
+
+
+def _steps(pair: _Pair, *, on_device: bool) -> Compared:
+    a, b = pair.spans
+    means = [span.total_ns / span.steps if span.steps else 0.0 for span in pair.spans]
+    return Compared(a.steps, a.marked, a.left_out, (a.unused, b.unused), on_device, (means[0], means[1]))
+
+
+def _side(reference: str, runs: Sequence[Run], chosen: Run) -> Side:
+    git = chosen.meta.git
+    return Side(
+        reference=reference or chosen.id,
+        runs=tuple(run.id for run in runs),
+        run=chosen.id,
+        label=chosen.meta.label,
+        commit=git.sha if git else None,
+        dirty=git.dirty if git else None,
+        fingerprint=dict(chosen.meta.fingerprint),
+    )
+
+
+def _has_device(run: Run) -> bool:
+    return not busy(run, [C.RANK]).empty
+
+
+def _warnings(
+    pair: _Pair, sides: tuple[Side, Side], both: tuple[Pieces, Pieces], options: Options
+) -> list[str]:
+    """What a reader of the numbers should know."""
+    said = []
+    for name, side, part, span in zip(("base", "head"), sides, both, pair.spans, strict=True):
+        if side.dirty:
+            said.append(f"the {name} was recorded with uncommitted changes, which its commit does not hold")
+        if part.unassigned_ns:
+            said.append(f"the {name} has {part.unassigned_ns:,} ns of device work in no step: it is left out")
+        if span.unused_ranks:
+            said.append(
+                f"the {name} has {span.unused_ranks} more ranks than the other side: they are left out"
+            )
+        if options.by == "module" and not part.table.empty and not (part.table[pieces.MODULE_KEY] != 0).any():
+            said.append(f"no modules were recorded in the {name}: record with stacks and modules")
+        if part.on_device and (part.table[C.KIND] == DeviceKind.GRAPH).any():
+            said.append(
+                f"the {name} has CUDA graphs whose kernels were not recorded: each counts as one piece"
+            )
+    if not pair.spans[0].marked:
+        said.append(
+            "steps are not marked on both sides, so whole captures are compared: call `profiler.step()`"
+        )
+    if not pair.spans[0].steps:
+        said.append("no step is left to compare on both sides")
+    return said

@@ -1,0 +1,371 @@
+"""What a comparison of two runs says; everything a renderer shows is here, and nothing is left to compute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tracekit.analysis import Analysis, Result
+
+
+class Verdict(StrEnum):
+    """What can be said of a metric."""
+
+    REGRESSION = "regression"
+    IMPROVEMENT = "improvement"
+    PASS = "pass"  # noqa: S105 (no password)
+    CANNOT_TELL = "cannot tell"
+    NO_VERDICT = "no verdict"
+    NOT_COMPARABLE = "not comparable"
+
+
+class Status(StrEnum):
+    """Whether two runs can be compared; of a difference, what it means for that."""
+
+    COMPARABLE = "comparable"
+    DECLARED = "declared"
+    WARN = "warn"
+    UNKNOWN = "unknown"
+    NOT_COMPARABLE = "not comparable"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One field in which two runs differ.
+
+    Attributes:
+        field: Its name, as `--varying` takes it.
+        base: Value of the run compared with; None where unknown.
+        head: Value of the run in question; None where unknown.
+        status: `not comparable`, `warn`, `unknown` (one side does not say) or `declared`.
+    """
+
+    field: str
+    base: Any
+    head: Any
+    status: Status
+
+
+@dataclass(frozen=True)
+class Comparability:
+    """Whether two runs can be compared, and in what they differ, the gravest first."""
+
+    differences: tuple[Difference, ...] = ()
+
+    @property
+    def status(self) -> Status:
+        """The gravest status of any difference; `comparable` without one."""
+        found = {one.status for one in self.differences}
+        if Status.NOT_COMPARABLE in found:
+            return Status.NOT_COMPARABLE
+        if found & {Status.WARN, Status.UNKNOWN}:
+            return Status.WARN
+        return Status.DECLARED if found else Status.COMPARABLE
+
+    @property
+    def refused(self) -> tuple[Difference, ...]:
+        """The differences for which nothing is compared."""
+        return tuple(one for one in self.differences if one.status is Status.NOT_COMPARABLE)
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a comparison.
+
+    Attributes:
+        reference: How the person named it.
+        runs: Ids of its runs.
+        run: Id of the run whose trace explains the side: the one of median step time.
+        label: Label of that run.
+        commit: Commit it was recorded at; None where unknown.
+        dirty: Whether there were uncommitted changes; None where unknown.
+        fingerprint: Its stable identifiers.
+    """
+
+    reference: str
+    runs: tuple[str, ...]
+    run: str
+    label: str | None
+    commit: str | None
+    dirty: bool | None
+    fingerprint: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One measured quantity of both sides.
+
+    Attributes:
+        name: Its name.
+        unit: `ns` or `bytes`.
+        basis: What was measured, and how it was summed up.
+        a: Median over the runs of the base.
+        b: Median over the runs of the head.
+        ratio: b over a; None where a is nothing.
+        ci95: Interval that holds the true ratio with 95 %; None where it cannot be given.
+        p: Probability of such a change by chance alone; None where it cannot be given.
+        mde: Smallest relative change that this design detects; None where it cannot be given.
+        verdict: What can be said.
+        reason: Why.
+    """
+
+    name: str
+    unit: str
+    basis: str
+    a: int | float
+    b: int | float
+    ratio: float | None
+    ci95: tuple[float, float] | None = None
+    p: float | None = None
+    mde: float | None = None
+    verdict: Verdict = Verdict.NO_VERDICT
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Design:
+    """How the runs were taken and judged.
+
+    Attributes:
+        k: Runs of the base and of the head.
+        order: In which order the runs were taken, `A` being the base, oldest first; empty where unknown.
+        paired: Whether runs were compared in pairs.
+        alpha: Probability of a false alarm that was accepted; None without a verdict.
+        theta: Relative change that matters.
+    """
+
+    k: tuple[int, int]
+    order: str
+    paired: bool
+    alpha: float | None
+    theta: float
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The steps that were compared.
+
+    Attributes:
+        steps: Number of them on each side, all ranks together.
+        marked: Whether they are marked; else each rank's capture is one.
+        left_out: Leading steps of each rank left out on both sides, as one side had such outliers.
+        unused: Further steps of the base and of the head without a match on the other side.
+        on_device: Whether work is time on devices; else it is self time of ops on the host.
+        step_ns: Mean compared step of the base and of the head.
+    """
+
+    steps: int
+    marked: bool
+    left_out: int
+    unused: tuple[int, int]
+    on_device: bool
+    step_ns: tuple[float, float]
+
+
+@dataclass(frozen=True, order=True)
+class Amount:
+    """How many intervals, and the sum of their durations."""
+
+    count: int
+    total_ns: int
+
+
+NOTHING = Amount(0, 0)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a difference is made of, ns: `delta = added − removed + count + rate`, exactly.
+
+    Attributes:
+        added: Time of what only the head has.
+        removed: Time of what only the base has.
+        count: Change of the number times the mean of both mean durations, rounded to whole ns.
+        rate: The rest of what both have: change of the mean duration times the mean number.
+    """
+
+    added: int = 0
+    removed: int = 0
+    count: int = 0
+    rate: int = 0
+
+    @property
+    def delta(self) -> int:
+        """The whole difference."""
+        return self.added - self.removed + self.count + self.rate
+
+    def __add__(self, other: Terms) -> Terms:
+        return Terms(
+            self.added + other.added,
+            self.removed + other.removed,
+            self.count + other.count,
+            self.rate + other.rate,
+        )
+
+
+@dataclass(frozen=True)
+class Group:
+    """Work of both runs that was matched, or work that only one has.
+
+    Attributes:
+        path: Names of the ops from the outermost to the launching one, or to the one around all that launched
+            it; empty where no op is known.
+        shapes: Input shapes of the launching op of its longest interval; empty where unknown.
+        module: Module of that op; empty where unknown.
+        name_a: Canonical name of its longest work in the base; empty where it has none.
+        name_b: The same in the head.
+        sort: kernel, memset, graph, op, or memcpy with its direction.
+        role: What it does.
+        rung: How it was matched; empty where only one side has it.
+        a: Intervals of the base.
+        b: Intervals of the head.
+        terms: What the difference is made of.
+        evidence: Rows of the longest intervals of the base (`a`) and the head (`b`).
+    """
+
+    path: tuple[str, ...]
+    shapes: str
+    module: str
+    name_a: str
+    name_b: str
+    sort: str
+    role: str
+    rung: str
+    a: Amount
+    b: Amount
+    terms: Terms
+    evidence: dict[str, list[int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One line of the work ledger: groups summed by op, module or kernel.
+
+    Attributes:
+        label: The op path, module or kernel.
+        detail: What ran: names of the base and of the head where they differ.
+        rungs: How its groups were matched.
+        evidence: Rows of the longest intervals of the base (`a`) and the head (`b`).
+        modules: Modules of its groups, the largest difference first, a few of them.
+    """
+
+    label: str
+    detail: str
+    a: Amount
+    b: Amount
+    terms: Terms
+    rungs: tuple[str, ...]
+    evidence: dict[str, list[int]]
+    modules: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Work:
+    """The work ledger: Σ of durations on both sides, and what their difference is made of."""
+
+    a_ns: int
+    b_ns: int
+    terms: Terms
+
+    @property
+    def residual(self) -> int:
+        """What the terms leave unexplained: nothing, by construction."""
+        return self.b_ns - self.a_ns - self.terms.delta
+
+
+@dataclass(frozen=True)
+class WallLine:
+    """One line of the wall ledger: time of the compared steps, ns."""
+
+    name: str
+    meaning: str
+    a_ns: int
+    b_ns: int
+
+    @property
+    def delta(self) -> int:
+        """Head minus base."""
+        return self.b_ns - self.a_ns
+
+
+@dataclass(frozen=True)
+class Wall:
+    """The wall ledger: the compared steps cut into parts that sum to them exactly on both sides.
+
+    Attributes:
+        lines: The parts.
+        total: The steps.
+        overlap: Work minus the time in which any of it ran: what joins the two ledgers.
+    """
+
+    lines: tuple[WallLine, ...]
+    total: WallLine
+    overlap: WallLine
+
+
+@dataclass(frozen=True)
+class Rung:
+    """How much time was matched on one rung."""
+
+    rung: str
+    groups: int
+    a_ns: int
+    b_ns: int
+
+
+@dataclass(frozen=True)
+class Matched:
+    """How well work could be matched.
+
+    Attributes:
+        share_a: Matched share of the base's work; None where it has none.
+        share_b: Matched share of the head's work.
+        by_rung: Time matched on each rung, the strongest first; the last has no name and is not matched.
+        rules: Version of the rules for names.
+    """
+
+    share_a: float | None
+    share_b: float | None
+    by_rung: tuple[Rung, ...]
+    rules: int
+
+
+@dataclass(frozen=True)
+class Changed:
+    """Something that runs another number of times: exact counts over the compared steps."""
+
+    label: str
+    name: str
+    a: int
+    b: int
+
+
+@dataclass(frozen=True)
+class Diff:
+    """How a head differs from a base.
+
+    Attributes:
+        causes: Lines of the work ledger that differ, the largest difference first.
+        groups: The groups they are made of, in the same order.
+        analyses: What the analyses that compare runs say.
+        warnings: What to keep in mind when reading it.
+    """
+
+    base: Side
+    head: Side
+    comparability: Comparability
+    design: Design
+    by: str
+    verdict: Verdict
+    metrics: tuple[Metric, ...] = ()
+    compared: Compared | None = None
+    wall: Wall | None = None
+    work: Work | None = None
+    match: Matched | None = None
+    causes: tuple[Cause, ...] = ()
+    groups: tuple[Group, ...] = ()
+    counts: tuple[Changed, ...] = ()
+    analyses: tuple[tuple[Analysis, Result], ...] = ()
+    warnings: tuple[str, ...] = ()

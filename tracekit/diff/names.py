@@ -1,0 +1,137 @@
+"""Names as data: what a kernel does, and what an op is called whatever the version or the compiler's count.
+
+The rules are tried in order and the first that matches decides. Raise `RULES_VERSION` with any change: a
+comparison says which rules it used.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from functools import lru_cache
+
+RULES_VERSION = 1
+
+
+class Role(StrEnum):
+    """What a kernel, a copy or an op does."""
+
+    COLLECTIVE = "collective"
+    ATTENTION = "attention"
+    CONV = "conv"
+    GEMM = "gemm"
+    NORM = "norm"
+    SOFTMAX = "softmax"
+    EMBEDDING = "embedding"
+    OPTIMIZER = "optimizer"
+    POOL = "pool"
+    SORT = "sort"
+    REDUCTION = "reduction"
+    FILL = "fill"
+    COPY = "copy"
+    ELEMENTWISE = "elementwise"
+    OTHER = "other"
+
+
+COMMUNICATION = r"(?i)nccl|rccl|all_?reduce|reduce_?scatter|all_?gather|cross_device_reduce"
+"""Kernels that talk to other devices."""
+
+_KERNEL_RULES = (
+    (Role.COLLECTIVE, COMMUNICATION),
+    (Role.ATTENTION, r"(?i)flash|fmha|attention|_attn|attn_|paged"),
+    (
+        Role.CONV,
+        r"(?i)conv(?!ert)|cudnn.*(?:dgrad|wgrad|fprop)|winograd|implicit_?gemm|_scudnn_|dgrad|wgrad|fprop|miopen.*gemm|im2col|col2im|igemm",
+    ),
+    (
+        Role.GEMM,
+        r"(?i)gemm|gemv|cutlass|cublas|xmma|nvjet|matmul|_mm_|hipblas|tensile|^Cijk_|dot_kernel|splitk",
+    ),
+    (Role.NORM, r"(?i)layer_?norm|batch_?norm|group_?norm|rms_?norm|bn_(?:fw|bw)|cudnn::bn|instance_?norm"),
+    (Role.SOFTMAX, r"(?i)softmax"),
+    (
+        Role.EMBEDDING,
+        r"(?i)embedding|index_?select|indexselect|gather|scatter|indexing_backward|index_kernel|index_put",
+    ),
+    (Role.OPTIMIZER, r"(?i)multi_?tensor|adam|sgd|fused_optimizer"),
+    (Role.POOL, r"(?i)pool"),
+    (Role.SORT, r"(?i)sort|top_?k|radix"),
+    (Role.REDUCTION, r"(?i)reduce|reduction|norm_kernel|cumsum|scan_|nll_loss"),
+    (Role.FILL, r"(?i)fill|memset|zero_"),
+    (Role.COPY, r"(?i)memcpy|copy|CatArray|transpose|nchwToNhwc|nhwcToNchw"),
+    (Role.ELEMENTWISE, r"(?i)elementwise|pointwise|triton_poi|dropout|relu|gelu|foreach"),
+)
+_OP_RULES = (
+    (Role.COLLECTIVE, COMMUNICATION + r"|c10d::|all_to_all|broadcast_coalesced"),
+    (Role.ATTENTION, r"(?i)attention"),
+    (Role.CONV, r"(?i)conv(?!ert)"),
+    (
+        Role.GEMM,
+        r"(?i)::(?:addmm|mm|bmm|baddbmm|matmul|linear|addbmm|einsum|_scaled_mm|addmv|mv)(?:_|\b)|AddmmBackward|MmBackward",
+    ),
+    (Role.NORM, r"(?i)(?:layer|batch|group|rms|instance)_?norm"),
+    (Role.SOFTMAX, r"(?i)softmax"),
+    (Role.EMBEDDING, r"(?i)embedding|::index|gather|scatter"),
+    (Role.OPTIMIZER, r"(?i)_fused_adam|_fused_sgd|Optimizer\.step"),
+    (Role.POOL, r"(?i)pool"),
+    (Role.SORT, r"(?i)::(?:sort|topk|argsort)"),
+    (Role.REDUCTION, r"(?i)::(?:sum|mean|max|min|norm|var|std|nll_loss|cumsum|prod)(?:_|\b)"),
+    (Role.FILL, r"(?i)::(?:fill|zero|zeros|ones)(?:_|\b)"),
+    (Role.COPY, r"(?i)::(?:copy|to|_to_copy|clone|contiguous|cat|stack)(?:_|\b)"),
+    (Role.ELEMENTWISE, r"(?i)::(?:add|mul|sub|div|relu|gelu|sigmoid|tanh|exp|dropout|threshold)(?:_|\b)"),
+)
+_COMPILED = tuple((role, re.compile(pattern)) for role, pattern in _KERNEL_RULES)
+_COMPILED_OPS = tuple((role, re.compile(pattern)) for role, pattern in _OP_RULES)
+
+SPECIFIC = frozenset(Role) - {Role.OTHER, Role.ELEMENTWISE, Role.COPY, Role.FILL, Role.REDUCTION}
+"""Roles that say enough to match by them alone; of the others any two kernels may be strangers."""
+
+_OP_RENAMES = (
+    (re.compile(r"^autograd::engine::evaluate_function: "), ""),
+    (re.compile(r"\b0x[0-9a-fA-F]+\b"), ""),
+    (re.compile(r"(CompiledFxGraph|CompiledFunction|Torch-Compiled Region:?)\s*[\w/]+"), r"\1"),
+    (re.compile(r"^(triton_\w+?)(?:_\d+|_[0-9a-f]{8,})+$"), r"\1"),
+    (re.compile(r"(Backward)\d+$"), r"\1"),
+    (re.compile(r"#\d+$"), ""),
+    (re.compile(r"\s+"), " "),
+)
+
+
+@lru_cache(maxsize=65536)
+def role(kernel: str, op: str = "") -> Role:
+    """What a kernel does, by its name; where that says nothing, by the op that launched it.
+
+    Example:
+        >>> role("ampere_sgemm_128x64_tn").value, role("Cijk_Ailk_Bljk_SB_MT64").value
+        ('gemm', 'gemm')
+        >>> role("k", "aten::convolution").value, role("ncclDevKernel_AllReduce_Sum_f32").value
+        ('conv', 'collective')
+    """
+    found = next((one for one, pattern in _COMPILED if pattern.search(kernel)), Role.OTHER)
+    return op_role(op) if found is Role.OTHER and op else found
+
+
+@lru_cache(maxsize=65536)
+def op_role(op: str) -> Role:
+    """What an op does, by its name.
+
+    Example:
+        >>> op_role("aten::addmm").value, op_role("aten::unheard_of").value
+        ('gemm', 'other')
+    """
+    return next((one for one, pattern in _COMPILED_OPS if pattern.search(op)), Role.OTHER)
+
+
+@lru_cache(maxsize=65536)
+def op_name(name: str) -> str:
+    """An op's name without addresses, counters, autograd's wrapper, and hashes and numbers of the compiler.
+
+    Example:
+        >>> op_name("Torch-Compiled Region: 0/1"), op_name("triton_poi_fused_relu_12")
+        ('Torch-Compiled Region:', 'triton_poi_fused_relu')
+        >>> op_name("autograd::engine::evaluate_function: ReluBackward0"), op_name("aten::conv2d")
+        ('ReluBackward', 'aten::conv2d')
+    """
+    for pattern, replacement in _OP_RENAMES:
+        name = pattern.sub(replacement, name)
+    return name.strip()

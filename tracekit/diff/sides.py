@@ -1,0 +1,70 @@
+"""The runs that a person means by one side of a comparison."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tracekit import gitinfo
+from tracekit.errors import RunNotFoundError, UnusableInputError
+from tracekit.ingest import resolve
+from tracekit.store import RUN_ID
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracekit.run import Run
+    from tracekit.store import Store
+
+RANGE = ".."
+
+
+def pair(references: Sequence[str]) -> tuple[str, str]:
+    """The two sides that arguments name: two references, or one range of git revisions.
+
+    Raises:
+        UnusableInputError: They name one side, or more than two.
+
+    Example:
+        >>> pair(["main..topic"]), pair(["before", "after"])
+        (('git:main', 'git:topic'), ('before', 'after'))
+    """
+    if len(references) == 2:
+        return references[0], references[1]
+    if len(references) == 1 and RANGE in references[0] and not Path(references[0]).exists():
+        base, _, head = references[0].partition(RANGE)
+        revisions = [f"git:{revision.lstrip('.') or 'HEAD'}" for revision in (base, head)]
+        return revisions[0], revisions[1]
+    raise UnusableInputError(
+        f"two runs are needed, not {len(references)}",
+        hint="name them as in `tracekit diff latest~1 latest` or `tracekit diff main..topic`",
+    )
+
+
+def runs_of(store: Store, reference: str) -> tuple[Run, ...]:
+    """All runs of one side, oldest first: of a label or a commit every run alike, else the one named.
+
+    Runs are alike when they have one fingerprint; of several, the newest run's counts.
+
+    Raises:
+        RunNotFoundError: Nothing, or more than one run, matches.
+    """
+    newest = resolve(store, reference)
+    if os.sep in reference or newest.path.parent != store.path:
+        return (newest,)
+    if reference.startswith("git:"):
+        sha = gitinfo.commit(reference.removeprefix("git:"))
+        found = [run for run in store.readable() if run.meta.git and run.meta.git.sha == sha]
+    elif newest.meta.label == reference and not _names_a_run(reference, newest):
+        found = [run for run in store.readable() if run.meta.label == reference]
+    else:
+        return (newest,)
+    alike = tuple(run for run in found if run.meta.fingerprint == newest.meta.fingerprint)
+    if not alike:
+        raise RunNotFoundError(f"no run matches {reference!r}", hint="`tracekit runs` lists what there is")
+    return alike
+
+
+def _names_a_run(reference: str, run: Run) -> bool:
+    return bool(RUN_ID.fullmatch(reference)) and run.path.name.startswith(reference)

@@ -1,0 +1,166 @@
+"""Which part of each run is compared: the same number of profiled steps on both sides, warm-up left out.
+
+A step counts from its start, or from the end of all earlier steps where that is later, to its own end on the
+host or the device (`tracekit.windows`): so steps of a host that runs ahead do not share time, and the steps
+of a rank sum to what they cover together. Warm-up outliers are leading steps whose time exceeds the median by
+more than 10 % and by more than 3 scaled median absolute deviations (of at least 4 steps). As many leading
+steps are left out on both sides as the side with more outliers has, and of the rest both sides keep the last
+n, n being the number the shorter side has. Where steps are not marked on both sides, the whole capture of
+each rank is one step. Of ranks, both sides keep the lowest as many as both have.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from tracekit.run import busy
+from tracekit.schema import C
+from tracekit.windows import END_NS, step_windows
+
+if TYPE_CHECKING:
+    from tracekit.intervals import Ints
+    from tracekit.run import Run
+
+FEWEST_STEPS = 4
+OUTLIER_SHARE = 0.1
+OUTLIER_DEVIATIONS = 3
+_MAD_TO_SIGMA = 1.4826
+WHOLE_CAPTURE = -1
+"""Number of the one step of a capture without marked steps."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """The compared part of a run.
+
+    Attributes:
+        windows: Rank, step, start and end of each compared step, disjoint within a rank.
+        marked: Whether steps are marked; without, each rank's capture is one.
+        left_out: Leading steps of each rank that were left out as warm-up.
+        unused: Further steps of each rank that the other side has no match for, and ranks likewise.
+    """
+
+    windows: pd.DataFrame
+    marked: bool
+    left_out: int = 0
+    unused: int = 0
+    unused_ranks: int = 0
+
+    @property
+    def steps(self) -> int:
+        """Compared steps of all ranks."""
+        return len(self.windows)
+
+    @property
+    def total_ns(self) -> int:
+        """Length of all compared steps."""
+        return int((self.windows[END_NS] - self.windows[C.START_NS]).sum())
+
+    def step_ns(self) -> list[int]:
+        """Length of each compared step."""
+        lengths: list[int] = (self.windows[END_NS] - self.windows[C.START_NS]).tolist()
+        return lengths
+
+
+def shared(base: Run, head: Run) -> tuple[Span, Span]:
+    """The parts of two runs that are compared."""
+    a, b = _own_windows(base), _own_windows(head)
+    marked = bool(len(a)) and bool(len(b))
+    if not marked:
+        a, b = _capture(base), _capture(head)
+    ranks = min(a[C.RANK].nunique(), b[C.RANK].nunique())
+    warmup = max(_warmup(a), _warmup(b)) if marked else 0
+    kept = max(0, min(_fewest(a, ranks), _fewest(b, ranks)) - warmup)
+    return _last(a, ranks, kept, warmup, marked=marked), _last(b, ranks, kept, warmup, marked=marked)
+
+
+def _last(windows: pd.DataFrame, ranks: int, kept: int, warmup: int, *, marked: bool) -> Span:
+    chosen = sorted(windows[C.RANK].unique())[:ranks]
+    own = windows[windows[C.RANK].isin(chosen)]
+    last = own.groupby(C.RANK, sort=True).tail(kept).reset_index(drop=True)
+    unused = len(own) - len(last) - warmup * ranks
+    return Span(last, marked, warmup, max(0, unused), windows[C.RANK].nunique() - ranks)
+
+
+def _fewest(windows: pd.DataFrame, ranks: int) -> int:
+    sizes = windows.groupby(C.RANK, sort=True).size().head(ranks)
+    return int(sizes.min()) if len(sizes) else 0
+
+
+def _own_windows(run: Run) -> pd.DataFrame:
+    """The steps of each rank in order, each after the windows of all earlier ones."""
+    table = step_windows(run)[[C.RANK, C.STEP, C.START_NS, END_NS]]
+    table = table.sort_values([C.RANK, C.START_NS, C.STEP], ignore_index=True)
+    reached = table.groupby(C.RANK)[END_NS].cummax()
+    earlier = reached.groupby(table[C.RANK]).shift(fill_value=np.iinfo(np.int64).min)
+    start = np.maximum(table[C.START_NS], earlier)
+    return table.assign(**{C.START_NS: start, END_NS: np.maximum(table[END_NS], start)})
+
+
+def _capture(run: Run) -> pd.DataFrame:
+    """What was recorded of each rank: on its devices, or on the host where there is none."""
+    columns = [C.RANK, C.START_NS, C.DUR_NS]
+    frame = busy(run, columns)
+    if frame.empty:
+        frame = run.table("host_intervals", columns=columns)
+    ends = frame.assign(**{END_NS: frame[C.START_NS] + frame[C.DUR_NS]}).groupby(C.RANK, sort=True)
+    whole = ends.agg(**{C.START_NS: (C.START_NS, "min"), END_NS: (END_NS, "max")}).reset_index()
+    return whole.assign(**{C.STEP: WHOLE_CAPTURE})[[C.RANK, C.STEP, C.START_NS, END_NS]]
+
+
+def _warmup(windows: pd.DataFrame) -> int:
+    """Leading outliers of the rank that has most of them."""
+    lengths = windows[END_NS] - windows[C.START_NS]
+    return max((_outliers(own.to_numpy(np.int64)) for _, own in lengths.groupby(windows[C.RANK])), default=0)
+
+
+def _outliers(times: Ints) -> int:
+    if len(times) < FEWEST_STEPS:
+        return 0
+    middle = float(np.median(times))
+    deviation = _MAD_TO_SIGMA * float(np.median(np.abs(times - middle)))
+    slow = times - middle > max(OUTLIER_SHARE * middle, OUTLIER_DEVIATIONS * deviation)
+    return int(np.logical_and.accumulate(slow).sum())
+
+
+def inside(frame: pd.DataFrame, span: Span) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Which rows belong to the compared steps.
+
+    Rows belong to the step they were launched in; where no row says which, to the step they start in.
+    """
+    rank = frame[C.RANK].to_numpy(np.int64)
+    if not span.marked:
+        whole: np.ndarray[tuple[int], np.dtype[np.bool_]] = np.isin(rank, span.windows[C.RANK])
+        return whole
+    if frame[C.STEP].notna().any():
+        wanted = pd.MultiIndex.from_frame(span.windows[[C.RANK, C.STEP]])
+        asked = pd.MultiIndex.from_arrays([rank, frame[C.STEP].fillna(WHOLE_CAPTURE).to_numpy(np.int64)])
+        return np.asarray(asked.isin(wanted), bool)
+    return _starting_inside(frame, span)
+
+
+def _starting_inside(frame: pd.DataFrame, span: Span) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    found = np.zeros(len(frame), bool)
+    rank, start = frame[C.RANK].to_numpy(np.int64), frame[C.START_NS].to_numpy(np.int64)
+    for one, own in span.windows.groupby(C.RANK):
+        place = np.searchsorted(own[C.START_NS].to_numpy(np.int64), start, side="right") - 1
+        ends = own[END_NS].to_numpy(np.int64)
+        found |= (rank == one) & (place >= 0) & (start < ends[np.maximum(place, 0)])
+    return found
+
+
+def typical_ns(run: Run, *, marked: bool) -> int:
+    """Median length of a run's steps without its warm-up outliers, or of its captures."""
+    windows = _own_windows(run) if marked else _capture(run)
+    kept = _steady(windows) if marked else windows
+    lengths = sorted((kept[END_NS] - kept[C.START_NS]).tolist())
+    return int(lengths[(len(lengths) - 1) // 2]) if lengths else 0
+
+
+def _steady(windows: pd.DataFrame) -> pd.DataFrame:
+    warmup = _warmup(windows)
+    return windows[windows.groupby(C.RANK).cumcount() >= warmup]
