@@ -23,6 +23,7 @@ COMMANDS = {
     "analyze": "tracekit.cli.analyze",
     "findings": "tracekit.cli.findings",
     "diff": "tracekit.cli.diff",
+    "check": "tracekit.cli.check",
     "rm": "tracekit.cli.rm",
 }
 """Command name to the module whose `command` it is, in the order people need them."""
