@@ -94,18 +94,29 @@ def union_by(codes: Ints, groups: int, start: Ints, end: Ints) -> Ints:
         >>> union_by(np.array([0, 0, 1]), 2, np.array([0, 2, 0]), np.array([3, 5, 4]))
         array([5, 4])
     """
+    lane, starts, ends = segments_by(codes, start, end)
+    lengths = np.zeros(groups, np.int64)
+    np.add.at(lengths, lane, ends - starts)
+    return lengths
+
+
+def segments_by(codes: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
+    """The union of intervals within each group: group, start and end of each of its parts, in that order.
+
+    Example:
+        >>> segments_by(np.array([0, 0, 1]), np.array([0, 2, 0]), np.array([3, 5, 4]))
+        (array([0, 1]), array([0, 0]), array([5, 4]))
+    """
     kept = end > start
     order = np.lexsort((start[kept], codes[kept]))
     lane, starts, ends = codes[kept][order], start[kept][order], end[kept][order]
-    lengths = np.zeros(groups, np.int64)
     if not len(order):
-        return lengths
+        return lane, starts, ends
     moments, place = np.unique(ends, return_inverse=True)  # places stay small where times do not
     reach = moments[np.maximum.accumulate(lane * len(moments) + place) % len(moments)]
     first = np.concatenate(([True], (lane[1:] != lane[:-1]) | (starts[1:] > reach[:-1])))
     last = np.concatenate((first[1:], [True]))
-    np.add.at(lengths, lane[first], reach[last] - starts[first])
-    return lengths
+    return lane[first], starts[first], reach[last]
 
 
 def covered(union: Union, start: Ints, end: Ints) -> Ints:

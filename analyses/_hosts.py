@@ -81,10 +81,12 @@ def source_lines(run: Run, rows: pd.Series) -> pd.Series:
     if distinct.empty:
         return pd.Series(NO_SOURCE, index=rows.index, dtype=object)
     stacks = host_rows(run, distinct, [C.STACK])[C.STACK]
-    lines = stacks.map(line_of, na_action="ignore")
+    known_lines = {stack: line_of(stack) for stack in stacks.dropna().unique()}
+    lines = stacks.map(known_lines, na_action="ignore")
     frames = _python_frames(run, distinct[lines.isna()])
     known = dict(zip(distinct, lines.where(lines.notna(), distinct.map(frames)), strict=True))
-    return rows.map(known).fillna(NO_SOURCE).astype(object)
+    found = rows.map(known).astype(object)
+    return found.where(found.notna(), NO_SOURCE)
 
 
 def line_of(stack: str) -> str:

@@ -257,12 +257,26 @@ class Program:
         free = self._free.get((where, stream), 0)
         self._free[where, stream] = max(free, self._free.get((where, on_stream), 0))
 
-    def allocate(self, size: int, *, device: int | None = None) -> int:
-        """Take memory from the allocator; gives its address. A negative size frees."""
+    def allocate(
+        self,
+        size: int,
+        *,
+        device: int | None = None,
+        address: int | None = None,
+        reserved: int | None = None,
+    ) -> int:
+        """Take memory from the allocator; gives its address. A negative size frees.
+
+        `address` names the memory an earlier call gave, so that a free is seen to end it; without one each
+        call has its own. `reserved` is what the allocator holds afterwards, by default what it must, in 2 MiB
+        blocks.
+        """
         where = self.device if device is None else device
         self._allocated += size
-        address = 0x7F00_0000_0000 + PAGE * len(self.allocations)
-        reserved = -(-max(self._allocated, 0) // (1 << 21)) << 21
+        if address is None:
+            address = 0x7F00_0000_0000 + PAGE * len(self.allocations)
+        if reserved is None:
+            reserved = -(-max(self._allocated, 0) // (1 << 21)) << 21
         self.allocations.append(
             Allocation(self.now_ns, size, address, where, self._allocated, reserved, self.tid)
         )

@@ -35,10 +35,13 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Run:
         with program.step():
             with program.op("aten::copy_", shapes=[[4], [4]], dtypes=["float", "float"]):
                 program.copy("H2D", 4096)
+                program.copy("D2H", 4)
             with program.op("aten::relu", shapes=[[4]], dtypes=["float"]):
                 program.allocate(512)
                 program.kernel("void relu<4>(float*)", 2_000)
             program.graph([("inside", 1_000), ("inside", 3_000)])
+            with program.annotation("Optimizer.zero_grad#SGD.zero_grad"), program.op("aten::zero_"):
+                program.kernel("fill", 1_000)
     (run,) = import_traces(Store(directory / "store"), [write(program, directory / "trace.json")])
     return run
 

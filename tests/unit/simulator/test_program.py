@@ -107,3 +107,15 @@ def test_without_device_events_the_devices_are_still_named(tmp_path: Path) -> No
     document = json.loads(gzip.decompress(path.read_bytes()))
     assert [device["id"] for device in document["deviceProperties"]] == [0]
     assert not [event for event in document["traceEvents"] if event.get("cat") == "kernel"]
+
+
+def test_a_free_names_what_it_ends_and_the_reserve_can_be_given() -> None:
+    program = Program()
+    address = program.allocate(1000, reserved=5000)
+    program.allocate(-1000, address=address)
+    program.allocate(3)
+    found = [
+        (one.bytes, one.address == address, one.total_allocated, one.total_reserved)
+        for one in program.allocations
+    ]
+    assert found == [(1000, True, 1000, 5000), (-1000, True, 0, 0), (3, False, 3, 1 << 21)]

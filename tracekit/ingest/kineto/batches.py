@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from tracekit.ingest import flops
 from tracekit.ingest.kineto import names
 from tracekit.ingest.kineto.columns import devices, floats, integers, json_texts, lanes, texts, triples
 from tracekit.ingest.kineto.events import NO_ARGS, Args, CounterEvent, Decoded, Event
@@ -164,7 +165,19 @@ def _host_columns(events: Sequence[Event], args: Sequence[Args], kinds: list[Any
         C.INPUT_SHAPES: json_texts([arg.dims or arg.dims_old for arg in args]),
         C.INPUT_DTYPES: json_texts([arg.dtypes for arg in args]),
         C.STACK: texts([arg.stack or None for arg in args]),
+        C.FLOPS: _flops(named, args),
     }
+
+
+def _flops(named: list[str], args: Sequence[Args]) -> pa.Array:
+    return integers(
+        [
+            flops.count(name, bytes(arg.dims or arg.dims_old), bytes(arg.concrete))
+            if name in flops.COUNTED
+            else None
+            for name, arg in zip(named, args, strict=True)
+        ]
+    )
 
 
 def _name(event: Event) -> str:

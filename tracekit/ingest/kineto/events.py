@@ -38,6 +38,7 @@ class Args(msgspec.Struct, gc=False):
     dims: msgspec.Raw = msgspec.field(default=_NONE, name="Input Dims")
     dims_old: msgspec.Raw = msgspec.field(default=_NONE, name="Input dims")
     dtypes: msgspec.Raw = msgspec.field(default=_NONE, name="Input type")
+    concrete: msgspec.Raw = msgspec.field(default=_NONE, name="Concrete Inputs")
     sequence: Any = msgspec.field(default=None, name="Sequence number")
     fwd_tid: Any = msgspec.field(default=None, name="Fwd thread id")
     stack: Any = msgspec.field(default=None, name="Call stack")

@@ -1,0 +1,167 @@
+"""Allocator events of one rank and device: running totals, and which free ends which allocation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from tracekit.schema import HOST_DEVICE, C
+
+from ._common import ints
+from ._hosts import NO_OP, host_rows, texts
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from tracekit.intervals import Ints
+    from tracekit.run import Run
+
+    Flags = npt.NDArray[np.bool_]
+
+OP = "op"
+NEVER = np.iinfo(np.int64).max
+"""Place of the free of an allocation that is never freed in the capture."""
+RECORDED = "recorded"
+RELATIVE = "since the capture's start"
+_READ = (C.T_NS, C.RANK, C.DEVICE, C.BYTES, C.ADDRESS, C.TOTAL_ALLOCATED, C.TOTAL_RESERVED, C.OP_ROW)
+
+
+@dataclass(frozen=True)
+class Events:
+    """The allocator events of one rank and device, in order.
+
+    Attributes:
+        rank: The rank.
+        device: The device; -1 is the host.
+        frame: The events with the name of the allocating op.
+    """
+
+    rank: int
+    device: int
+    frame: pd.DataFrame
+
+    @cached_property
+    def key(self) -> dict[str, int]:
+        """What tells its rows from others."""
+        return {C.RANK: self.rank, C.DEVICE: self.device}
+
+    @cached_property
+    def t_ns(self) -> Ints:
+        """Times."""
+        return ints(self.frame, C.T_NS)
+
+    @cached_property
+    def bytes(self) -> Ints:
+        """Bytes taken, negative where freed."""
+        return ints(self.frame, C.BYTES)
+
+    @cached_property
+    def recorded(self) -> bool:
+        """Whether the profiler wrote running totals."""
+        return bool(self.frame[C.TOTAL_ALLOCATED].notna().all())
+
+    @cached_property
+    def level(self) -> Ints:
+        """Bytes allocated after each event; since the capture's start where no totals were recorded."""
+        return ints(self.frame, C.TOTAL_ALLOCATED) if self.recorded else np.cumsum(self.bytes)
+
+    @cached_property
+    def start(self) -> int:
+        """Bytes allocated before the first event."""
+        return int(self.level[0] - self.bytes[0]) if self.recorded else 0
+
+    @cached_property
+    def reserved(self) -> Ints | None:
+        """Bytes reserved after each event; None where unknown and on the host, where nothing is reserved."""
+        total = self.frame[C.TOTAL_RESERVED]
+        if self.device == HOST_DEVICE or total.isna().any() or not (total > 0).any():
+            return None
+        return ints(self.frame, C.TOTAL_RESERVED)
+
+    @cached_property
+    def peak_at(self) -> int:
+        """Place of the first event after which most is allocated; -1 where that is before all of them."""
+        place = int(np.argmax(self.level))
+        return place if self.level[place] > self.start else -1
+
+    @cached_property
+    def freed_at(self) -> Ints | None:
+        """Place of the event that frees what each event allocates, `NEVER` without one and for frees.
+
+        An address that is taken again was freed by then. None where addresses are missing: then
+        nothing can be paired.
+        """
+        if self.frame[C.ADDRESS].isna().any():
+            return None
+        address = ints(self.frame, C.ADDRESS)
+        order = np.lexsort((np.arange(len(address)), address))
+        taken = self.bytes[order] > 0
+        paired = taken[:-1] & (address[order][:-1] == address[order][1:])
+        found = np.full(len(address), NEVER, np.int64)
+        found[order[:-1][paired]] = order[1:][paired]
+        return found
+
+    @cached_property
+    def kept(self) -> Flags | None:
+        """Whether each event is an allocation that nothing frees within the capture."""
+        return None if self.freed_at is None else (self.bytes > 0) & (self.freed_at == NEVER)
+
+    @cached_property
+    def live_at_peak(self) -> Flags | None:
+        """Whether each event is an allocation that is in use at the peak."""
+        if self.freed_at is None:
+            return None
+        place = np.arange(len(self.bytes))
+        return (self.bytes > 0) & (place <= self.peak_at) & (self.freed_at > self.peak_at)
+
+
+def read(run: Run) -> list[Events]:
+    """The allocator events of a run by rank and device, the host last; those of no bytes are left out."""
+    frame = run.table("allocations", columns=_READ)
+    frame = frame[frame[C.BYTES] != 0].reset_index(drop=True)
+    if frame.empty:
+        return []
+    names = texts(host_rows(run, frame[C.OP_ROW], [C.NAME])[C.NAME], NO_OP)
+    frame = frame.assign(**{OP: pd.Categorical(names)})
+    found = [
+        Events(int(own[C.RANK].iloc[0]), int(own[C.DEVICE].iloc[0]), own.reset_index(drop=True))
+        for _, own in frame.groupby([C.RANK, C.DEVICE], sort=True)
+    ]
+    return sorted(found, key=lambda one: (one.rank, one.device == HOST_DEVICE, one.device))
+
+
+def thinned(events: Events, most: int) -> Ints:
+    """Places of at most so many events, among them all extremes of consecutive groups of them.
+
+    Of each group the places where most and where least is allocated and where most is reserved are kept.
+    """
+    count = len(events.level)
+    if count <= most:
+        return np.arange(count, dtype=np.int64)
+    groups = (np.arange(count, dtype=np.int64) * (most // 3)) // count
+    series = [events.level, -events.level]
+    series += [events.reserved] if events.reserved is not None else []
+    return np.unique(np.concatenate([_largest(groups, values) for values in series]))
+
+
+def _largest(groups: Ints, values: Ints) -> Ints:
+    """The first place of the largest value of each group."""
+    order = np.lexsort((np.arange(len(values)), -values, groups))
+    first = np.concatenate(([True], groups[order][1:] != groups[order][:-1]))
+    return order[first]
+
+
+def extremes(events: Events, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    """Bytes allocated within windows: at their start, at their end, at least and at most."""
+    levels = np.concatenate(([events.start], events.level))
+    first = np.searchsorted(events.t_ns, start, side="left")
+    last = np.maximum(first, np.searchsorted(events.t_ns, end, side="left"))
+    edges = np.ravel(np.column_stack((first, last + 1)))
+    padded = np.append(levels, levels[-1])
+    least = np.minimum.reduceat(padded, edges)[::2]
+    most = np.maximum.reduceat(padded, edges)[::2]
+    return levels[first], levels[last], least, most

@@ -1,0 +1,257 @@
+"""Memory copies of a run: direction, memory of the host side, what hid them, and the host time they blocked.
+
+* direction = the copy kind; memory = that of the host side: the source of H2D and H2H, the destination of
+  D2H; `device` for D2D and P2P. AMD's profiler writes `Host`, which does not say pageable or pinned: unknown.
+* exposed = the union of the copies minus what a kernel or an opaque graph on the same device covers.
+* blocked = duration of the launching call plus that of the synchronize call that directly follows it on its
+  thread inside the same op (`aten::copy_`, `aten::_local_scalar_dense`), as a blocking copy of PyTorch makes
+  it. Outside of an op the launching call alone: a wait after it may be the user's own. Missing where the
+  launch was not recorded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tracekit import intervals
+from tracekit.analysis import EVIDENCE_ROWS
+from tracekit.run import busy
+from tracekit.schema import C, CopyKind, DeviceKind, HostKind, Memory
+
+from ._common import NO_PARENT, covered, ints, matches, positions, segments_by, spans
+from ._hosts import NO_OP, NO_SHAPES, host_rows, source_lines, texts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracekit.intervals import Ints, Union
+    from tracekit.run import Run
+    from tracekit.savings import Budget
+
+DIRECTION, MEMORY = "direction", "memory"
+OP, OUTER, SOURCE = "op", "outer_op", "source"
+BLOCKED_NS, EXPOSED_NS = "blocked_ns", "exposed_ns"
+CALL_NS, WAIT_NS, WAIT_START_NS, CALL_START_NS = "call_ns", "wait_ns", "wait_start_ns", "call_start_ns"
+NO_DTYPES = "(no dtypes recorded)"
+SCALAR_BYTES = 8
+WAIT_PATTERN = r"(?i)synchronize"
+KEYS = (C.RANK, C.DEVICE)
+
+_READ = (
+    C.ROW_ID,
+    C.NAME,
+    C.RANK,
+    C.DEVICE,
+    C.STEP,
+    C.START_NS,
+    C.DUR_NS,
+    C.BYTES,
+    C.COPY_KIND,
+    C.SRC_MEMORY,
+    C.DST_MEMORY,
+    C.LAUNCH_ROW,
+    C.OP_ROW,
+)
+_HOST_SIDES = (str(Memory.PAGEABLE), str(Memory.PINNED), str(Memory.UNIFIED))
+
+
+def read(run: Run, direction: CopyKind | None = None) -> pd.DataFrame:
+    """The memcpys of a run, of one direction or all, in order of start, with direction and memory as text."""
+    where = pc.field(C.KIND) == str(DeviceKind.MEMCPY)
+    if direction is not None:
+        where &= pc.field(C.COPY_KIND) == str(direction)
+    frame = run.table("device_intervals", columns=_READ, where=where)
+    ways = texts(frame[C.COPY_KIND], str(CopyKind.UNKNOWN))
+    memory = _host_side(ways, frame)
+    kept = frame.drop(columns=[C.COPY_KIND, C.SRC_MEMORY, C.DST_MEMORY])
+    kept[C.NAME] = frame[C.NAME].astype(object)
+    kept[DIRECTION], kept[MEMORY] = ways, memory
+    return kept.sort_values([C.START_NS, C.ROW_ID], ignore_index=True)
+
+
+def _host_side(ways: np.ndarray[tuple[int], np.dtype[np.object_]], frame: pd.DataFrame) -> pd.Series:
+    source = pd.Series(texts(frame[C.SRC_MEMORY], str(Memory.UNKNOWN)), index=frame.index)
+    target = pd.Series(texts(frame[C.DST_MEMORY], str(Memory.UNKNOWN)), index=frame.index)
+    way = pd.Series(ways, index=frame.index)
+    side = source.where(way != str(CopyKind.D2H), target)
+    side = side.where(side.isin(_HOST_SIDES) & (way != str(CopyKind.UNKNOWN)), str(Memory.UNKNOWN))
+    return side.mask(way.isin([str(CopyKind.D2D), str(CopyKind.P2P)]), str(Memory.DEVICE))
+
+
+def described(run: Run, copies: pd.DataFrame) -> pd.DataFrame:
+    """The copies with launching op, outermost op, shapes, dtypes, source line and the host time blocked."""
+    launching = host_rows(run, copies[C.OP_ROW], [C.NAME, C.INPUT_SHAPES, C.INPUT_DTYPES])
+    table = with_origins(run, copies).join(host_waits(run, copies))
+    table[BLOCKED_NS] = table[CALL_NS] + table[WAIT_NS]
+    table[OP] = texts(launching[C.NAME], NO_OP)
+    table[C.INPUT_SHAPES] = texts(launching[C.INPUT_SHAPES], NO_SHAPES)
+    table[C.INPUT_DTYPES] = texts(launching[C.INPUT_DTYPES], NO_DTYPES)
+    return table
+
+
+def with_origins(run: Run, copies: pd.DataFrame) -> pd.DataFrame:
+    """The copies with the outermost op around each and the user's source line."""
+    lines = source_lines(run, copies[C.OP_ROW].fillna(copies[C.LAUNCH_ROW]))
+    return copies.assign(**{OUTER: _outermost(run, copies[C.OP_ROW]), SOURCE: lines})
+
+
+def _outermost(run: Run, rows: pd.Series) -> pd.Series:
+    """Name of the outermost op around each op: what the user called."""
+    ops = run.table("host_intervals", columns=[C.ROW_ID, C.PARENT_ROW], where=_is(HostKind.OP))
+    parent = np.append(positions(ops[C.ROW_ID], ops[C.PARENT_ROW]), NO_PARENT)  # the last answers NO_PARENT
+    at = positions(ops[C.ROW_ID], rows)
+    while (climbing := parent[at] != NO_PARENT).any():
+        at[climbing] = parent[at[climbing]]
+    ids = np.append(ints(ops, C.ROW_ID), NO_PARENT)[at]
+    top = pd.Series(ids, index=rows.index).astype("Int64").mask(at == NO_PARENT)
+    return pd.Series(texts(host_rows(run, top, [C.NAME])[C.NAME], NO_OP), index=rows.index)
+
+
+def _is(*kinds: HostKind) -> pc.Expression:
+    return pc.field(C.KIND).isin([str(kind) for kind in kinds])
+
+
+def host_waits(run: Run, copies: pd.DataFrame) -> pd.DataFrame:
+    """The launching call of each copy and the wait that directly follows it: starts and durations.
+
+    Missing where the launch is not known; a wait of 0 where none follows.
+    """
+    launch = host_rows(run, copies[C.LAUNCH_ROW], [C.PARENT_ROW])
+    inside = run.arrow("host_intervals", columns=[C.ROW_ID], where=_is(HostKind.OP))
+    parents = launch[C.PARENT_ROW].dropna().unique()
+    ops = pd.Index(parents).intersection(pd.Index(inside[C.ROW_ID].to_numpy()))
+    calls = _calls(run, copies[C.LAUNCH_ROW], ops.to_numpy(dtype=np.int64))
+    at = positions(calls[C.ROW_ID], copies[C.LAUNCH_ROW])
+    unknown = pd.Series(at == NO_PARENT, index=copies.index)
+    picked = calls.reindex(at).set_axis(copies.index)
+    names = [CALL_START_NS, CALL_NS, WAIT_START_NS, WAIT_NS]
+    return pd.DataFrame({name: picked[name].astype("Int64").mask(unknown) for name in names})
+
+
+def _calls(run: Run, launches: pd.Series, ops: Ints) -> pd.DataFrame:
+    """Runtime calls inside these ops and these launches, each with the wait that directly follows it."""
+    own = pa.array(np.unique(launches.dropna().to_numpy(dtype=np.int64)), pa.int64())
+    near = pc.field(C.ROW_ID).isin(own) | pc.field(C.PARENT_ROW).isin(pa.array(ops, pa.int64()))
+    calls = run.table(
+        "host_intervals",
+        columns=[C.ROW_ID, C.NAME, C.PARENT_ROW, C.RANK, C.PID, C.TID, C.START_NS, C.DUR_NS],
+        where=_is(HostKind.RUNTIME, HostKind.SYNC) & near,
+    ).sort_values([C.RANK, C.PID, C.TID, C.START_NS, C.ROW_ID], ignore_index=True)
+    after = calls[[C.PARENT_ROW]].shift(-1)
+    waits = matches(calls[C.NAME], WAIT_PATTERN).shift(-1, fill_value=False)
+    follows = waits & (after[C.PARENT_ROW] == calls[C.PARENT_ROW])
+    followed = follows.fillna(value=False).to_numpy(dtype=bool)
+    duration, start = ints(calls, C.DUR_NS), ints(calls, C.START_NS)
+    return pd.DataFrame(
+        {
+            C.ROW_ID: calls[C.ROW_ID],
+            CALL_START_NS: start,
+            CALL_NS: duration,
+            WAIT_START_NS: np.where(followed, np.append(start[1:], 0)[: len(start)], start + duration),
+            WAIT_NS: np.where(followed, np.append(duration[1:], 0)[: len(start)], 0),
+        }
+    )
+
+
+class Hiding:
+    """What hides copies: kernels and opaque graphs, per device."""
+
+    def __init__(self, run: Run) -> None:
+        frame = busy(run, [C.KIND, C.RANK, C.DEVICE, C.START_NS, C.DUR_NS])
+        hides = frame[frame[C.KIND].isin([str(DeviceKind.KERNEL), str(DeviceKind.GRAPH)])]
+        self.unions: dict[Any, Union] = {
+            place: intervals.union(*spans(rows)) for place, rows in hides.groupby(list(KEYS), sort=True)
+        }
+
+    def exposed_by(self, frame: pd.DataFrame, codes: Ints, groups: int) -> Ints:
+        """Length of the union of each group's intervals that nothing hides, on each device, summed."""
+        total = np.zeros(groups, np.int64)
+        for place, at in frame.groupby(list(KEYS), sort=True).indices.items():
+            lane, start, end = segments_by(codes[at], *spans(frame.iloc[at]))
+            union = self.unions.get(place, intervals.EMPTY)
+            np.add.at(total, lane, end - start - covered(union, start, end))
+        return total
+
+    def starved(self, copies: pd.DataFrame) -> int:
+        """How much earlier kernels could have run had the host not been blocked in these copies, at most.
+
+        In each gap between kernels in which copies end: the shorter of the time the host was blocked in them
+        and the gap since the first of their calls. A host that is not blocked is earlier by no more.
+        """
+        known = copies[copies[BLOCKED_NS].notna()]
+        total = 0
+        for place, rows in known.groupby(list(KEYS), sort=True):
+            start, end = self.unions.get(place, intervals.EMPTY)
+            if len(start):
+                total += _starved(rows, start, end)
+        return total
+
+    def exposed(self, frame: pd.DataFrame) -> int:
+        """Length of the union of all these intervals that nothing hides, on each device, summed."""
+        return int(self.exposed_by(frame, np.zeros(len(frame), np.int64), 1)[0])
+
+
+def _starved(rows: pd.DataFrame, start: Ints, end: Ints) -> int:
+    """The same for copies of one device and the union of its kernels."""
+    ended = spans(rows)[1]
+    before = np.searchsorted(start, ended, side="right") - 1
+    idle = (before >= 0) & (end[before] <= ended) & (before + 1 < len(start))
+    table = pd.DataFrame(
+        {"gap": before, "call": ints(rows, CALL_START_NS), "blocked": ints(rows, BLOCKED_NS)}
+    )
+    gaps = table[idle].groupby("gap").agg(call=("call", "min"), blocked=("blocked", "sum"))
+    at = gaps.index.to_numpy(dtype=np.int64)
+    length = start[at + 1] - np.maximum(end[at], ints(gaps, "call"))
+    return int(np.minimum(np.maximum(length, 0), ints(gaps, "blocked")).sum())
+
+
+def counted(copies: pd.DataFrame, *, marked: bool) -> pd.DataFrame:
+    """The copies that recur: those of profiled steps, or all where no steps are marked."""
+    return copies[copies[C.STEP].notna()] if marked else copies
+
+
+def per(steps: Budget) -> str:
+    """What a number is per, within a title; `Budget.per` says more at the end of a sentence."""
+    return "per step" if steps.marked else "per capture"
+
+
+def exact_sum(values: pd.Series) -> int | None:
+    """Σ of values, None where one is missing."""
+    return None if values.isna().any() else int(values.sum())
+
+
+def evidence(copies: pd.DataFrame, weight: str = C.DUR_NS) -> dict[str, list[int]]:
+    """Row ids of the weightiest copies and of the calls that launched them."""
+    order = copies.assign(**{weight: copies[weight].fillna(0)}).sort_values(
+        [weight, C.START_NS, C.ROW_ID], ascending=[False, True, True]
+    )
+    top = order.head(EVIDENCE_ROWS)
+    found = {"device_intervals": [int(row) for row in top[C.ROW_ID]]}
+    launches = [int(row) for row in top[C.LAUNCH_ROW].dropna()]
+    return found | ({"host_intervals": launches} if launches else {})
+
+
+def places(copies: pd.DataFrame, weight: str, most: int = 3) -> str:
+    """Where these copies come from, the weightiest first: `aten::to at train.py(12): main`."""
+    weights = copies.assign(weight=copies[weight].fillna(0))
+    told = weights.groupby([OUTER, SOURCE])["weight"].sum().reset_index()
+    told = told.sort_values(["weight", OUTER, SOURCE], ascending=[False, True, True])
+    words = [_place(op, line) for op, line in zip(told[OUTER], told[SOURCE], strict=True)]
+    more = f" and {len(words) - most} more places" if len(words) > most else ""
+    return ", ".join(words[:most]) + more
+
+
+def _place(op: str, line: str) -> str:
+    named = "an unrecorded op" if op == NO_OP else f"`{op}`"
+    return f"{named} at {line}" if line else named
+
+
+def code_by(frame: pd.DataFrame, keys: Sequence[str]) -> tuple[Ints, int]:
+    """A number of each row's combination of keys, and how many there are."""
+    grouped = frame.groupby(list(keys), sort=True, dropna=False, observed=True)
+    return grouped.ngroup().to_numpy().astype(np.int64), grouped.ngroups

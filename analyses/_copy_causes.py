@@ -1,0 +1,170 @@
+"""What a difference of two runs' copies is called, and what to say about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule, Severity
+from tracekit.render.cells import human
+from tracekit.savings import CONFIDENT, budget
+
+if TYPE_CHECKING:
+    from tracekit.run import Run
+    from tracekit.savings import Budget
+
+    from ._copy_compare import Group
+
+SHAPES, DTYPES, DUPLICATE, MEMORY_KIND, LINK = "shape", "dtype", "duplicate", "memory kind", "link"
+DIFFERS, ONE_SIDE = "unknown", "one run only"
+LEAST_BYTES_SHARE = 0.01
+LEAST_TIME_SHARE = 0.1
+_ORDER = (SHAPES, DTYPES, DUPLICATE, ONE_SIDE, MEMORY_KIND, LINK, DIFFERS)
+_CODES = {
+    SHAPES: "h2d_compare_shape",
+    DTYPES: "h2d_compare_dtype",
+    DUPLICATE: "h2d_compare_duplicate",
+    ONE_SIDE: "h2d_compare_one_side",
+    MEMORY_KIND: "h2d_compare_memory",
+    LINK: "h2d_compare_link",
+    DIFFERS: "h2d_compare_unknown",
+}
+_MATTERS = (
+    f"the tensors of this cause together change the bytes per step by {LEAST_BYTES_SHARE:.0%} of the larger "
+    f"side's or the time of copies by {LEAST_TIME_SHARE:.0%}"
+)
+_WHY = {
+    SHAPES: "different element counts are different work, so it is tested first and times are not judged",
+    DTYPES: "at equal elements, bytes follow the item size",
+    DUPLICATE: "at equal bytes per copy, bytes follow the number of copies",
+    ONE_SIDE: "a tensor that has no counterpart is not a repetition of one that has",
+    MEMORY_KIND: "at equal bytes and copies, pageable memory is staged and pinned is not",
+    LINK: "at equal bytes, copies and memory, what is left is the link or the host's memory",
+    DIFFERS: "bytes differ and no shapes say why: a larger shape and a wider dtype look alike",
+}
+_STATES = {
+    SHAPES: (
+        "matched tensors differ in elements, or the runs' batch size and resolution explain the bytes exactly"
+    ),
+    DTYPES: (
+        "equal elements and different item size, or equal batch size and the runs' dtypes explain the bytes"
+    ),
+    DUPLICATE: "equal elements and item size, and copies per step differ by at least 0.75",
+    ONE_SIDE: "a tensor is copied in one run only",
+    MEMORY_KIND: "equal bytes and copies, one from pageable and one from pinned memory",
+    LINK: "equal bytes, copies and memory, at least 1 MiB each, and rates that differ more than 1.5 times",
+    DIFFERS: "bytes per copy differ and the shapes of one run or both are not recorded",
+}
+RULES = tuple(
+    Rule(_CODES[cause], f"comparing two runs: {_STATES[cause]}; {_MATTERS}", _WHY[cause]) for cause in _ORDER
+)
+_ADVICE = {
+    SHAPES: (
+        "The runs did different work per step: compare runs of one batch size and shape before judging times."
+    ),
+    DTYPES: "Copy the narrower dtype and convert on the device if the wider one is needed there.",
+    DUPLICATE: (
+        "Look for a second copy of the same tensor; a further tensor of the same shape would look alike."
+    ),
+    ONE_SIDE: "Check whether the tensor is meant to be copied; nothing in the other run stands for it.",
+    MEMORY_KIND: "Copy from pinned memory in both runs (`DataLoader(pin_memory=True)`, `non_blocking=True`).",
+    LINK: (
+        "Compare the link's width and generation under load (`nvidia-smi -q -d PCIE`), the NUMA node of "
+        "the process and other traffic on the link; the traces do not show which of these it is."
+    ),
+    DIFFERS: "Record both runs with `record_shapes=True`, or name the batch size, to tell shape from dtype.",
+}
+_LIKE = frozenset({DTYPES, DUPLICATE, MEMORY_KIND, LINK})
+"""Causes with equal work on both sides, where a difference of times is a saving."""
+
+
+def findings(
+    rows: list[dict[str, Any]], first: list[Group], second: list[Group], base: Run, head: Run
+) -> tuple[Finding, ...]:
+    """One finding per cause that matters, in the order in which causes are tested."""
+    size = max(sum(group.bytes or 0 for group in side) for side in (first, second))
+    took = max(sum(group.sum_ns for group in side) for side in (first, second))
+    steps = budget(head)
+    gpus = [run.meta.fingerprint.get("gpu") for run in (base, head)]
+    other_gpu = f"{gpus[0]} and {gpus[1]}" if None not in gpus and gpus[0] != gpus[1] else ""
+    found = []
+    for cause in _ORDER:
+        own = [row for row in rows if row["cause"] == cause]
+        more_bytes = sum(
+            row["head_bytes"] - row["base_bytes"]
+            for row in own
+            if row["head_bytes"] is not None and row["base_bytes"] is not None
+        )
+        more_ns = sum(row["head_sum_ns"] - row["base_sum_ns"] for row in own)
+        less = abs(more_bytes) < max(1, LEAST_BYTES_SHARE * size)
+        if own and not (less and abs(more_ns) < max(1, LEAST_TIME_SHARE * took)):
+            found.append(_finding(cause, own, more_bytes, more_ns, steps, other_gpu))
+    return tuple(found)
+
+
+def _finding(
+    cause: str, rows: list[dict[str, Any]], more_bytes: int, more_ns: int, steps: Budget, other_gpu: str
+) -> Finding:
+    heaviest = max(rows, key=lambda row: (abs(row["head_sum_ns"] - row["base_sum_ns"]), row["because"]))
+    groups = [row["head_group"] for row in rows if row["head_group"]]
+    exposed = sum(group.exposed_ns for group in groups)
+    saving = min(more_ns, exposed) if cause in _LIKE and more_ns > 0 and not other_gpu else None
+    saving = saving or None
+    others = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
+    return Finding(
+        _CODES[cause],
+        steps.severity(saving * steps.steps) if saving else Severity.INFO,
+        f"{_WORDS[cause]}: {_tensor(heaviest)}{heaviest['because']}{others}; "
+        f"{_change(more_bytes, more_ns, cause)}",
+        f"{_gpus(cause, other_gpu)}{_ADVICE[cause]}{_lines(heaviest)}",
+        saving,
+        Basis.MEASURED if saving else None,
+        "time of these copies in head minus that in base, at most what head's kernels do not hide"
+        if saving
+        else "",
+        CONFIDENT if cause in (SHAPES, DTYPES, MEMORY_KIND) else 0.6,
+        _evidence(groups),
+    )
+
+
+def _gpus(cause: str, other_gpu: str) -> str:
+    if not other_gpu or cause not in _LIKE:
+        return ""
+    return f"The runs ran on {other_gpu}, whose links may be all there is to it. "
+
+
+_WORDS = {
+    SHAPES: "The runs copy tensors of different shape",
+    DTYPES: "The runs copy the same elements in different dtypes",
+    DUPLICATE: "The runs copy a tensor of one shape a different number of times",
+    ONE_SIDE: "A tensor is copied in one run only",
+    MEMORY_KIND: "The runs copy the same bytes from different host memory",
+    LINK: "The same copies run at a different rate",
+    DIFFERS: "The runs copy different bytes and the cause cannot be told",
+}
+
+
+def _tensor(row: dict[str, Any]) -> str:
+    known = row["head_group"] or row["base_group"]
+    alike = row["base_shape"] == row["head_shape"] or not (row["base_shape"] and row["head_shape"])
+    return f"{known.shape} {known.dtype}, " if alike and known.shape else ""
+
+
+def _change(more_bytes: int, more_ns: int, cause: str) -> str:
+    size = f"{'+' if more_bytes >= 0 else '−'}{human(abs(more_bytes), 'bytes')} per step"
+    if cause == SHAPES:
+        return f"head copies {size}: different work, so times are not compared"
+    return f"head copies {size} and takes {'+' if more_ns >= 0 else '−'}{human(abs(more_ns), 'ns')}"
+
+
+def _lines(row: dict[str, Any]) -> str:
+    lines = [
+        f"{side} {row[f'{side}_group'].source}"
+        for side in ("base", "head")
+        if row[f"{side}_group"] and row[f"{side}_group"].source
+    ]
+    return f" Source: {', '.join(lines)}." if lines else ""
+
+
+def _evidence(groups: list[Group]) -> dict[str, list[int]]:
+    rows = [row for group in sorted(groups, key=lambda one: -one.sum_ns) for row in group.rows]
+    return {"device_intervals": rows[:EVIDENCE_ROWS]} if rows else {}

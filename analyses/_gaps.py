@@ -1,0 +1,104 @@
+"""Idle intervals of devices with what stands around them: the work before and after, and its launch calls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import pyarrow.compute as pc
+
+from tracekit.run import busy
+from tracekit.schema import C, DeviceKind
+
+from ._common import NO_PARENT, ints, spans
+from ._waits import NEEDED
+
+if TYPE_CHECKING:
+    from tracekit.intervals import Ints
+    from tracekit.run import Run
+
+    from ._host_lines import HostLines
+
+NEAR_NS = 30_000
+"""How soon after an unlinked interval the next one of its stream must start to speak for it."""
+
+_READ = dict.fromkeys((*NEEDED, C.ROW_ID, C.NAME, C.RANK, C.DEVICE, C.STREAM, C.OP_ROW, C.STEP))
+_PLACE = [C.RANK, C.DEVICE]
+_LATE = np.iinfo(np.int64).max
+
+AFTER, BEFORE, LAUNCH, EARLIER = "after", "before", "launch", "earlier"
+
+
+def occupying(run: Run) -> pd.DataFrame:
+    """The intervals that occupy a device, with what the analyses of idle time need."""
+    return busy(run, [*_READ])
+
+
+def read(run: Run, device: pd.DataFrame, host: HostLines) -> pd.DataFrame:
+    """One row per idle interval, by rank, device and start, with positions of its neighbours.
+
+    `before` and `after` are positions in the table of intervals that occupy a device: what ended where the
+    gap begins and what started where it ends. `launch` is the host position of the call that launched the
+    interval after, `earlier` of the one before; `replayed` says that an earlier interval came of the same
+    launch (a CUDA graph). The step is that of the work after the gap.
+
+    Args:
+        run: The run.
+        device: What `occupying` returns.
+        host: Host rows.
+    """
+    columns = [C.ROW_ID, *_PLACE, C.START_NS, C.DUR_NS, C.STEP]
+    idle = run.table("device_intervals", columns=columns, where=pc.field(C.KIND) == str(DeviceKind.IDLE))
+    idle = idle.sort_values([*_PLACE, C.START_NS], ignore_index=True)
+    call = host.at(device[C.LAUNCH_ROW])
+    found = {name: np.full(len(idle), NO_PARENT, np.int64) for name in (AFTER, BEFORE, LAUNCH, EARLIER)}
+    replayed = np.zeros(len(idle), np.bool_)
+    rows_of = device.groupby(_PLACE, sort=True).indices
+    for key, gaps in idle.groupby(_PLACE, sort=True).indices.items():
+        lane = _Lane(device, np.asarray(rows_of[key]), call, host)
+        start, end = spans(idle.iloc[gaps])
+        found[BEFORE][gaps] = lane.ending_at(start)
+        found[AFTER][gaps], speaker = lane.starting_at(end)
+        found[LAUNCH][gaps] = np.where(speaker >= 0, call[speaker], NO_PARENT)
+        replayed[gaps] = lane.replayed[speaker] & (speaker >= 0)
+    found[EARLIER] = np.where(found[BEFORE] >= 0, call[found[BEFORE]], NO_PARENT) if len(call) else call
+    idle[C.STEP] = _steps(idle, device, found[AFTER])
+    return idle.assign(**found, replayed=replayed)
+
+
+def _steps(idle: pd.DataFrame, device: pd.DataFrame, after: Ints) -> pd.Series:
+    """The step of the work each gap delayed; where that is in none, the step in which the gap begins."""
+    step = device[C.STEP].astype("Int64").iloc[after].set_axis(idle.index)
+    return step.fillna(idle[C.STEP].astype("Int64"))
+
+
+class _Lane:
+    """What occupies one device, in order, whatever the order of rows with equal times."""
+
+    def __init__(self, device: pd.DataFrame, rows: Ints, call: Ints, host: HostLines) -> None:
+        own = device.iloc[rows]
+        start, end = spans(own)
+        row_id = ints(own, C.ROW_ID)
+        launched = np.where(call[rows] >= 0, np.append(host.start, _LATE)[call[rows]], _LATE)
+        by_start = np.lexsort((row_id, launched, start))
+        by_end = np.lexsort((row_id, -launched, start, end))
+        self.rows, self.start, self.call = rows[by_start], start[by_start], call[rows][by_start]
+        self.stream = own[C.STREAM].fillna(NO_PARENT).to_numpy(np.int64)[by_start]
+        self.ends, self.by_end = end[by_end], rows[by_end]
+        repeated = pd.Series(self.call).duplicated().to_numpy() & (self.call >= 0)
+        self.replayed = np.zeros(len(device), np.bool_)
+        self.replayed[self.rows[repeated]] = True
+
+    def ending_at(self, times: Ints) -> Ints:
+        """The interval that ends at each instant."""
+        return self.by_end[np.maximum(np.searchsorted(self.ends, times, side="right") - 1, 0)]
+
+    def starting_at(self, times: Ints) -> tuple[Ints, Ints]:
+        """The interval that starts at each instant, and the one whose launch speaks for it or -1."""
+        first = np.minimum(np.searchsorted(self.start, times), len(self.start) - 1)
+        linked = np.where(self.call >= 0, np.arange(len(self.call)), len(self.call) - 1)
+        speaker = np.minimum.accumulate(linked[::-1])[::-1][first]
+        near = (self.start[speaker] - times <= NEAR_NS) & (self.stream[speaker] == self.stream[first])
+        known = (self.call[speaker] >= 0) & ((speaker == first) | near)
+        return self.rows[first], np.where(known, self.rows[speaker], NO_PARENT)

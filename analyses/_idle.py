@@ -1,0 +1,242 @@
+"""Why a device was idle: one cause per idle interval, decided in a fixed order on recorded evidence.
+
+Let a gap be [g, e), and let [s, t) be the call that launched the interval which starts at e. Where that
+interval has no recorded launch, the next one of its stream speaks for it if it starts within 30 µs.
+
+1. unknown: no launch is known.
+2. queued: the device had its work and did not start it. That is so when the launch had ended by g; when the
+   launch also gave an earlier interval (a CUDA graph's replay); when the call began before g and had ended
+   for half of the gap or more; when the work was queued for at least 30 µs and more than half of the gap.
+   * stream_dependency: it was queued for 30 µs or more, or a stream was told to wait for an event between
+     the launches of the intervals before and after, and these are of different streams;
+   * kernel_to_kernel: the rest.
+3. Otherwise the host was late: its part of the gap is [g, s), or [g, t) where the call began before g or
+   takes more than half of the gap.
+   * profiler: the profiler's own overhead covers more than half of that part;
+   * dataload: so does data loading on the thread in charge;
+   * sync: so do waits for the device; or a wait had begun before g, ended in the gap (or up to 5 µs before
+     it: the clocks of host and device differ by that much), and was at least half as long as that part.
+     Without a wait the launch could have come earlier by no more than the wait's length;
+   * launch_bound: the rest.
+
+The thread in charge is the launching one, unless it records nothing in the middle of the host's part while
+another thread that launches work of the rank does (autograd's thread during a backward pass).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracekit import intervals
+from tracekit.schema import C, HostKind
+
+from ._common import NO_PARENT, covered, spans
+from ._gaps import AFTER, BEFORE, EARLIER, LAUNCH, NEAR_NS
+from ._host_lines import STEP_MARKER
+from ._waits import first_ending_after
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import pandas as pd
+
+    from tracekit.intervals import Ints
+
+    from ._host_lines import HostLines
+
+    Bools = npt.NDArray[np.bool_]
+
+
+class Cause(StrEnum):
+    """Why a device was idle."""
+
+    LAUNCH_BOUND = "launch_bound"
+    SYNC = "sync"
+    DATALOAD = "dataload"
+    KERNEL_TO_KERNEL = "kernel_to_kernel"
+    STREAM_DEPENDENCY = "stream_dependency"
+    PROFILER = "profiler"
+    UNKNOWN = "unknown"
+
+
+CAUSES = tuple(str(cause) for cause in Cause)
+DEPENDENCY_NS = 30_000
+"""A device starts queued work within a few µs; what takes longer waits for something."""
+CLOCKS_NS = 5_000
+"""How far a wait may seem to end before the work that it waited for."""
+WAIT_EVENT = r"(?i)streamwaitevent"
+LOADER = r"enumerate\(DataLoader\)|torch/utils/data/dataloader\.py\(\d+\): (?:__next__|_next_data)"
+NOT_PROFILER = r"(?i)lazy|compil"
+"""Overhead that the program pays without a profiler too: modules loaded at first use, code compiled."""
+_BACKWARD = r"run_backward"
+"""Frames in which a thread only waits for autograd's."""
+
+_NOTHING, _WAITING, _FRAME, _WORKING = range(4)
+
+
+@dataclass(frozen=True)
+class Explained:
+    """The cause of each gap and its evidence, in the order of the gaps.
+
+    Attributes:
+        cause: Index into `CAUSES`.
+        host_ns: The host's part of each gap; 0 where the device had its work, or no launch is known.
+        queued_ns: How much of each gap the work had been queued.
+        thread: The thread in charge.
+        filler: Host position of the innermost row that covers most of the host's part, -1 if none does.
+        wait: Host position of the wait that had begun before the gap and ended in it, -1 if none did.
+        queued: Whether the work was queued before the gap began.
+    """
+
+    cause: Ints
+    host_ns: Ints
+    queued_ns: Ints
+    thread: Ints
+    filler: Ints
+    wait: Ints
+    queued: Bools
+
+
+def explain(gaps: pd.DataFrame, device: pd.DataFrame, host: HostLines, waits: Ints) -> Explained:
+    """Decide the cause of each gap.
+
+    Args:
+        gaps: What `_gaps.read` returns.
+        device: The intervals that occupy a device.
+        host: Host rows.
+        waits: Positions of the waits.
+    """
+    start, end = spans(gaps)
+    launch, known = gaps[LAUNCH].to_numpy(), gaps[LAUNCH].to_numpy() >= 0
+    begun = np.where(known, np.append(host.start, 0)[launch], end)
+    done = np.where(known, np.append(host.end, 0)[launch], end)
+    queued_ns = np.where(known, end - np.clip(done, start, end), 0)
+    queued = known & _queued(gaps, begun, done, queued_ns)
+    late = known & ~queued
+    in_call = (begun < start) | (2 * (np.minimum(done, end) - begun) > end - start)
+    high = np.where(late, np.clip(np.where(in_call, done, begun), start, end), start)
+    thread = _in_charge(host, gaps, start, high, late)
+    part = _Part(host, thread, start, high, late)
+    awaited = _awaited(host, waits, part)
+    causes = np.full(len(gaps), CAUSES.index(Cause.UNKNOWN), np.int64)
+    queued_ns = np.where(gaps["replayed"], end - start, queued_ns)
+    depends = queued & ((queued_ns >= DEPENDENCY_NS) | _told_to_wait(gaps, device, host))
+    for cause, holds in (
+        (Cause.LAUNCH_BOUND, late),
+        (Cause.SYNC, part.mostly(waits) | _explains(host, awaited, part)),
+        (Cause.DATALOAD, part.mostly(np.flatnonzero(host.loading | host.named(LOADER)))),
+        (Cause.PROFILER, _profiled(host, gaps, part)),
+        (Cause.KERNEL_TO_KERNEL, queued),
+        (Cause.STREAM_DEPENDENCY, depends),
+    ):
+        causes[holds] = CAUSES.index(cause)
+    filler = np.where(late, host.filling(thread, start, high), NO_PARENT)
+    return Explained(causes, high - start, queued_ns, thread, filler, awaited, queued)
+
+
+def _queued(gaps: pd.DataFrame, begun: Ints, done: Ints, queued_ns: Ints) -> Bools:
+    """Whether the device had its next work and did not start it."""
+    start, end = spans(gaps)
+    before = done <= start
+    soon = (begun < start) & (2 * queued_ns >= end - start)
+    long = (queued_ns >= DEPENDENCY_NS) & (2 * queued_ns > end - start)
+    found: Bools = gaps["replayed"].to_numpy() | before | soon | long
+    return found
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The host's part of each gap, on the thread in charge."""
+
+    host: HostLines
+    thread: Ints
+    start: Ints
+    end: Ints
+    late: Bools
+
+    def mostly(self, rows: Ints) -> Bools:
+        """Whether these rows cover more than half of it."""
+        marked = np.zeros(len(self.host.start), np.bool_)
+        marked[rows] = True
+        inside = np.zeros(len(self.start), np.int64)
+        for lane, union in self.host.unions(marked).items():
+            own = self.thread == lane
+            inside[own] = covered(union, self.start[own], self.end[own])
+        return self.more_than_half(inside)
+
+    def more_than_half(self, inside: Ints) -> Bools:
+        """Whether a part of it is more than half."""
+        return self.late & (2 * inside > self.end - self.start)
+
+
+def _profiled(host: HostLines, gaps: pd.DataFrame, part: _Part) -> Bools:
+    """Whether the profiler's overhead covers most of the host's part; on whichever thread it is noted."""
+    marked = host.of_kind(HostKind.OVERHEAD) & ~host.named(NOT_PROFILER)
+    inside = np.zeros(len(gaps), np.int64)
+    ranks = gaps[C.RANK].to_numpy()
+    for rank in np.unique(host.rank[marked]):
+        rows = np.flatnonzero(marked & (host.rank == rank))
+        union = intervals.union(host.start[rows], host.end[rows])
+        inside[ranks == rank] = covered(union, part.start[ranks == rank], part.end[ranks == rank])
+    return part.more_than_half(inside)
+
+
+def _awaited(host: HostLines, waits: Ints, part: _Part) -> Ints:
+    """The wait in progress when each gap began, else one that ended shortly before."""
+    starts, ends = np.append(host.start, 0), np.append(host.end, 0)
+    chosen = np.full(len(part.start), NO_PARENT, np.int64)
+    for early in (CLOCKS_NS, 0):
+        found = first_ending_after(host, waits, part.thread, part.start - early - 1)
+        fits = part.late & (found >= 0) & (starts[found] < part.start) & (ends[found] <= part.end)
+        chosen = np.where(fits, found, chosen)
+    return chosen
+
+
+def _explains(host: HostLines, awaited: Ints, part: _Part) -> Bools:
+    length = np.append(host.end - host.start, 0)[awaited]
+    found: Bools = (awaited >= 0) & (2 * length >= part.end - part.start)
+    return found
+
+
+def _in_charge(host: HostLines, gaps: pd.DataFrame, start: Ints, end: Ints, late: Bools) -> Ints:
+    """The thread whose work the launch waited for."""
+    launch = gaps[LAUNCH].to_numpy()
+    thread: Ints = np.append(host.thread, NO_PARENT)[launch]
+    ranks = np.append(host.rank, NO_PARENT)[launch]
+    activity, middle = np.append(_activity(host), _NOTHING), start + (end - start) // 2
+    best = activity[host.innermost(thread, middle)]
+    doubtful = np.flatnonzero(late & (best < _FRAME))
+    calls = np.union1d(launch, gaps[EARLIER].to_numpy())
+    for lane in np.unique(host.thread[calls[calls >= 0]]):
+        asked = doubtful[ranks[doubtful] == host.rank[host.lanes[int(lane)].start]]
+        does = activity[host.innermost(np.full(len(asked), lane, np.int64), middle[asked])]
+        better = does > best[asked]
+        thread[asked[better]], best[asked[better]] = lane, does[better]
+    return thread
+
+
+def _activity(host: HostLines) -> Ints:
+    """How much each row says about what its thread does."""
+    works = host.of_kind(HostKind.OP, HostKind.RUNTIME, HostKind.SYNC)
+    waits = host.named(STEP_MARKER) | host.named(_BACKWARD)
+    return np.select([waits, works], [_WAITING, _WORKING], _FRAME).astype(np.int64)
+
+
+def _told_to_wait(gaps: pd.DataFrame, device: pd.DataFrame, host: HostLines) -> Bools:
+    """Whether a thread told a stream to wait between launching on one stream and launching on another."""
+    events = np.flatnonzero(host.named(WAIT_EVENT))
+    before, after = gaps[EARLIER].to_numpy(), gaps[LAUNCH].to_numpy()
+    known = (before >= 0) & (after >= 0)
+    lanes = np.append(host.thread, NO_PARENT)
+    known &= lanes[before] == lanes[after]
+    told = np.searchsorted(events, after) > np.searchsorted(events, before)
+    stream = device[C.STREAM].fillna(NO_PARENT).to_numpy(np.int64)
+    changed = stream[gaps[BEFORE].to_numpy()] != stream[gaps[AFTER].to_numpy()]
+    found: Bools = known & told & changed
+    return found
+
+
+__all__ = ["CAUSES", "NEAR_NS", "Cause", "Explained", "explain"]

@@ -1,0 +1,261 @@
+"""The device side of the critical path: what each interval on a stream had to wait for.
+
+An interval starts after three things: the interval before it on its stream has ended (queue), its launch has
+reached the device (launch), and what its stream was told to wait for has ended (wait). The last of them
+binds it. A launch is taken to reach the device the *latency* after its call began, and not later than the
+interval started; the latency is the lower median of (device start − call start) over the launches that found
+their stream empty. A wait is considered where a `StreamWaitEvent` call stands between the launch before and
+its own; which interval it waited for is not recorded, so it is the last to end on another stream of the
+device among those launched before that call. Within one replay of a graph the last of it to end on another
+stream is taken for what an interval waited for.
+
+An interval that starts while the one before it on its stream still runs (programmatic dependent launch) is
+bound by that one, from its own start on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import pyarrow.compute as pc
+
+from tracekit.run import busy
+from tracekit.schema import BUSY_KINDS, C, DeviceKind
+
+from ._common import NO_PARENT, ints, matches
+from ._path_host import FAR
+
+if TYPE_CHECKING:
+    from tracekit.intervals import Ints
+    from tracekit.run import Run
+
+    from ._path_host import Bools, Host
+
+NONE, QUEUE, LAUNCH, WAIT = range(4)
+WAIT_ROW = "Stream Wait Event"
+_READ = (
+    C.ROW_ID,
+    C.KIND,
+    C.NAME,
+    C.RANK,
+    C.DEVICE,
+    C.STREAM,
+    C.START_NS,
+    C.DUR_NS,
+    C.STEP,
+    C.LAUNCH_ROW,
+    C.OP_ROW,
+    C.SRC_MEMORY,
+    C.DST_MEMORY,
+    C.COPY_KIND,
+)
+
+
+@dataclass(frozen=True)
+class Device:
+    """The busy intervals of one rank, stream by stream in the order they end.
+
+    Attributes:
+        frame: Their rows, in this order.
+        lane: Number of the stream each is on, over all devices.
+        bounds: First interval of each lane, and the number of intervals at the end.
+        lanes: Device and stream of each lane.
+        start: Starts.
+        end: Ends.
+        call: Position of the launching call among the host's rows, -1 where it is unknown.
+        thread: Thread of that call, -1 where it is unknown.
+        begun: When that call began, else when the interval itself did.
+        previous: The interval before it on its stream, -1 if there is none.
+        waited: The interval its stream was told to wait for, -1 if no wait was seen.
+        binding: Which of `QUEUE`, `LAUNCH` and `WAIT` bound it; `NONE` if none is known.
+        latency: From the start of its call until the launch is taken to have reached the device.
+        syncs: Rows that say for which stream a call waited, where the profiler recorded them.
+    """
+
+    frame: pd.DataFrame
+    lane: Ints
+    bounds: Ints
+    lanes: list[tuple[int, int]]
+    start: Ints
+    end: Ints
+    call: Ints
+    thread: Ints
+    begun: Ints
+    previous: Ints
+    waited: Ints
+    binding: Ints
+    latency: Ints
+    syncs: pd.DataFrame
+
+    def last(self, lane: int, ended_by: Ints, begun_before: Ints) -> Ints:
+        """The last interval of a lane that has ended and was launched by then, -1 if there is none."""
+        low, high = self.bounds[lane], self.bounds[lane + 1]
+        begun = np.maximum.accumulate(self.begun[low:high])
+        ended = np.searchsorted(self.end[low:high], ended_by, side="right")
+        at = np.minimum(ended, np.searchsorted(begun, begun_before, side="left")) - 1
+        return np.where(at >= 0, low + at, NO_PARENT)
+
+
+def ranks(run: Run) -> list[int]:
+    """Ranks with anything on a device."""
+    return sorted(int(rank) for rank in busy(run, [C.RANK])[C.RANK].unique())
+
+
+def read(run: Run, rank: int, host: Host) -> Device:
+    """The intervals of one rank with what bound each of them."""
+    kinds = pc.field(C.KIND).isin([str(kind) for kind in (*BUSY_KINDS, DeviceKind.SYNC)])
+    frame = run.table("device_intervals", columns=_READ, where=kinds & (pc.field(C.RANK) == rank))
+    is_sync = (frame[C.KIND] == DeviceKind.SYNC).to_numpy(bool)
+    syncs, frame = frame[is_sync], frame[~is_sync]
+    device = frame[C.DEVICE].to_numpy(np.int64)
+    stream = frame[C.STREAM].fillna(NO_PARENT).to_numpy(np.int64)
+    lane, lanes = _lanes(device, stream)
+    start = ints(frame, C.START_NS)
+    end = start + ints(frame, C.DUR_NS)
+    order = np.lexsort((ints(frame, C.ROW_ID), start, end, lane))
+    frame, lane, start, end = frame.iloc[order], lane[order], start[order], end[order]
+    call = host.position(frame[C.LAUNCH_ROW].fillna(NO_PARENT).to_numpy(np.int64))
+    begun = np.where(call >= 0, host.start[call], start) if len(host.start) else start
+    thread = np.where(call >= 0, host.thread[call], NO_PARENT) if len(host.start) else call
+    bounds = np.searchsorted(lane, np.arange(len(lanes) + 1))
+    bare = Device(
+        frame=frame.reset_index(drop=True),
+        lane=lane,
+        bounds=bounds,
+        lanes=lanes,
+        start=start,
+        end=end,
+        call=call,
+        thread=thread,
+        begun=begun,
+        previous=_previous(bounds, start, end, ints(frame, C.ROW_ID)),
+        waited=np.full(len(start), NO_PARENT),
+        binding=np.zeros(len(start), np.int64),
+        latency=np.zeros(len(start), np.int64),
+        syncs=syncs,
+    )
+    return _bound(bare, host)
+
+
+def _lanes(device: Ints, stream: Ints) -> tuple[Ints, list[tuple[int, int]]]:
+    """A number for each stream of each device, and which they are."""
+    place, devices = pd.factorize(device, sort=True)
+    own, streams = pd.factorize(stream, sort=True)
+    lane, pairs = pd.factorize(place * len(streams) + own, sort=True)
+    return lane, [(int(devices[at // len(streams)]), int(streams[at % len(streams)])) for at in pairs]
+
+
+def _previous(bounds: Ints, start: Ints, end: Ints, row_id: Ints) -> Ints:
+    """The last interval on the lane that ended by each start, or the one before if that still runs.
+
+    Equal times are told apart by their place.
+    """
+    found = np.full(len(start), NO_PARENT)
+    for low, high in pairwise(bounds.tolist()):
+        at = np.searchsorted(end[low:high], start[low:high], side="right") - 1
+        at = np.minimum(at, np.arange(high - low) - 1)
+        found[low:high] = np.where(at >= 0, low + at, NO_PARENT)
+        order = low + np.lexsort((row_id[low:high], end[low:high], start[low:high]))
+        running = end[order[:-1]] > start[order[1:]]
+        running &= end[found[order[1:]]] < start[order[1:]]
+        running |= (end[order[:-1]] > start[order[1:]]) & (found[order[1:]] < 0)
+        found[order[1:][running]] = order[:-1][running]
+    return found
+
+
+def ended(device: Device, which: Ints) -> Ints:
+    """When each of these intervals ended; long ago where there is none."""
+    return np.where(which >= 0, device.end[which], -FAR)
+
+
+def _bound(device: Device, host: Host) -> Device:
+    """The same intervals, each with what it waited for."""
+    start, launched = device.start, device.call >= 0
+    queued = np.minimum(ended(device, device.previous), start)
+    elapsed = start - device.begun
+    empty = launched & (queued <= device.begun) & (elapsed >= 0)
+    _, first = np.unique(device.call[empty], return_index=True)
+    seen = np.sort(elapsed[empty][first])
+    typical = int(seen[(len(seen) - 1) // 2]) if len(seen) else FAR
+    latency = np.minimum(elapsed, typical)
+    reached = np.where(launched, device.begun + latency, -FAR)
+    waited = _waited(device, host)
+    released = ended(device, waited)
+    binding = np.where(queued > -FAR, QUEUE, NONE)
+    binding = np.where(reached > queued, LAUNCH, binding)
+    binding = np.where(released > np.maximum(queued, reached), WAIT, binding)
+    latency = np.where(binding == LAUNCH, elapsed, latency)
+    return Device(**{**vars(device), "waited": waited, "binding": binding, "latency": latency})
+
+
+def _waited(device: Device, host: Host) -> Ints:
+    """The interval each one's stream was told to wait for, as far as the calls tell."""
+    found = np.full(len(device.start), NO_PARENT)
+    calls = np.flatnonzero(host.waits)
+    named = device.syncs[matches(device.syncs[C.NAME], WAIT_ROW)]
+    if len(named):
+        _told(device, host, named, found)
+    elif len(calls):
+        _untold(device, host, calls, found)
+    _within_graphs(device, found)
+    return found
+
+
+def _within_graphs(device: Device, found: Ints) -> None:
+    """What was launched by one call on several lanes: the last to end on another lane."""
+    lanes = pd.DataFrame({"call": device.call, "lane": device.lane}).groupby("call")["lane"]
+    spread = lanes.min() != lanes.max()
+    calls = spread.index[spread].to_numpy(np.int64)
+    rows = np.flatnonzero(np.isin(device.call, calls[calls >= 0]) & (found < 0))
+    best = np.full(len(rows), NO_PARENT)
+    for lane in np.unique(device.lane[rows]):
+        low, high = device.bounds[lane], device.bounds[lane + 1]
+        at = low + np.searchsorted(device.end[low:high], device.start[rows], side="right") - 1
+        fits = (at >= low) & (device.lane[rows] != lane) & (device.call[at] == device.call[rows])
+        one = np.where(fits, at, NO_PARENT)
+        best = np.where(ended(device, one) > ended(device, best), one, best)
+    found[rows] = best
+
+
+def _told(device: Device, host: Host, named: pd.DataFrame, found: Ints) -> None:
+    """Waits whose stream the profiler recorded."""
+    call = host.position(named[C.LAUNCH_ROW].fillna(NO_PARENT).to_numpy(np.int64))
+    stream = named[C.STREAM].fillna(NO_PARENT).to_numpy(np.int64)
+    place = named[C.DEVICE].to_numpy(np.int64)
+    for lane, (number, own) in enumerate(device.lanes):
+        mine = np.sort(call[(call >= 0) & (stream == own) & (place == number)])
+        rows = np.arange(device.bounds[lane], device.bounds[lane + 1])
+        _follow(device, host, mine, rows, found)
+
+
+def _untold(device: Device, host: Host, calls: Ints, found: Ints) -> None:
+    """Waits of which only the call is known: they count for whatever the thread launched next."""
+    for lane in range(len(device.lanes)):
+        rows = np.arange(device.bounds[lane], device.bounds[lane + 1])
+        _follow(device, host, calls, rows, found)
+
+
+def _follow(device: Device, host: Host, calls: Ints, rows: Ints, found: Ints) -> None:
+    """For intervals of one lane launched after one of these calls and before anything else on the lane."""
+    rows = rows[device.call[rows] >= 0]
+    if not len(calls) or not len(rows):
+        return
+    at = np.searchsorted(calls, device.call[rows]) - 1
+    wait = calls[np.maximum(at, 0)]
+    before = np.where(device.previous[rows] >= 0, device.begun[device.previous[rows]], -FAR)
+    seen: Bools = (at >= 0) & (host.thread[wait] == host.thread[device.call[rows]])
+    seen &= host.start[wait] >= before
+    rows, wait = rows[seen], wait[seen]
+    if not len(rows):
+        return
+    lane = int(device.lane[rows[0]])
+    best = np.full(len(rows), NO_PARENT)
+    for other, (number, _) in enumerate(device.lanes):
+        if other != lane and number == device.lanes[lane][0]:
+            one = device.last(other, device.start[rows], host.start[wait])
+            best = np.where(ended(device, one) > ended(device, best), one, best)
+    found[rows] = best

@@ -1,0 +1,248 @@
+"""What a rank's time would be without something: the longest path through its dependences, worked out again.
+
+The nodes are the device intervals and the waits of host threads; the host time between two of them is a
+weight, so ops and calls that wait for nothing cost no node. Times follow in one pass in the order recorded,
+in exact integers, about 0.5 µs a node: each is at the latest of what it depends on plus the time from there.
+Weights are the recorded ones for what bound a node, and the least that is known for what did not: nothing
+for a stream, the usual latency for a launch. With nothing removed the pass gives the recorded times.
+
+What the dependences do not say: a launch call that stood still because the queue was full keeps its length,
+as does the call of a pageable copy, which copies on the host too; kernels that share a device do not slow
+each other down; and other ranks do not move.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from . import _path_device
+from ._path_host import FAR, KINDS
+from ._path_walk import ALL_KINDS, COMMUNICATE, MEMCPY, described
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tracekit.intervals import Ints
+
+    from ._path_host import Bools
+    from ._path_walk import Graph, Window
+
+DEVICE_OP, HOST_OP, CLASS = "device", "host", "all"
+NOTHING = "nothing"
+LAUNCHES, COPIES, WAITS, COMMUNICATION = "launch overhead", "copies", "sync waits", "communication"
+CLASSES = (LAUNCHES, COPIES, WAITS, COMMUNICATION)
+_KEPT = ("launch call", "sync call")
+"""Kinds of host time that do not count as an op's own."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """What is measured: from when on things are removed, and what it ends with.
+
+    Attributes:
+        window: From the start of the first step to the last end of all, or the capture.
+        host_end: When the main thread is done with the steps; before everything where that does not count.
+        device: Which intervals must be done.
+    """
+
+    window: Window
+    host_end: int
+    device: Bools
+
+    @property
+    def start(self) -> int:
+        """From when on things are removed."""
+        return self.window.start
+
+    @property
+    def end(self) -> int:
+        """When the last of its ends was recorded."""
+        return self.window.end
+
+
+class WhatIf:
+    """The dependences of one rank as arrays, and the pass over them."""
+
+    def __init__(self, graph: Graph, span: Span) -> None:
+        self._graph, self._span = graph, span
+        self._intervals, self._waits = len(graph.device.start), len(graph.joins.end)
+        self._pairs = len(graph.joins.pairs[0])
+        self._total = self._intervals + self._pairs + self._waits
+        self._root, self._never = self._total, self._total + 1
+        device, joins = graph.device, graph.joins
+        by = np.minimum(device.begun, device.start)
+        self._launched_after = joins.last(device.thread, by, bound=False)
+        self._thread = np.maximum(device.thread, 0)
+        self._arrived_after = joins.last(joins.source_thread, joins.source, bound=False)
+        main, end = np.array([graph.host.main]), np.array([span.host_end])
+        self._main_after = joins.last(main, end, bound=False)
+
+    @cached_property
+    def recorded(self) -> int:
+        """The end that follows with nothing removed: the recorded one."""
+        return self.end(NOTHING, "")
+
+    @property
+    def span_ns(self) -> int:
+        """Length of the span."""
+        return self._span.end - self._span.start
+
+    def saving(self, where: str, what: str) -> int:
+        """By how much the span would be shorter without this, ns."""
+        return max(0, self.recorded - self.end(where, what))
+
+    def end(self, where: str, what: str) -> int:
+        """When the span would end without this."""
+        times = self._times(where, what)
+        device = times[: self._intervals][self._span.device]
+        ends = [int(device.max())] if len(device) else []
+        if self._span.host_end > -FAR:
+            join = self._main_after
+            begun, at = self._origin(join), np.array([self._span.host_end])
+            lane = np.array([self._graph.host.main])
+            gone = self._cut(where, what)(lane, begun, at)
+            base = int(times[self._join_node(join)].item())
+            ends.append(base + int((at - begun - gone).item()))
+        return max(ends, default=self._span.end)
+
+    def _join_node(self, join: Ints) -> Ints:
+        return np.where(join >= 0, self._intervals + self._pairs + join, self._root)
+
+    def _times(self, where: str, what: str) -> Ints:
+        """The time of every node, then of the start and of never."""
+        weights, cost = self._weights(where, what)
+        order, (a, b, c) = self._order, self._sources(where, what)
+        recorded = np.concatenate(
+            (
+                self._graph.device.end,
+                self._graph.device.end[self._graph.joins.pairs[1]],
+                self._graph.joins.end,
+                [self._span.start, -FAR],
+            )
+        )
+        times: list[int] = recorded.tolist()
+        edges = zip((a, b, c), weights, strict=True)
+        columns = [order, *(part[order] for edge in edges for part in edge), cost[order]]
+        for node, one, to_one, two, to_two, three, to_three, own in zip(
+            *(column.tolist() for column in columns), strict=True
+        ):
+            time = times[one] + to_one
+            other = times[two] + to_two
+            if other > time:
+                time = other
+            other = times[three] + to_three
+            times[node] = (other if other > time else time) + own
+        return np.array(times, np.int64)
+
+    @cached_property
+    def _order(self) -> Ints:
+        joins = self._graph.joins
+        device = self._graph.device
+        ready = np.concatenate((device.start, joins.end[joins.pairs[0]], joins.end))
+        parts = (self._intervals, self._pairs, self._waits)
+        stage = np.repeat([2, 0, 1], parts)  # at one time a wait ends before an interval starts
+        later = np.concatenate((device.end, np.zeros(self._pairs + self._waits, np.int64)))
+        return np.lexsort((np.arange(self._total), later, stage, ready))
+
+    def _sources(self, where: str, what: str) -> tuple[Ints, Ints, Ints]:
+        """What each node depends on."""
+        device = self._graph.device
+        never = self._never
+        launched = np.where(device.call >= 0, self._join_node(self._launched_after), never)
+        alone = (device.call < 0) & (device.previous < 0)
+        first = [np.where(alone, self._root, launched), self._graph.joins.pairs[1]]
+        second = [np.where(device.previous >= 0, device.previous, never), self._chained]
+        third = [np.where(device.waited >= 0, device.waited, never), np.full(self._pairs, never)]
+        first.append(self._join_node(self._arrived_after))
+        second.append(np.full(self._waits, never))
+        last = np.full(self._waits, never)
+        last[self._graph.joins.pairs[0]] = self._intervals + np.arange(self._pairs)
+        if (where, what) == (CLASS, WAITS):
+            last[self._graph.joins.is_call & (self._graph.joins.end > self._span.start)] = never
+        third.append(last)
+        return np.concatenate(first), np.concatenate(second), np.concatenate(third)
+
+    @cached_property
+    def _chained(self) -> Ints:
+        """For each dependence of a join the one before of the same join: together they are its latest."""
+        number = self._graph.joins.pairs[0]
+        same = np.concatenate(([False], number[1:] == number[:-1]))[: len(number)]
+        return np.where(same, self._intervals + np.arange(len(number)) - 1, self._never)
+
+    def _weights(self, where: str, what: str) -> tuple[tuple[Ints, Ints, Ints], Ints]:
+        """The time from each dependence to its node, and what the node itself takes."""
+        device, joins, start = self._graph.device, self._graph.joins, self._span.start
+        cut = self._cut(where, what)
+        launching, waiting = ((where, what) == (CLASS, name) for name in (LAUNCHES, WAITS))
+        origin = self._origin(self._launched_after)
+        latency = np.where(launching & (device.start > start), 0, device.latency)
+        launched = device.begun - origin - cut(self._thread, origin, device.begun) + latency
+        alone = (device.call < 0) & (device.previous < 0)
+        launched = np.where(alone, device.start - start, launched)
+        gone = self._removed(where, what)
+        gap = device.start - _path_device.ended(device, device.previous)
+        gap = np.where(gone[device.previous], np.maximum(gap, 0), gap)  # one that is gone overlaps nothing
+        queued = np.where(device.binding == _path_device.QUEUE, gap, 0)
+        gap = device.start - _path_device.ended(device, device.waited)
+        waited = np.where(device.binding == _path_device.WAIT, gap, 0)
+        origin = self._origin(self._arrived_after)
+        arrived = joins.source - origin - cut(joins.source_thread, origin, joins.source)
+        spent = np.where(joins.is_call, cut(joins.thread, joins.end - joins.cost, joins.end), 0)
+        cost = np.where(joins.is_call & (joins.end > start) & waiting, 0, joins.cost - spent)
+        no_pair, no_wait = np.zeros(self._pairs, np.int64), np.zeros(self._waits, np.int64)
+        lasted = np.where(gone, 0, device.end - device.start)
+        return (
+            np.concatenate((launched, no_pair, arrived)),
+            np.concatenate((queued, no_pair, no_wait)),
+            np.concatenate((waited, no_pair, no_wait)),
+        ), np.concatenate((lasted, no_pair, cost))
+
+    def _origin(self, join: Ints) -> Ints:
+        ends = np.append(self._graph.joins.end, self._span.start)
+        return ends[join]
+
+    def _removed(self, where: str, what: str) -> Bools:
+        """Which device intervals take no time."""
+        graph = self._graph
+        chosen = np.zeros(self._intervals, np.bool_)
+        if where == DEVICE_OP:
+            chosen = graph.label == graph.labels.index(what)
+        elif where == CLASS and what in (COPIES, COMMUNICATION):
+            chosen = graph.kind == ALL_KINDS.index(MEMCPY if what == COPIES else COMMUNICATE)
+        return chosen & (graph.device.start >= self._span.start)
+
+    def _cut(self, where: str, what: str) -> Callable[[Ints, Ints, Ints], Ints]:
+        """A function that gives the removed time of threads between two instants of each."""
+        if where == HOST_OP or (where, what) == (CLASS, LAUNCHES):
+            removed = self._removed_slices(where, what)
+            slices = self._graph.host.slices
+            length = np.where(removed, slices.end - slices.start, 0)
+            before = np.cumsum(length) - length
+
+            def passed(thread: Ints, times: Ints) -> Ints:
+                at = slices.at(thread, times)
+                return before[at] + np.where(removed[at], times - slices.start[at], 0)
+
+            return lambda thread, begin, end: passed(thread, end) - passed(thread, begin)
+        return lambda thread, begin, end: np.zeros(len(end), np.int64)
+
+    def _removed_slices(self, where: str, what: str) -> Bools:
+        """Which slices of the host take no time."""
+        host = self._graph.host
+        kind, label = self._described
+        inside: Bools = (host.slices.start >= self._span.start) & (host.slices.end < FAR)
+        if where == CLASS:
+            inside &= kind == KINDS.index("launch call")
+        else:
+            inside &= ~np.isin(kind, [KINDS.index(name) for name in _KEPT])
+            inside &= label == self._graph.labels.index(what)
+        return inside
+
+    @cached_property
+    def _described(self) -> tuple[Ints, Ints]:
+        slices = self._graph.host.slices
+        return described(self._graph.host, np.arange(len(slices.start)))

@@ -1,0 +1,152 @@
+"""Advice on the host memory of copies and on the link."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracekit import intervals
+from tracekit.analysis import Basis, Finding, Rule
+from tracekit.render.cells import human
+from tracekit.savings import CONFIDENT, budget
+from tracekit.schema import C, CopyKind, Memory
+
+from ._common import spans
+from ._copies import (
+    BLOCKED_NS,
+    DIRECTION,
+    KEYS,
+    MEMORY,
+    counted,
+    evidence,
+    exact_sum,
+    per,
+    places,
+    with_origins,
+)
+from ._link import LARGE_BYTES, LINK, REACHABLE, REACHED_SHARE, SEEN, faster_ns
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tracekit.run import Run
+    from tracekit.savings import Budget
+
+    from ._copies import Hiding
+
+PAGEABLE_BYTES = 64 << 10
+SLOW_SHARE = 0.5
+PAGEABLE, SLOW_LINK = "pageable_copies", "slow_link"
+_WORDS = {str(CopyKind.H2D): "Host-to-device", str(CopyKind.D2H): "Device-to-host"}
+_SOURCE = {str(CopyKind.H2D): "from", str(CopyKind.D2H): "to"}
+_ADVICE = {
+    str(CopyKind.H2D): (
+        "Copy from pinned memory with `non_blocking=True` (`DataLoader(pin_memory=True)`, or a buffer made "
+        "with `pin_memory=True`), a batch ahead, so that the copy is faster and can overlap with kernels"
+    ),
+    str(CopyKind.D2H): (
+        "Copy into a buffer made with `pin_memory=True` with `non_blocking=True` and wait for an event "
+        "before reading it, so that the copy is faster and can overlap with kernels"
+    ),
+}
+
+RULES = (
+    Rule(
+        PAGEABLE,
+        "copies of at least 64 KiB each from or to pageable memory, of profiled steps, whose time that no "
+        "kernel hides is at least 1 % of the step",
+        "up to 64 KiB the driver stages a copy without waiting, so pinning changes little; below 1 % two "
+        "runs of one program differ by as much",
+    ),
+    Rule(
+        SLOW_LINK,
+        "pinned copies of at least 1 MiB each run below 50 % of the PCIe link's rate, while they run, and "
+        "at 80 % of it at least 1 % of the step would be saved; only where the collector recorded the link",
+        "large pinned copies reach 80 to 90 % of a link, so half of it means less width or generation, a "
+        "detour or a shared link",
+    ),
+)
+
+
+def findings(run: Run, copies: pd.DataFrame, hiding: Hiding) -> tuple[Finding, ...]:
+    """Advice on pageable copies and slow links, copies of profiled steps where steps are marked."""
+    steps = budget(run)
+    recurring = counted(copies, marked=steps.marked)
+    found: list[Finding | None] = []
+    for way in _WORDS:
+        rows = recurring[(recurring[DIRECTION] == way) & (recurring[MEMORY] == str(Memory.PAGEABLE))]
+        found.append(
+            _pageable(run, rows[(rows[C.BYTES] >= PAGEABLE_BYTES).fillna(value=False)], hiding, steps)
+        )
+    pinned = recurring[(recurring[MEMORY] == str(Memory.PINNED)) & recurring[LINK].notna()]
+    large = pinned[(pinned[C.BYTES] >= LARGE_BYTES).fillna(value=False)]
+    found += [_slow(rows, hiding, steps) for _, rows in large.groupby([*KEYS, DIRECTION], sort=True)]
+    return tuple(one for one in found if one is not None)
+
+
+def _pageable(run: Run, rows: pd.DataFrame, hiding: Hiding, steps: Budget) -> Finding | None:
+    exposed = hiding.exposed(rows)
+    if not steps.matters(exposed):
+        return None
+    faster = exact_sum(faster_ns(rows[C.BYTES], rows[C.DUR_NS], rows[REACHABLE]))
+    saving = None if faster is None else min(faster, exposed)
+    told = with_origins(run, rows)
+    way = str(rows[DIRECTION].iloc[0])
+    size, took = int(rows[C.BYTES].sum()), int(rows[C.DUR_NS].sum())
+    hidden = human(steps.per_step(exposed), "ns")
+    blocked = exact_sum(rows[BLOCKED_NS])
+    waited = "" if blocked is None else f"; the host is blocked {human(steps.per_step(blocked), 'ns')}"
+    return Finding(
+        PAGEABLE,
+        steps.severity(exposed if saving is None else saving),
+        f"{_WORDS[way]} copies {_SOURCE[way]} pageable memory: {human(size // steps.steps, 'bytes')} "
+        f"{per(steps)} at {size / took:.1f} GB/s, {hidden} of it not hidden behind kernels{waited}",
+        f"{_ADVICE[way]}: {places(told, C.DUR_NS)}.",
+        None if saving is None else steps.per_step(saving),
+        None if saving is None else Basis.ESTIMATED,
+        _how_pinned(rows, hidden, known=saving is not None) + f", {steps.per}",
+        CONFIDENT if steps.marked else 0.6,
+        evidence(rows),
+    )
+
+
+def _how_pinned(rows: pd.DataFrame, hidden: str, *, known: bool) -> str:
+    overlap = f"overlapping the copies with kernels as well would save up to the exposed {hidden}"
+    if not known:
+        return f"no rate of pinned copies is known here, so no saving by pinning is given; {overlap}"
+    seen = rows[SEEN].notna().all()
+    source = (
+        "the best pinned rate seen in the run" if seen else f"{REACHED_SHARE:.0%} of the PCIe link's rate"
+    )
+    rate = float(rows[REACHABLE].min())
+    return f"time above bytes over {rate:.1f} GB/s, {source}, at most what is exposed; {overlap}"
+
+
+def _slow(rows: pd.DataFrame, hiding: Hiding, steps: Budget) -> Finding | None:
+    size, ran = int(rows[C.BYTES].sum()), _union(rows)
+    link = float(rows[LINK].iloc[0])
+    if not ran or size / ran >= SLOW_SHARE * link:
+        return None
+    saving = min(ran - int(size / (REACHED_SHARE * link)), hiding.exposed(rows))
+    if not steps.matters(saving):
+        return None
+    way = str(rows[DIRECTION].iloc[0])
+    rank, device = int(rows[C.RANK].iloc[0]), int(rows[C.DEVICE].iloc[0])
+    return Finding(
+        SLOW_LINK,
+        steps.severity(saving),
+        f"{_WORDS[way]} copies of pinned memory run at {size / ran:.1f} GB/s on device {device} of rank "
+        f"{rank}, where the PCIe link allows {link:.1f} GB/s",
+        "Compare the link's current width and generation under load with its maximum (`nvidia-smi -q -d "
+        "PCIE`), bind the process to the device's NUMA node, and look for other traffic on the same link; "
+        "the trace does not show which of these it is.",
+        steps.per_step(saving),
+        Basis.ESTIMATED,
+        f"time at least one of the copies ran minus bytes over {REACHED_SHARE:.0%} of the link's rate, at "
+        f"most what no kernel hides, {steps.per}",
+        0.6,
+        evidence(rows),
+    )
+
+
+def _union(rows: pd.DataFrame) -> int:
+    return intervals.length(intervals.union(*spans(rows)))

@@ -1,0 +1,106 @@
+"""Ranges of host threads: rows of a name, the outermost of each nest, and what lies in them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tracekit.schema import C
+
+from ._common import NO_PARENT, ints, spans
+from ._hosts import host_rows
+
+if TYPE_CHECKING:
+    import re
+
+    import pandas as pd
+
+    from tracekit.intervals import Ints
+    from tracekit.run import Run
+
+THREAD = (C.RANK, C.PID, C.TID)
+_NEVER = np.iinfo(np.int64).min
+
+
+def named(run: Run, pattern: re.Pattern[str], kinds: tuple[str, ...]) -> pd.DataFrame:
+    """Host rows of these kinds whose name the pattern finds something in; each distinct name is asked once.
+
+    Args:
+        run: The run.
+        pattern: What to look for.
+        kinds: Values of `kind`.
+
+    Returns:
+        Row id, kind, name, thread, start, duration, step and depth.
+    """
+    names = run.arrow("host_intervals", columns=[C.NAME])[C.NAME].unique().to_pylist()
+    wanted = [name for name in names if pattern.search(name)]
+    where = pc.field(C.NAME).isin(pa.array(wanted, pa.string())) & pc.field(C.KIND).isin(
+        [str(kind) for kind in kinds]
+    )
+    columns = [C.ROW_ID, C.KIND, C.NAME, *THREAD, C.START_NS, C.DUR_NS, C.STEP, C.DEPTH]
+    return run.table("host_intervals", columns=columns, where=where)
+
+
+def outermost(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows that no other of them encloses on its thread, by rank, thread and start."""
+    lane = rows.groupby([*THREAD]).ngroup()
+    table = rows.assign(lane=lane, end=spans(rows)[1])
+    keys = ["lane", C.START_NS, "end", C.DEPTH, C.ROW_ID]
+    table = table.sort_values(keys, ascending=[True, True, False, True, True], ignore_index=True)
+    reach = table.groupby("lane")["end"].cummax().groupby(table["lane"]).shift(fill_value=_NEVER)
+    kept = table[C.START_NS].to_numpy() >= reach.to_numpy()
+    return table[kept].drop(columns=["lane", "end"]).reset_index(drop=True)
+
+
+def covering(ranges: pd.DataFrame, moments: pd.DataFrame) -> Ints:
+    """Position of the range that covers each moment on its thread, `NO_PARENT` for none and for null.
+
+    Args:
+        ranges: Disjoint ranges, as `outermost` gives them.
+        moments: Thread and start; a row without a start is covered by none.
+    """
+    found = np.full(len(moments), NO_PARENT, np.int64)
+    known = moments[C.START_NS].notna().to_numpy()
+    for key, own in ranges.groupby([*THREAD], sort=True):
+        same = known.copy()
+        for column, value in zip(THREAD, key, strict=True):
+            same &= (moments[column] == value).fillna(value=False).to_numpy(dtype=bool)
+        start, end = spans(own)
+        at = moments.loc[same, C.START_NS].to_numpy(dtype=np.int64)
+        place = np.searchsorted(start, at, side="right") - 1
+        inside = (place >= 0) & (at < end[np.maximum(place, 0)])
+        found[same] = np.where(inside, own.index.to_numpy()[np.maximum(place, 0)], NO_PARENT)
+    return found
+
+
+def launching(run: Run, device_rows: pd.DataFrame) -> pd.DataFrame:
+    """Thread, start and duration of the call that launched each device row, of its op where no call is known.
+
+    Missing where neither is.
+    """
+    by_call, by_op = device_rows[C.LAUNCH_ROW], device_rows[C.OP_ROW]
+    return host_rows(run, by_call.fillna(by_op), [*THREAD, C.START_NS, C.DUR_NS])
+
+
+def medians(codes: Ints, groups: int, values: Ints) -> Ints:
+    """The lower median of the values of each group; every group has one value at least.
+
+    Example:
+        >>> medians(np.array([1, 0, 0, 1]), 2, np.array([7, 3, 5, 9]))
+        array([3, 7])
+    """
+    ordered = values[np.lexsort((values, codes))]
+    count = np.bincount(codes, minlength=groups)
+    first = np.cumsum(count) - count
+    middle: Ints = ordered[first + (count - 1) // 2]
+    return middle
+
+
+def weightiest(rows: pd.DataFrame, by: str, most: int) -> list[int]:
+    """Ids of the rows with the largest values of a column, ties by id."""
+    order = np.lexsort((ints(rows, C.ROW_ID), -ints(rows, by)))[:most]
+    return [int(row) for row in ints(rows, C.ROW_ID)[order]]

@@ -1,0 +1,192 @@
+"""The findings of `ranks`: a straggler, and kernels that take longer on one rank."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule
+from tracekit.savings import WARN_SHARE, Budget, budget
+from tracekit.schema import C
+
+from ._common import ints
+from ._rank_tables import evidence
+from ._units import duration, percent
+
+if TYPE_CHECKING:
+    from tracekit.run import Run
+
+    from ._rank_part import Part
+
+FEWEST_COLLECTIVES = 10
+LAST_SHARE = 0.5
+CAUSED_SHARE = 2 / 3
+EXPLAINS = 0.5
+IMBALANCE = 0.05
+EXPLAINED = 0.8
+"""Confidence where its total time, not that before each collective, explains the waiting."""
+UNEXPLAINED = 0.6
+"""Confidence where the waiting was measured and no cause of it was seen."""
+
+RULES = (
+    Rule(
+        "straggler",
+        "one rank is last in at least 50 % of at least 10 matched collectives, causes two thirds of all "
+        "waiting, and the others wait for it for 3 % of a step or more",
+        "in a balanced job the last rank changes and waits are short; of two equal ranks each is last half "
+        "of the time, but neither causes two thirds of the waiting",
+    ),
+    Rule(
+        "rank_imbalance",
+        "the kernels of one rank, communication left out, take over 5 % longer than the mean of the ranks, "
+        "and that is 1 % of a step or more; silent where it is a straggler for that reason",
+        "ranks of equal work differ by 1 to 3 % (clocks, memory); all ranks wait for the longest",
+    ),
+)
+_CAUSES = {
+    "excess_computation_ns": "it computes longer",
+    "excess_idle_ns": "its device idles longer",
+    "excess_other_ns": "it copies longer",
+}
+
+
+def findings(run: Run, parts: list[Part], tables: dict[str, pd.DataFrame]) -> tuple[Finding, ...]:
+    """Who keeps the others waiting and why, and whose kernels take longest."""
+    spent = budget(run)
+    late = _straggler(tables, spent, len(parts))
+    found = [] if late is None else [_late(parts, late, spent)]
+    uneven = _imbalanced(tables["per_rank"], spent, len(parts))
+    if uneven is not None and not (late and late["cause"] == 0 and late[C.RANK] == uneven[C.RANK]):
+        talks = any(len(one.collectives) for one in parts)
+        found.append(_uneven(parts, uneven, spent, talks=talks))
+    return tuple(found)
+
+
+def _straggler(tables: dict[str, pd.DataFrame], spent: Budget, ranks: int) -> dict[str, Any] | None:
+    """The row of the straggler, with the place of the cause in `_CAUSES`, or -1."""
+    if "stragglers" not in tables or tables["stragglers"].empty:
+        return None
+    table = tables["stragglers"]
+    row: dict[str, Any] = {str(name): value for name, value in table.iloc[0].items()}
+    often = row["collectives"] >= FEWEST_COLLECTIVES and row["last_share"] >= LAST_SHARE
+    mostly = row["caused_ns"] >= CAUSED_SHARE * int(table["caused_ns"].sum())
+    if not (often and mostly and spent.matters(int(row["caused_ns"]) * ranks, least=WARN_SHARE)):
+        return None
+    explained = [row[name] >= EXPLAINS * row["caused_ns"] for name in _CAUSES]
+    return {**row, "cause": int(np.argmax(explained)) if any(explained) else -1}
+
+
+def _late(parts: list[Part], row: dict[str, Any], spent: Budget) -> Finding:
+    ranks = len(parts)
+    rank, gain = int(row[C.RANK]), int(row["gain_ns"]) * ranks
+    wait = spent.per_step(int(row["caused_ns"]) * ranks)
+    top = evidence(parts, rank, marked=spent.marked).head(EVIDENCE_ROWS)
+    return Finding(
+        code="straggler",
+        severity=spent.severity(gain),
+        title=(
+            f"Rank {rank} is last in {percent(row['last_share'])} of {int(row['collectives']):,} "
+            f"collectives; the others wait {duration(wait)} {spent.per} for it"
+        ),
+        advice=_late_advice(parts, row, spent),
+        saving_ns_per_step=spent.per_step(gain),
+        basis=Basis.ESTIMATED,
+        how=(
+            "for each collective it was last in, the time by which it came after the next to last, at most "
+            f"the mean exposed wait of the others; {spent.per}"
+        ),
+        confidence=EXPLAINED if row["cause"] >= 0 else UNEXPLAINED,
+        evidence={"device_intervals": [int(one) for one in top[C.ROW_ID]]},
+    )
+
+
+def _late_advice(parts: list[Part], row: dict[str, Any], spent: Budget) -> str:
+    rank = int(row[C.RANK])
+    if row["cause"] < 0:
+        return (
+            f"Neither longer kernels nor copies nor idle time of rank {rank} explain half of the waiting. "
+            "Compare its kernels one by one with another rank's, and its clocks and temperature."
+        )
+    excess = int(row[list(_CAUSES)[row["cause"]]])
+    more = f"{duration(spent.per_step(excess * len(parts)))} {spent.per}"
+    said = f"{list(_CAUSES.values())[row['cause']]}, by {more} against the median of the others"
+    if row["cause"] == 0:
+        return (
+            f"Rank {rank} is late because {said}{_family_note(parts, rank)}. Balance the work between the "
+            "ranks (batch, sequence lengths, layers, shards); with equal work compare the devices' clocks."
+        )
+    if row["cause"] == 1:
+        return (
+            f"Rank {rank} is late because {said}: its host launches late. `idle_gaps` tells what its host "
+            "did; data loading, logging or checkpoints on one rank only, and its CPU binding, may be why."
+        )
+    return f"Rank {rank} is late because {said}: see `overlap` and `h2d_copies` for its copies."
+
+
+def _family_note(parts: list[Part], rank: int) -> str:
+    """The family of kernels that takes most more time on the rank than on the median of the others."""
+    kernels = pd.concat([one.kernels for one in parts if len(one.kernels)] or [parts[0].kernels])
+    if kernels.empty:
+        return ""
+    sums = kernels.pivot_table(
+        index="family", columns=C.RANK, values="sum_ns", aggfunc="sum", fill_value=0
+    ).reindex(columns=_ranks(parts), fill_value=0)
+    others = sums.drop(columns=rank).quantile(0.5, axis=1, interpolation="lower")
+    excess = (sums[rank] - others).sort_values(ascending=False, kind="stable")
+    name, more = str(excess.index[0]), int(excess.iloc[0])
+    if more <= 0:
+        return ""
+    mine, theirs = int(sums[rank].loc[name]), int(others.loc[name])
+    return f" (most in {name}: {duration(mine)} against {duration(theirs)})"
+
+
+def _ranks(parts: list[Part]) -> list[int]:
+    return [int(ints(one.devices, C.RANK)[0]) for one in parts]
+
+
+def _imbalanced(table: pd.DataFrame, spent: Budget, ranks: int) -> dict[str, Any] | None:
+    """The rank with the longest computation, if it is far from the mean."""
+    busiest = table.groupby(C.RANK)["computation_ns"].max()
+    values = busiest.to_numpy(np.int64)
+    mean = int(values.sum()) // len(values)
+    excess = int(values.max()) - mean
+    if excess <= IMBALANCE * mean or not spent.matters(excess * ranks):
+        return None
+    return {
+        C.RANK: int(busiest.index.to_numpy(np.int64)[values.argmax()]),
+        "mean": mean,
+        "excess": excess,
+        "ranks": ranks,
+    }
+
+
+def _uneven(parts: list[Part], row: dict[str, Any], spent: Budget, *, talks: bool) -> Finding:
+    rank, excess = row[C.RANK], row["excess"] * row["ranks"]
+    return Finding(
+        code="rank_imbalance",
+        severity=spent.severity(excess),
+        title=(
+            f"Kernels take {percent(row['excess'] / max(row['mean'], 1))} longer on rank {rank} than on the "
+            f"mean of {row['ranks']} ranks: {duration(spent.per_step(excess))} {spent.per}"
+        ),
+        advice=(
+            f"Rank {rank} has more work{_family_note(parts, rank)}: balance batch, sequence lengths, layers "
+            "or shards between the ranks; with equal work compare the devices' clocks."
+        ),
+        saving_ns_per_step=spent.per_step(excess) if talks else None,
+        basis=Basis.ESTIMATED if talks else None,
+        how="longest computation minus the mean of the ranks, as far as the others wait for it"
+        if talks
+        else "",
+        confidence=UNEXPLAINED,
+        evidence={"device_intervals": _longest(parts, rank)},
+    )
+
+
+def _longest(parts: list[Part], rank: int) -> list[int]:
+    """Communication kernels of the rank, in which the others wait for it."""
+    rows = pd.concat([one.collectives for one in parts if len(one.collectives)] or [parts[0].collectives])
+    mine = rows[rows[C.RANK] == rank].sort_values([C.DUR_NS, C.ROW_ID])
+    return [int(row) for row in ints(mine.head(EVIDENCE_ROWS), C.ROW_ID)]

@@ -1,0 +1,176 @@
+"""Model FLOPs utilization: the work of a window against what the device could have done in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from tracekit.analysis import Column
+from tracekit.run import busy
+from tracekit.schema import C
+from tracekit.windows import END_NS, step_windows
+
+from . import _devices
+from ._common import ints, spans, union_by
+from ._work import MATRIX, OWNER, PRECISION, UNKNOWN
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracekit.intervals import Ints
+    from tracekit.run import Run
+
+    from ._common import Floats
+    from ._devices import Device
+
+PEAKS = (
+    Column("device_name", "", "name of the device as recorded"),
+    Column("peaks", "", "dense peaks used, TFLOP/s, by precision, and memory bandwidth"),
+)
+_COLUMNS = ["mfu", "tflops", C.FLOPS, "window_ns", "matrix_ns", "uncounted_ns"]
+_KEYS = [C.RANK, C.DEVICE]
+_BEST, _COUNTED, _UNCOUNTED = "best_ns", "counted", "uncounted"
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """What the devices of a run can do.
+
+    Attributes:
+        names: Recorded name of each device.
+        known: What is known of those that are listed.
+    """
+
+    names: dict[int, str]
+    known: dict[int, Device]
+
+    def tflops(self, device: int, precision: str) -> float:
+        """Peak of matrix products, NaN where it is not known."""
+        found = self.known[device].peak(precision) if device in self.known else None
+        return np.nan if found is None else found
+
+    def gb_per_s(self, device: int) -> float:
+        """Memory bandwidth, NaN where it is not known."""
+        return self.known[device].gb_per_s if device in self.known else np.nan
+
+    def of_each(self, devices: Ints, precisions: pd.Series) -> Floats:
+        """`tflops` of each row."""
+        rows = list(zip(devices.tolist(), precisions, strict=True))
+        known = {row: self.tflops(*row) for row in set(rows)}
+        return np.array([known[row] for row in rows], np.float64)
+
+    def memory_of_each(self, devices: Ints) -> Floats:
+        """`gb_per_s` of each row."""
+        return np.array([self.gb_per_s(device) for device in devices.tolist()], np.float64)
+
+
+def peaks(run: Run, devices: Ints) -> Peaks:
+    """What these devices of a run can do."""
+    names = _devices.names(run, sorted(set(devices.tolist())))
+    listed = {index: _devices.known(name) for index, name in names.items()}
+    return Peaks(names, {index: device for index, device in listed.items() if device})
+
+
+def tables(run: Run, kernels: pd.DataFrame, calls: pd.DataFrame, peaks: Peaks) -> dict[str, pd.DataFrame]:
+    """Work per device and window; per step where steps are marked."""
+    work = _work(calls, peaks)
+    marked = _marked(kernels, calls)
+    whole = _windows(run).merge(_summed(work, marked, _KEYS), how="left", on=_KEYS)
+    found = {"summary": _with_peaks(_rated(whole, _KEYS), work, peaks)}
+    windows = step_windows(run)
+    inside = work[work[C.STEP].notna()]
+    if len(windows) and len(inside):
+        keys = [*_KEYS, C.STEP]
+        steps = _summed(inside, marked[marked[C.STEP].notna()], keys)
+        steps[C.STEP] = steps[C.STEP].astype(np.int64)
+        length = windows.assign(window_ns=windows[END_NS] - windows[C.START_NS])
+        timed = steps.merge(length[[C.RANK, C.STEP, "window_ns"]], on=[C.RANK, C.STEP])
+        found["per_step"] = _rated(timed, keys)
+    return found
+
+
+def _work(calls: pd.DataFrame, peaks: Peaks) -> pd.DataFrame:
+    """The calls that count, with their FLOPs and the time these take at the peak."""
+    counted = calls[calls[C.FLOPS] != UNKNOWN]
+    flops = counted[C.FLOPS].to_numpy(np.float64)
+    peak = peaks.of_each(ints(counted, C.DEVICE), counted[PRECISION])
+    columns = counted[[*_KEYS, C.STEP, PRECISION]]
+    return columns.assign(**{C.FLOPS: flops, _BEST: flops / (peak * 1_000)})
+
+
+def _marked(kernels: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
+    """The kernels that multiply matrices: those of counted calls, and those whose FLOPs are not known."""
+    counted = calls.loc[calls[C.FLOPS] != UNKNOWN, OWNER]
+    products = calls.loc[calls[MATRIX].astype(bool), OWNER]
+    is_counted = kernels[OWNER].isin(counted).to_numpy(bool)
+    is_product = kernels[OWNER].isin(products).to_numpy(bool) | kernels[MATRIX].to_numpy(bool)
+    marked = kernels.assign(**{_COUNTED: is_counted, _UNCOUNTED: is_product & ~is_counted})
+    kept: pd.DataFrame = marked[is_counted | is_product]
+    return kept
+
+
+def _windows(run: Run) -> pd.DataFrame:
+    """From the first start to the last end on each device."""
+    frame = busy(run, [C.RANK, C.DEVICE, C.START_NS, C.DUR_NS])
+    ends = frame.assign(**{END_NS: ints(frame, C.START_NS) + ints(frame, C.DUR_NS)})
+    by_device = ends.groupby(_KEYS)
+    table = by_device[[C.START_NS]].min().join(by_device[[END_NS]].max()).reset_index()
+    table["window_ns"] = table[END_NS] - table[C.START_NS]
+    return table
+
+
+def _summed(work: pd.DataFrame, marked: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
+    """FLOPs, best time and unions of matrix kernels by key.
+
+    A best time that is missing for one call, whose precision has no known peak, is missing for the sum.
+    """
+    by_key = work.groupby(list(keys))
+    sums = by_key[[C.FLOPS]].sum().join(by_key[_BEST].apply(lambda times: times.sum(skipna=False)))
+    for flag, column in ((_COUNTED, "matrix_ns"), (_UNCOUNTED, "uncounted_ns")):
+        sums[column] = _unions(marked[marked[flag]], keys).reindex(sums.index).fillna(0).astype(np.int64)
+    return sums.reset_index()
+
+
+def _unions(kernels: pd.DataFrame, keys: Sequence[str]) -> pd.Series:
+    by_key = kernels.groupby(list(keys), sort=True)
+    sizes = by_key.size()
+    codes = by_key.ngroup().to_numpy().astype(np.int64)
+    return pd.DataFrame({"ns": union_by(codes, len(sizes), *spans(kernels))}, index=sizes.index)["ns"]
+
+
+def _rated(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
+    """Rates over the window; a device that multiplied nothing has done no FLOPs that count."""
+    whole = table.fillna({C.FLOPS: 0.0, "matrix_ns": 0, "uncounted_ns": 0})
+    window = whole["window_ns"].to_numpy(np.float64)
+    usable = np.where(window > 0, window, np.nan)
+    most = whole["matrix_ns"] >= whole["uncounted_ns"]
+    rated = whole.assign(mfu=(whole[_BEST] / usable).where(most), tflops=whole[C.FLOPS] / (usable * 1_000))
+    exact = rated.astype(dict.fromkeys(("window_ns", "matrix_ns", "uncounted_ns"), np.int64))
+    return exact.sort_values(list(keys), ignore_index=True)[[*keys, *_COLUMNS]]
+
+
+def _with_peaks(table: pd.DataFrame, work: pd.DataFrame, peaks: Peaks) -> pd.DataFrame:
+    used = work.groupby(_KEYS)[PRECISION].unique().map(sorted).to_dict()
+    rows = table[_KEYS].itertuples(index=False, name=None)
+    return table.assign(
+        device_name=[peaks.names.get(device, "") for device in table[C.DEVICE]],
+        peaks=[_spelled(peaks, key[1], used.get(key, [])) for key in rows],
+    )
+
+
+def _spelled(peaks: Peaks, device: int, precisions: Sequence[str]) -> str:
+    """The peaks of a device that were used.
+
+    Example:
+        >>> peaks = Peaks({0: "L4"}, {0: _devices.Device("L4", 300, {"fp16": 121}, "")})
+        >>> _spelled(peaks, 0, ["fp16", "fp64"])
+        'fp16 121, fp64 unknown; 300 GB/s'
+    """
+    if device not in peaks.known:
+        return ""
+    known = {precision: peaks.tflops(device, precision) for precision in precisions}
+    words = [f"{word} {'unknown' if np.isnan(peak) else f'{peak:g}'}" for word, peak in known.items()]
+    return f"{', '.join(words)}; {peaks.gb_per_s(device):g} GB/s"

@@ -1,0 +1,107 @@
+"""What could not be worked out, why, and what would give it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow.compute as pc
+
+from tracekit.ingest import flops as formulas
+from tracekit.schema import C, HostKind
+
+from ._common import NO_STEPS, UNLINKED
+from ._work import MATRIX, PRECISION, SIMT
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tracekit.run import Run
+
+    from ._roofline_mfu import Peaks
+
+NO_SHAPES = (
+    "no input shapes were recorded, so neither FLOPs nor bytes are known: record with "
+    "`record_shapes=True` (`--collector torch` does)"
+)
+NO_WORK = "no op of this capture is one whose FLOPs or bytes are worked out from its shapes"
+NO_FLOPS = (
+    "no matrix product, convolution or attention whose shapes tell its FLOPs launched a kernel, so there is "
+    "no MFU; kernels of CUDA graphs and fused kernels have no op that tells"
+)
+NOT_COUNTED = (
+    "matrix products were recorded with their shapes, yet none has FLOPs: their inputs do not tell, or the "
+    "run was imported by a version that did not count them (import the trace again)"
+)
+HOST_HAS_NO_PEAK = (
+    "the ops ran on the host, whose peak is not known: FLOPs and rates are given, no utilization"
+)
+UNLINKED_NOTE = f"{UNLINKED}, so the work of no kernel is known"
+_NOTABLE = 0.01
+"""Share of the window below which what was not counted changes nothing worth saying."""
+
+
+def absent(run: Run) -> tuple[str, ...]:
+    """Why no work is known."""
+    shaped = pc.field(C.INPUT_SHAPES).is_valid() & (pc.field(C.KIND) == str(HostKind.OP))
+    names = run.table("host_intervals", columns=[C.NAME], where=shaped)[C.NAME]
+    if names.empty:
+        return (NO_SHAPES,)
+    return (NOT_COUNTED,) if _multiplies(names) else (NO_WORK,)
+
+
+def _multiplies(names: pd.Series) -> bool:
+    return bool(names.isin(formulas.COUNTED).any())
+
+
+def of_run(run: Run, tables: dict[str, pd.DataFrame], table: pd.DataFrame, peaks: Peaks) -> tuple[str, ...]:
+    """What to know beside the tables of a run."""
+    found = [*_of_devices(table, peaks), *_of_precisions(table, peaks)]
+    if "summary" not in tables:
+        return (*found, NOT_COUNTED if table[MATRIX].any() else NO_FLOPS)
+    found += _of_coverage(tables["summary"])
+    return (*found, *(() if "per_step" in tables else (_no_steps(run),)))
+
+
+def _no_steps(run: Run) -> str:
+    return "no profiled step launched a counted call" if run.rows("steps") else NO_STEPS
+
+
+def _of_devices(table: pd.DataFrame, peaks: Peaks) -> list[str]:
+    missing = sorted({int(device) for device in table[C.DEVICE].unique()} - set(peaks.known))
+    unnamed = [device for device in missing if device not in peaks.names]
+    unlisted = sorted({peaks.names[device] for device in missing if device in peaks.names})
+    notes = []
+    if unlisted:
+        listed = ", ".join(repr(name) for name in unlisted)
+        notes.append(f"the peaks of {listed} are not known: rates are given, no utilization and no MFU")
+    if unnamed:
+        notes.append(
+            "the name of a device was not recorded, so its peaks are not known: rates are given, no "
+            "utilization and no MFU"
+        )
+    return notes
+
+
+def _of_precisions(table: pd.DataFrame, peaks: Peaks) -> list[str]:
+    """Products of 32-bit floats whose kernels do not say what they ran on."""
+    has_tf32 = [device for device, known in peaks.known.items() if "tf32" in known.tflops]
+    plain = table[table[MATRIX].astype(bool) & (table[PRECISION] == "fp32") & table[C.DEVICE].isin(has_tf32)]
+    silent = plain[~plain[SIMT].astype(bool) & plain[C.FLOPS].notna()]
+    if silent.empty:
+        return []
+    return [
+        "the kernels of some float32 products do not say by their names whether they used TF32: those are "
+        "held against the FP32 peak"
+    ]
+
+
+def _of_coverage(summary: pd.DataFrame) -> list[str]:
+    share = (summary["uncounted_ns"] / summary["window_ns"].clip(lower=1)).max()
+    if not share >= _NOTABLE:
+        return []
+    return [
+        f"matrix kernels whose FLOPs are not known ran up to {share:.0%} of a device's window "
+        "(uncounted_ns), so FLOPs and MFU are lower bounds, and MFU is left out where they ran longer than "
+        "the counted ones: convolutions need `Concrete Inputs`, which PyTorch 2 records with shapes; kernels "
+        "of CUDA graphs and fused kernels have no op that tells"
+    ]

@@ -1,0 +1,230 @@
+"""Advice on matrix products, convolutions and attention that stay far from the device's peak."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule, Severity
+from tracekit.savings import CONFIDENT, WARN_SHARE, Budget, budget
+from tracekit.schema import C
+
+from ._common import ints
+from ._hosts import source_lines
+from ._roofline_ops import NEAR
+from ._tensors import parse_shapes
+from ._work import MATRIX, NARROW, OP, OWNER, PRECISION, SIMT
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tracekit.run import Run
+
+GROUP = "group"
+SPEEDUP = 2.0
+"""What TF32 is credited with at most; its peak is 2 to 8 times FP32's."""
+ALIGNED = 8
+"""Elements of 16 bits that fill the 16 bytes tensor cores load at once."""
+LITTLE_NS = 5_000
+"""A call that a device could do in this time is as short as what starting a kernel costs."""
+_HALF = ("fp16", "bf16")
+_PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "linear", "_addmm_activation", "addbmm")
+
+RULES = (
+    Rule(
+        "fp32_without_tf32",
+        states=(
+            "products or convolutions of float32 run kernels whose names say FP32 without tensor cores, "
+            "bound by the FP32 peak (at 30 % of it or more), on a device with a higher TF32 peak; TF32 would "
+            "save at least 1 % of a step"
+        ),
+        why=(
+            "TF32 keeps the range and 10 bits of the mantissa, and its peak is 2 to 8 times FP32's; calls "
+            "that are far from the FP32 peak are held up by something else"
+        ),
+    ),
+    Rule(
+        "unaligned_half_precision",
+        states=(
+            "16-bit products with a dimension that is no multiple of 8 run kernels whose names say loads of "
+            "fewer than 8 elements or no tensor cores, below 30 % of their roof, in at least 3 % of a step"
+        ),
+        why="tensor cores load 16 bytes, 8 elements of 16 bits, at once; narrower loads are slower",
+    ),
+    Rule(
+        "low_matrix_utilization",
+        states=(
+            "the calls of a counted op that reach below 30 % of both roofs take at least 3 % of a step, and "
+            "no other rule names why"
+        ),
+        why="libraries reach 60-90 % of a roof on large matrices; 3 % of a step is more than runs differ by",
+    ),
+)
+
+
+def findings(run: Run, table: pd.DataFrame, kernels: pd.DataFrame) -> tuple[Finding, ...]:
+    """What the table of ops tells.
+
+    Args:
+        run: The run.
+        table: Work and rates by group of calls.
+        kernels: The run's kernels with the group each belongs to.
+    """
+    known = table[table[MATRIX].astype(bool) & table["utilization"].notna()]
+    if known.empty:
+        return ()
+    case = _Case(run, kernels, budget(run))
+    plain = _plain_fp32(known)
+    unaligned = _unaligned(known.drop(plain.index))
+    rest = known.drop(plain.index).drop(unaligned.index)
+    found = [*case.tf32(plain), *case.alignment(unaligned), *case.low(rest[rest["bound"] == "neither"])]
+    return tuple(found)
+
+
+def _plain_fp32(table: pd.DataFrame) -> pd.DataFrame:
+    """Groups bound by FP32, by the names of their kernels, where TF32 has a higher roof; what that saves."""
+    named = (table[PRECISION] == "fp32") & table[SIMT].astype(bool) & (table["bound"] == "compute")
+    plain = table[named & (table["tf32_tflops"] > table["peak_tflops"])]
+    by_tf32 = plain[C.FLOPS] / (plain["tf32_tflops"] * 1_000)
+    roof = np.fmax(plain["by_flops"], plain["by_bytes"])
+    ratio = roof / np.fmax(by_tf32, plain["by_bytes"])
+    kept = plain["sum_ns"] / np.minimum(ratio, SPEEDUP)
+    return plain.assign(saved=(plain["sum_ns"] - kept).round().astype(np.int64))
+
+
+def _unaligned(table: pd.DataFrame) -> pd.DataFrame:
+    products = table[OP].isin([f"aten::{name}" for name in _PRODUCTS])
+    slow = (table["utilization"] < NEAR) & (table[NARROW] | table[SIMT]).astype(bool)
+    chosen = table[products & slow & table[PRECISION].isin(_HALF)]
+    odd = chosen[C.INPUT_SHAPES].map(lambda text: bool(odd_sizes(text)))
+    return chosen[odd.astype(bool)]
+
+
+def odd_sizes(shapes: str) -> list[int]:
+    """Sizes of the last two dimensions of the multiplied matrices that are no multiples of 8.
+
+    Example:
+        >>> odd_sizes("[[50257],[64,768],[768,50257]]")
+        [50257]
+    """
+    found = [shape for shape in parse_shapes(shapes) if isinstance(shape, tuple) and len(shape) > 1]
+    return sorted({size for shape in found[-2:] for size in shape[-2:] if size % ALIGNED})
+
+
+class _Case:
+    """Words findings from groups of calls."""
+
+    def __init__(self, run: Run, kernels: pd.DataFrame, whole: Budget) -> None:
+        self._run, self._kernels, self._budget = run, kernels, whole
+
+    def tf32(self, groups: pd.DataFrame) -> list[Finding]:
+        """FP32 where TF32 is faster, apart for products and for convolutions."""
+        is_convolution = groups[OP].str.contains("conv")
+        return [
+            *self._tf32(groups[~is_convolution], "matrix products", _ALLOW_PRODUCTS),
+            *self._tf32(groups[is_convolution], "convolutions", _ALLOW_CONVOLUTIONS),
+        ]
+
+    def _tf32(self, groups: pd.DataFrame, what: str, advice: str) -> list[Finding]:
+        saved = int(groups["saved"].sum()) if len(groups) else 0
+        if not self._budget.matters(saved):
+            return []
+        total = int(groups["sum_ns"].sum())
+        peaks = groups.iloc[0]
+        return [
+            Finding(
+                "fp32_without_tf32",
+                self._budget.severity(saved),
+                f"float32 {what} run without tensor cores for {self._part(total)}",
+                f"{advice}, if 10 bits of mantissa are enough{self._where(groups)}",
+                self._budget.per_step(saved),
+                Basis.ESTIMATED,
+                f"their roof with TF32 ({peaks['tf32_tflops']:g} against {peaks['peak_tflops']:g} TFLOP/s) "
+                f"over that without, and no more than {SPEEDUP:g} times faster; device time "
+                f"{self._budget.per}, which is gained where the device does not wait for the host",
+                0.7,
+                self._evidence(groups),
+            )
+        ]
+
+    def alignment(self, groups: pd.DataFrame) -> list[Finding]:
+        """16-bit products whose sizes keep tensor cores from full loads."""
+        total = int(groups["sum_ns"].sum()) if len(groups) else 0
+        if not self._budget.matters(total, least=WARN_SHARE):
+            return []
+        first = groups.sort_values("sum_ns", ascending=False, kind="stable").iloc[0]
+        sizes = ", ".join(str(size) for size in odd_sizes(first[C.INPUT_SHAPES]))
+        return [
+            Finding(
+                "unaligned_half_precision",
+                Severity.WARN,
+                f"16-bit products with sizes that are no multiples of {ALIGNED} take "
+                f"{self._part(total)} at {_reached(groups):.0%} of their roof",
+                f"pad {sizes} in {first[OP]} {first[C.INPUT_SHAPES]} to a multiple of {ALIGNED} (better 64)"
+                f"{self._where(groups)}",
+                confidence=CONFIDENT,
+                evidence=self._evidence(groups),
+                how="no number: how much padding saves depends on the kernel the library then picks",
+            )
+        ]
+
+    def low(self, groups: pd.DataFrame) -> list[Finding]:
+        """What is slow without a cause that the names or shapes show, by op."""
+        found = []
+        for op, own in groups.groupby(OP, sort=True):
+            total = int(own["sum_ns"].sum())
+            if self._budget.matters(total, least=WARN_SHARE):
+                found.append(self._low(str(op), own, total))
+        return found
+
+    def _low(self, op: str, groups: pd.DataFrame, total: int) -> Finding:
+        calls = int(groups["calls"].sum())
+        best, mean = int(groups["roof_ns"].sum()) // calls, total // calls
+        first = groups.sort_values("sum_ns", ascending=False, kind="stable").iloc[0]
+        return Finding(
+            "low_matrix_utilization",
+            Severity.INFO,
+            f"{op} runs at {_reached(groups):.0%} of its roof for {self._part(total)}",
+            f"{_SMALL if best < LITTLE_NS else _LARGE} A call takes {mean / 1_000:,.1f} µs on average, its "
+            f"work {best / 1_000:,.1f} µs at the roof; most time goes to {first[C.INPUT_SHAPES]} in "
+            f"{first[PRECISION]}{self._where(groups)}",
+            confidence=CONFIDENT,
+            evidence=self._evidence(groups),
+            how="no number: what is seen is the distance from the roof, not its cause",
+        )
+
+    def _part(self, total: int) -> str:
+        whole = "step time" if self._budget.marked else "capture"
+        return f"{self._budget.share(total):.0%} of the {whole}"
+
+    def _kernels_of(self, groups: pd.DataFrame) -> pd.DataFrame:
+        own = self._kernels[self._kernels[GROUP].isin(groups.index)]
+        return own.sort_values([C.DUR_NS, C.ROW_ID], ascending=[False, True]).head(EVIDENCE_ROWS)
+
+    def _where(self, groups: pd.DataFrame) -> str:
+        """The user's line that launched the longest of these kernels, to end a sentence."""
+        line = source_lines(self._run, self._kernels_of(groups)[OWNER].head(1)).iloc[0]
+        return f" ({line})" if line else ""
+
+    def _evidence(self, groups: pd.DataFrame) -> dict[str, list[int]]:
+        own = self._kernels_of(groups)
+        hosts = own[OWNER].drop_duplicates().to_numpy(dtype=np.int64)
+        return {"device_intervals": ints(own, C.ROW_ID).tolist(), "host_intervals": hosts.tolist()}
+
+
+def _reached(groups: pd.DataFrame) -> float:
+    """Roof over device, of all groups together."""
+    return float(groups["roof_ns"].sum()) / max(1, int(groups["device_ns"].sum()))
+
+
+_ALLOW_PRODUCTS = 'allow TF32 with `torch.set_float32_matmul_precision("high")` (or use autocast to bf16)'
+_ALLOW_CONVOLUTIONS = (
+    "cuDNN may use TF32 by default: see that `torch.backends.cudnn.allow_tf32` was not turned off (or use "
+    "autocast to bf16)"
+)
+_SMALL = (
+    "The calls have too little work to fill the device: give each more (a larger batch, or several products "
+    "as one `torch.bmm`)."
+)
+_LARGE = "Names and shapes do not say why: look at one call with Nsight Compute or rocprof-compute."

@@ -1,0 +1,208 @@
+"""Matching the collectives of several ranks, and who was last to arrive in each.
+
+Needs no common clock: the ranks of a collective end it together, so the one whose kernel is shortest
+arrived last, and each other one waited for the time by which its kernel is longer. Clocks are used only to
+check that the matched kernels belong together: with the ranks' clock offsets (median difference of the ends
+of all matched kernels) taken away, the ends must agree within 10 % of the longest duration, or 10 µs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from tracekit.schema import C
+
+from ._common import ints
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from tracekit.intervals import Ints
+
+    Flags = npt.NDArray[np.bool_]
+
+END_TOLERANCE_SHARE = 10
+"""Ends agree within the longest duration over this, or within `END_TOLERANCE_NS`."""
+END_TOLERANCE_NS = 10_000
+_PLACE = [C.RANK, C.DEVICE]
+
+
+@dataclass(frozen=True)
+class Matched:
+    """Collectives of one family and stream: rows are collectives in order, columns devices of ranks.
+
+    Attributes:
+        places: Rank and device of each column.
+        row_id: Device rows of the kernels.
+        step: Step of the first place's kernel, -1 outside of steps.
+        start: Starts, each on the clock of its rank.
+        dur: Durations.
+        alone: How much of each no other kernel hides.
+        names: Kind of collective and family.
+    """
+
+    places: list[tuple[int, int]]
+    row_id: Ints
+    step: Ints
+    start: Ints
+    dur: Ints
+    alone: Ints
+    names: tuple[str, str]
+
+
+def match(kernels: pd.DataFrame) -> tuple[list[Matched], list[str]]:
+    """The k-th kernels of a family and stream on every rank that has them, where their numbers agree.
+
+    Where they do not agree, streams are left aside, since their numbers may differ between ranks.
+
+    Returns:
+        The matched collectives, and the families that could not be matched.
+    """
+    found, unmatched = [], []
+    for family, rows in kernels.groupby("family", sort=True):
+        streams = [own for _, own in rows.groupby(C.STREAM, sort=True)]
+        groups = streams if all(_agree(own) for own in streams) else [rows]
+        if all(_agree(own) for own in groups):
+            found += [_matched(own) for own in groups]
+        elif len(rows.drop_duplicates(_PLACE)) > 1:
+            unmatched.append(str(family))
+    return found, unmatched
+
+
+def _agree(rows: pd.DataFrame) -> bool:
+    """Whether several places have equally many, each on one stream."""
+    counts = rows.groupby(_PLACE).size()
+    streams = rows.groupby(_PLACE)[C.STREAM].nunique()
+    return len(counts) > 1 and counts.nunique() == 1 and int(streams.max()) == 1
+
+
+def _matched(rows: pd.DataFrame) -> Matched:
+    ordered = rows.sort_values([*_PLACE, C.START_NS, C.DUR_NS, C.ROW_ID])
+    places = ordered[_PLACE].drop_duplicates()
+    shape = len(places), -1
+
+    def grid(column: str) -> Ints:
+        return ints(ordered, column).reshape(shape).T
+
+    known = ordered.assign(**{C.STEP: ordered[C.STEP].fillna(-1)})
+    step = ints(known, C.STEP).reshape(shape)[0]
+    names = str(ordered["collective"].iloc[0]), str(ordered["family"].iloc[0])
+    pairs = [(int(rank), int(device)) for rank, device in places.itertuples(index=False, name=None)]
+    return Matched(pairs, grid(C.ROW_ID), step, grid(C.START_NS), grid(C.DUR_NS), grid("alone_ns"), names)
+
+
+def end_spreads(matched: list[Matched]) -> list[Ints]:
+    """Spread of the ends of each collective, the offsets of the clocks taken away."""
+    offsets = _offsets(matched)
+    spreads = []
+    for one in matched:
+        ends = one.start + one.dur - np.array([offsets[place] for place in one.places], np.int64)
+        spreads.append(ends.max(axis=1) - ends.min(axis=1))
+    return spreads
+
+
+def _offsets(matched: list[Matched]) -> dict[tuple[int, int], int]:
+    """How far the clock of each place is ahead of the first place's, by the ends of what they share."""
+    differences: dict[tuple[int, int], list[Ints]] = {}
+    for one in matched:
+        ends = one.start + one.dur
+        for column, place in enumerate(one.places):
+            differences.setdefault(place, []).append(ends[:, column] - ends[:, 0])
+    return {place: _middle(np.concatenate(values)) for place, values in differences.items()}
+
+
+def _middle(values: Ints) -> int:
+    return int(np.sort(values)[(len(values) - 1) // 2])
+
+
+def aligned(one: Matched, spread: Ints) -> Flags:
+    """Whether the kernels of each collective end together."""
+    tolerance = np.maximum(one.dur.max(axis=1) // END_TOLERANCE_SHARE, END_TOLERANCE_NS)
+    found: Flags = spread <= tolerance
+    return found
+
+
+def skew(matched: list[Matched]) -> pd.DataFrame:
+    """Every matched collective, in the order of the first rank."""
+    spreads = end_spreads(matched)
+    tables = [_skew(one, spread) for one, spread in zip(matched, spreads, strict=True)]
+    order = ["first_start_ns", "family", "number"]
+    return pd.concat(tables).sort_values(order, ignore_index=True).drop(columns="first_start_ns")
+
+
+def last_of(dur: Ints) -> Ints:
+    """Column of the shortest kernel of each row, -1 where several are as short: none was last.
+
+    Example:
+        >>> last_of(np.array([[5, 3], [4, 4]]))
+        array([ 1, -1])
+    """
+    ordered = np.sort(dur, axis=1)
+    return np.where(ordered[:, 0] < ordered[:, 1], np.argmin(dur, axis=1), -1)
+
+
+def _skew(one: Matched, spread: Ints) -> pd.DataFrame:
+    ordered = np.sort(one.dur, axis=1)
+    last = last_of(one.dur)
+    ranks = np.array([rank for rank, _ in one.places], np.int64)
+    return pd.DataFrame(
+        {
+            "collective": one.names[0],
+            "number": np.arange(len(one.dur)),
+            C.STEP: pd.array(np.where(one.step < 0, 0, one.step), dtype="Int64"),
+            "last_rank": pd.array(ranks[last], dtype="Int64"),
+            "wait_ns": (one.dur - ordered[:, :1]).sum(axis=1),
+            "shortest_ns": ordered[:, 0],
+            "next_ns": ordered[:, 1],
+            "longest_ns": ordered[:, -1],
+            "ranks": len(one.places),
+            "end_spread_ns": spread,
+            "aligned": aligned(one, spread),
+            "family": one.names[1],
+            "first_start_ns": one.start[:, 0],
+        }
+    ).assign(
+        **{
+            C.STEP: lambda table: table[C.STEP].mask(one.step < 0),
+            "last_rank": lambda table: table["last_rank"].mask(last < 0),
+        }
+    )
+
+
+def waits(matched: list[Matched], *, marked: bool) -> pd.DataFrame:
+    """A row per place of each matched collective that ends together: its wait, lateness, and if it was last.
+
+    Args:
+        matched: The collectives.
+        marked: Whether steps are marked; then only collectives in steps count.
+    """
+    spreads = end_spreads(matched)
+    tables = [_waits(one, spread, marked=marked) for one, spread in zip(matched, spreads, strict=True)]
+    return pd.concat(tables, ignore_index=True)
+
+
+def _waits(one: Matched, spread: Ints, *, marked: bool) -> pd.DataFrame:
+    counted = aligned(one, spread) & ((one.step >= 0) | (not marked))
+    dur, alone, rows = one.dur[counted], one.alone[counted], one.row_id[counted]
+    places = len(one.places)
+    ordered = np.sort(dur, axis=1)
+    exposed = np.minimum(dur - ordered[:, :1], alone)
+    last = last_of(dur)[:, None] == np.arange(places)
+    mean = exposed.sum(axis=1, keepdims=True) // (places - 1)
+    gain = np.minimum(ordered[:, 1:2] - ordered[:, :1], mean)
+    return pd.DataFrame(
+        {
+            C.RANK: np.tile([rank for rank, _ in one.places], len(dur)).astype(np.int64),
+            C.DEVICE: np.tile([device for _, device in one.places], len(dur)).astype(np.int64),
+            C.ROW_ID: rows.ravel(),
+            "last": last.ravel(),
+            "waited_ns": exposed.ravel(),
+            "late_ns": (ordered[:, -1:] - dur).ravel(),
+            "caused_ns": np.where(last, mean, 0).ravel(),
+            "gain_ns": np.where(last, gain, 0).ravel(),
+        }
+    )

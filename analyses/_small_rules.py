@@ -1,0 +1,195 @@
+"""What to do about runs of small kernels: fuse the optimizer, fuse chains, replay a CUDA graph."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule
+from tracekit.render import human
+from tracekit.savings import CONFIDENT, HIGH_SHARE
+from tracekit.schema import C, DeviceKind
+
+from . import _small_runs
+from ._common import ints
+from ._hosts import source_lines
+from ._ranges import weightiest
+from ._small_runs import ELEMENTWISE, OPTIMIZER, ZERO_GRAD
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tracekit.run import Run
+    from tracekit.savings import Budget
+
+    from ._small_runs import Work
+
+REPLAY_NS = 1_500
+FEWEST_STEPS = 3
+INFERRED = 0.7
+_MULTI_TENSOR = r"(?i)multi_tensor|foreach|fused"
+
+RULES = (
+    Rule(
+        "small_optimizer_kernels",
+        states=(
+            "runs of 5 or more kernels of Optimizer.step, each shorter than a launch; the device's idle time "
+            "between them, where the launch was late, is at least 1 % of the steps' time"
+        ),
+        why="foreach and fused optimizers do the same in few kernels; below 1 % runs differ by as much",
+    ),
+    Rule(
+        "small_elementwise_kernels",
+        states=(
+            "runs of 5 or more element-wise kernels outside of the optimizer and zero_grad, each shorter "
+            "than a launch; the device's idle time between them, where the launch was late, is at least 1 % "
+            "of the steps' time"
+        ),
+        why="a chain of element-wise kernels fuses into one; below 5 kernels little is left to fuse",
+    ),
+    Rule(
+        "launch_bound_steps",
+        states=(
+            "at least 3 steps, all but one with the same kernels, grids and streams in the same order; the "
+            "late idle time in runs of small kernels, less 1.5 µs a kernel, is at least 10 % of the steps' "
+            "time"
+        ),
+        why=(
+            "a CUDA graph replays the same kernels at about 1.5 µs each, so it needs steps that repeat; it "
+            "changes how a step is written, which 10 % are worth"
+        ),
+    ),
+)
+
+
+def findings(run: Run, work: Work, by_kind: pd.DataFrame, spent: Budget) -> tuple[Finding, ...]:
+    """Every finding, those with the largest saving first."""
+    counted = by_kind[by_kind[C.STEP].notna()] if spent.marked else by_kind
+    found = [
+        *_optimizer(run, work, counted[counted["kind_of_work"] == OPTIMIZER], spent),
+        *_elementwise(run, work, counted[counted["kind_of_work"] == ELEMENTWISE], spent),
+        *_repeating(run, work, spent),
+    ]
+    return tuple(sorted(found, key=lambda one: -(one.saving_ns_per_step or 0)))
+
+
+def _optimizer(run: Run, work: Work, rows: pd.DataFrame, spent: Budget) -> Iterator[Finding]:
+    saving = int(rows["late_ns"].sum())
+    if not spent.matters(saving):
+        return
+    names = rows["range"].value_counts()
+    listed = rows[C.NAME].astype(str).str.contains(_MULTI_TENSOR).mean() > 0.5
+    advice = (
+        "its kernels already take lists of tensors: try `fused=True`, where the optimizer has it"
+        if listed
+        else "construct the optimizer with `foreach=True`, or with `fused=True` where it has that: one "
+        "kernel takes many parameters"
+    )
+    yield Finding(
+        code="small_optimizer_kernels",
+        severity=spent.severity(saving),
+        title=f"{names.index[0]} launches {_described(work, rows, spent)}",
+        advice=f"{advice}{_where(run, rows)}",
+        saving_ns_per_step=spent.per_step(saving),
+        basis=Basis.MEASURED,
+        how=_HOW,
+        confidence=CONFIDENT,
+        evidence=_evidence(rows),
+    )
+
+
+def _elementwise(run: Run, work: Work, rows: pd.DataFrame, spent: Budget) -> Iterator[Finding]:
+    saving = int(rows["late_ns"].sum())
+    if not spent.matters(saving):
+        return
+    ops = rows.groupby("op", observed=True)["late_ns"].sum().sort_values(ascending=False, kind="stable")
+    named = ", ".join(str(name) or "(no op recorded)" for name in ops.index[:3])
+    yield Finding(
+        code="small_elementwise_kernels",
+        severity=spent.severity(saving),
+        title=f"chains of element-wise ops ({named}) launch {_described(work, rows, spent)}",
+        advice=(
+            f"compile the function that runs them with `torch.compile`, which fuses such chains"
+            f"{_where(run, rows)}; a larger batch makes the kernels longer instead"
+        ),
+        saving_ns_per_step=spent.per_step(saving),
+        basis=Basis.MEASURED,
+        how=_HOW,
+        confidence=INFERRED,
+        evidence=_evidence(rows),
+    )
+
+
+def _repeating(run: Run, work: Work, spent: Budget) -> Iterator[Finding]:
+    rows = _small_runs.runs(work, None)
+    rows = rows[rows[C.STEP].notna() & (rows["kind_of_work"] != ZERO_GRAD)]
+    saving = int(np.maximum(ints(rows, "late_ns") - REPLAY_NS, 0).sum())
+    if not spent.marked or not spent.matters(saving, least=HIGH_SHARE):
+        return
+    same, steps = _alike(work.rows)
+    if steps < FEWEST_STEPS or same < steps - 1:
+        return
+    yield Finding(
+        code="launch_bound_steps",
+        severity=spent.severity(saving),
+        title=(
+            f"steps wait for launches: {_described(work, rows, spent)}; {same} of {steps} steps launch the "
+            "same kernels with the same grids"
+        ),
+        advice=(
+            "replay the step as a CUDA graph: `torch.compile(mode='reduce-overhead')` or `torch.cuda.graph`; "
+            "parts that read values back to the host, such as `.item()`, must stay outside"
+            f"{_where(run, rows)}"
+        ),
+        saving_ns_per_step=spent.per_step(saving),
+        basis=Basis.ESTIMATED,
+        how=(
+            f"{_HOW}, less {human(REPLAY_NS, 'ns')} a kernel that a replay takes; what other findings save "
+            "of the same gaps is in it"
+        ),
+        confidence=INFERRED,
+        evidence=_evidence(rows),
+    )
+
+
+_HOW = (
+    "idle time of the device between the kernels of the runs whose launch was late, under the profiler, "
+    "whose own cost per op is in it"
+)
+
+
+def _described(work: Work, rows: pd.DataFrame, spent: Budget) -> str:
+    count, runs = len(rows) // spent.steps, int(rows["first"].sum())
+    return (
+        f"{count:,} kernels {spent.per} in runs ({runs:,} in all) of kernels shorter than a launch "
+        f"({human(work.launch_ns, 'ns')}); the device is idle "
+        f"{human(spent.per_step(int(rows['gap_ns'].sum())), 'ns')} between them"
+    )
+
+
+def _where(run: Run, rows: pd.DataFrame) -> str:
+    """The user's line behind the kernel with the longest gap, where a stack was recorded."""
+    order = np.lexsort((ints(rows, C.ROW_ID), -ints(rows, "late_ns")))[:EVIDENCE_ROWS]
+    lines = [line for line in source_lines(run, rows[C.OP_ROW].iloc[order]) if line]
+    return f" (at {lines[0]})" if lines else ""
+
+
+def _evidence(rows: pd.DataFrame) -> dict[str, list[int]]:
+    return {"device_intervals": weightiest(rows, "late_ns", EVIDENCE_ROWS)}
+
+
+def _alike(rows: pd.DataFrame) -> tuple[int, int]:
+    """How many steps launch what the commonest one does, and how many steps there are, of all devices."""
+    kernels = rows[(rows[C.KIND] == DeviceKind.KERNEL) & rows[C.STEP].notna()].reset_index(drop=True)
+    keys = [C.RANK, C.DEVICE, C.STEP]
+    told = [C.NAME, C.STREAM, C.GRID_X, C.GRID_Y, C.GRID_Z]
+    words = kernels[told].astype({C.NAME: object}).fillna(-1)
+    hashes = pd.util.hash_pandas_object(words, index=False).to_numpy(dtype=np.uint64)
+    place = kernels.groupby(keys).cumcount().to_numpy().astype(np.uint64)
+    mixed = hashes * (np.uint64(2) * place + np.uint64(1))
+    sums = kernels[keys].assign(mixed=mixed).groupby(keys, sort=True)["mixed"]
+    whole = sums.agg(["sum", "size"]).reset_index()
+    common = whole.groupby([C.RANK, C.DEVICE])[["sum", "size"]].value_counts().groupby(level=[0, 1]).max()
+    return int(common.sum()), len(whole)

@@ -1,0 +1,94 @@
+"""Advice on waits of the host that let a device run dry, one finding for each call, op and line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule
+from tracekit.savings import CONFIDENT, budget
+from tracekit.schema import C
+
+from ._idle_rows import CALL, OP, SOURCE
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tracekit.run import Run
+    from tracekit.savings import Budget
+
+STARVES = Rule(
+    "sync_starves_device",
+    states="without the waits of one call, op and source line inside of the profiled steps, device idle time "
+    "of 1 % of the steps or more would go (per idle interval the smaller of its length and the wait's)",
+    why="a wait by itself costs nothing while the device works; what counts is that the device runs dry "
+    "behind it, and no more of that can go than the host lost by waiting",
+)
+RULES = (STARVES,)
+MOST = 10
+"""Findings at most: what comes after the tenth call and line is small beside it."""
+
+_HOW = (
+    "Σ over the idle intervals that begin in these waits of the smaller of the interval's length and the "
+    "wait's, {per}, the mean over the devices of a rank; a later wait may then take its place"
+)
+
+
+def findings(run: Run, waits: pd.DataFrame, gaps: pd.DataFrame) -> tuple[Finding, ...]:
+    """One finding for each place of the program whose waits starve a device, the costliest first."""
+    allowed = budget(run)
+    if allowed.marked:
+        waits = waits[waits[C.STEP].notna()]
+    devices = gaps.groupby(C.RANK)[C.DEVICE].nunique()
+    several = int(devices.max()) if len(devices) else 1
+    found = []
+    for (call, op, line), rows in waits.groupby([CALL, OP, SOURCE], sort=True):
+        saving = int(rows["idle_caused_ns"].sum()) // max(1, several)
+        if allowed.matters(saving):
+            found.append((saving, _finding(str(call), str(op), str(line), rows, saving, allowed)))
+    found.sort(key=lambda pair: -pair[0])
+    return tuple(finding for _, finding in found[:MOST])
+
+
+def _finding(call: str, op: str, line: str, rows: pd.DataFrame, saving: int, allowed: Budget) -> Finding:
+    idle, where = int(rows["idle_after_ns"].sum()), f"{call} in {op}" + (f" at {line}" if line else "")
+    waits = "1 wait" if len(rows) == 1 else f"{len(rows):,} waits"
+    weighty = rows.sort_values(["idle_caused_ns", "host_row"], ascending=[False, True])[:EVIDENCE_ROWS]
+    return Finding(
+        code=STARVES.code,
+        severity=allowed.severity(saving),
+        title=(
+            f"{where}: after {waits} the device is idle for {idle / 1e6:.3f} ms, of which "
+            f"{allowed.per_step(saving) / 1e6:.3f} ms {allowed.per} would go without them"
+        ),
+        advice=_advice(call, op, where),
+        saving_ns_per_step=allowed.per_step(saving),
+        basis=Basis.MEASURED,
+        how=_HOW.format(per=allowed.per),
+        confidence=CONFIDENT,
+        evidence={
+            "device_intervals": [int(row) for row in weighty["idle_row"].dropna()],
+            "host_intervals": [int(row) for row in weighty["host_row"]],
+        },
+    )
+
+
+def _advice(call: str, op: str, where: str) -> str:
+    """What to change, by what the op says of the wait."""
+    if op in ("aten::_local_scalar_dense", "aten::item"):
+        return (
+            f"{where}: a value is read back with .item() (or float(), int(), if, print of a tensor). Keep it "
+            "on the device, or read it once every some steps"
+        )
+    if op in ("aten::nonzero", "aten::masked_select", "aten::index", "aten::unique_consecutive"):
+        return (
+            f"{where}: the size of the result depends on values on the device, so that the host must wait. "
+            "Use a form of fixed size (torch.where, masks that multiply)"
+        )
+    if "memcpy" in call.lower() or "copy" in op:
+        return (
+            f"{where}: the copy blocks the host. Copy from or to pinned memory with non_blocking=True, and "
+            "wait only where the values are used"
+        )
+    return (
+        f"{where}: launch the following work before waiting, wait for one event or stream, or drop the wait"
+    )

@@ -1,0 +1,45 @@
+"""Amounts as people say them, for titles and advice."""
+
+from __future__ import annotations
+
+_TIMES = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
+_SIZES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
+
+def duration(ns: int) -> str:
+    """A time with three digits.
+
+    Example:
+        >>> duration(12_345_678), duration(900)
+        ('12.3 ms', '900 ns')
+    """
+    return _said(ns, _TIMES, "ns")
+
+
+def size(count: int) -> str:
+    """An amount of memory with three digits, in powers of 1,024.
+
+    Example:
+        >>> size(1_572_864), size(-2048)
+        ('1.5 MiB', '-2 KiB')
+    """
+    return _said(count, _SIZES, "B")
+
+
+def percent(share: float) -> str:
+    """A share in percent.
+
+    Example:
+        >>> percent(0.1234)
+        '12.3 %'
+    """
+    return f"{100 * share:.1f} %"
+
+
+def _said(amount: int, units: tuple[tuple[int, str], ...], smallest: str) -> str:
+    for factor, unit in units:
+        if abs(amount) >= factor:
+            value = amount / factor
+            digits = f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+            return f"{digits} {unit}"
+    return f"{amount} {smallest}"

@@ -1,0 +1,69 @@
+"""Where the host waits for the device: synchronize calls, and copies that return only when they are done."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracekit.schema import C, DeviceKind, HostKind, Memory
+
+from ._common import matches, spans
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tracekit.intervals import Ints
+
+    from ._host_lines import HostLines
+
+SYNCHRONOUS = r"(?i)^(?:cuda|hip|cu)_?memcpy(?!.*async)"
+"""Copies that block by their name: `cudaMemcpy`, `hipMemcpyWithStream`, `cuMemcpyDtoH_v2`."""
+
+NEEDED = (C.KIND, C.START_NS, C.DUR_NS, C.LAUNCH_ROW, C.SRC_MEMORY, C.DST_MEMORY)
+"""Columns of `device_intervals` that tell whether a copy blocked."""
+
+
+def waits(host: HostLines, device: pd.DataFrame) -> Ints:
+    """Positions of the rows in which a thread waits for the device, by thread and start.
+
+    These are the rows of kind `sync`, and the calls of copies that returned no earlier than the copy was
+    done on the device, if they are synchronous by name or one end of the copy is pageable memory.
+
+    Args:
+        host: Host rows.
+        device: The intervals that occupy a device, with the columns of `NEEDED`.
+    """
+    copies = device[device[C.KIND].astype(str) == DeviceKind.MEMCPY]
+    call = host.at(copies[C.LAUNCH_ROW])
+    _, done = spans(copies)
+    known = call >= 0
+    call, done = call[known], done[known]
+    pageable = np.zeros(len(copies), np.bool_)
+    for memory in (C.SRC_MEMORY, C.DST_MEMORY):
+        pageable |= matches(copies[memory].astype("category"), f"^{Memory.PAGEABLE}$").to_numpy()
+    blocked = host.end[call] >= done
+    named = host.named(SYNCHRONOUS)
+    found = call[blocked & (pageable[known] | named[call])]
+    synchronized = np.flatnonzero(host.of_kind(HostKind.SYNC))
+    return np.union1d(found, synchronized).astype(np.int64)
+
+
+def first_ending_after(host: HostLines, rows: Ints, thread: Ints, times: Ints) -> Ints:
+    """The first of these waits that ends after each instant on its thread, -1 if none does.
+
+    Args:
+        host: Host rows.
+        rows: Positions of waits, ascending.
+        thread: Thread of each question.
+        times: Instant of each question.
+    """
+    found = np.full(len(times), -1, np.int64)
+    lanes = host.thread[rows]
+    for lane in np.intersect1d(lanes, thread):
+        own = rows[lanes == lane]
+        asked = thread == lane
+        reach = np.maximum.accumulate(host.end[own])
+        place = np.searchsorted(reach, times[asked], side="right")
+        found[asked] = np.where(place < len(own), own[np.minimum(place, len(own) - 1)], -1)
+    return found

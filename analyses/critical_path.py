@@ -1,0 +1,208 @@
+"""The critical path: what host and device time bounds each step, and what removing a part would save.
+
+The path is found backwards from the end of a window. A device interval is bound by the last of three: the
+interval before it on its stream, its launch, and what its stream was told to wait for (`_path_device` says
+how each is known). A launch leads to the host thread of its call. On a host thread the path goes back in time
+until a wait: a sync call or blocking copy leads to the device interval it waited for, a backward thread's
+first interval to the main thread that waits for it, and the main thread's next to the backward thread
+(`_path_joins`). The segments are exact, do not overlap, and sum to the window.
+
+Windows are the profiled steps (start on the host to the later of its end there and the end of the last
+interval launched in it), where none are marked the capture on the devices of a rank. The denominator of each
+share is the sum of the windows of its row's rank, in `per_step` that step's window.
+
+Kinds of segments: compute, communication, memcpy, memset and graph are device intervals; *launch call* is
+time in a call that puts work on a device, *launch delay* from its return to the start on the device;
+*kernel-to-kernel delay* a gap of at most 30 µs before queued work, a longer one is a *device gap* of unknown
+cause; *host op*, *host outside ops*, *runtime call*, *sync call* (what it takes beyond the device's work it
+waits for) and *profiler overhead* are time of a host thread by what it was innermost in; *thread handover* is
+from one thread's last to another's next interval; *unknown* is what nothing recorded leads back from.
+
+`what_if` works the longest path out again with something taking no time (`_path_whatif`, with its limits),
+over the span from the first step's start to the last one's end, per step. The saving is an upper bound, for
+nothing takes no time. It differs from the time on the path: another chain may be nearly as long.
+
+A rule fires where the saving is 10 % of the time of all steps or more: below, the model's simplifications are
+no longer small against what it says.
+
+Sources: HTA critical path analysis; where it stops at the recorded graph, `what_if` propagates times anew.
+
+Example:
+    >>> import tracekit
+    >>> result = tracekit.analyze(tracekit.open("latest"), "critical_path")  # doctest: +SKIP
+    >>> result.tables["what_if"]  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from tracekit.analysis import Analysis, Column, Result, TableSpec
+from tracekit.schema import C
+from tracekit.windows import END_NS, HOST_NS, step_windows
+
+from . import _path_device, _path_findings, _path_tables
+from ._common import NO_STEPS, RANK, STEP, UNLINKED, absent_device_note
+from ._path_host import FAR
+from ._path_walk import Walker, Window, graph
+from ._path_whatif import Span, WhatIf
+
+if TYPE_CHECKING:
+    from tracekit.run import Run
+
+    from ._path_walk import Graph
+
+NO_HOST = (
+    "no host activity was recorded: the path follows the streams alone; record the CPU activity too "
+    "(`--collector torch` does)"
+)
+UNLINKED_NOTE = f"{UNLINKED}, so the path follows the streams alone and what-if knows of no launches"
+
+
+def compute(run: Run) -> Result:
+    """Walk the critical path of every step of every rank."""
+    ranks = _path_device.ranks(run)
+    if not ranks:
+        return Result(notes=(absent_device_note(run),))
+    steps = step_windows(run)
+    found = [_of_rank(run, rank, steps[steps[C.RANK] == rank]) for rank in ranks]
+    paths = pd.concat([path for path, _, _ in found], ignore_index=True)
+    what_if = pd.concat([table for _, table, _ in found], ignore_index=True)
+    tables = _path_tables.tables(run, paths, what_if, marked=len(steps) > 0)
+    notes = tuple(dict.fromkeys(note for _, _, own in found for note in own))
+    findings = _path_findings.findings(run, paths, what_if)
+    return Result(tables, findings, (*(() if len(steps) else (NO_STEPS,)), *notes))
+
+
+def _of_rank(run: Run, rank: int, steps: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, tuple[str, ...]]:
+    """Segments of the paths of one rank, its what-if table, and notes."""
+    own = graph(run, rank)
+    walker = Walker(own)
+    paths = [
+        _path_tables.named(own, walker.path(window)).assign(**{C.RANK: rank, C.STEP: step})
+        for step, window in _windows(own, steps)
+    ]
+    path = pd.concat(paths, ignore_index=True)
+    path[C.STEP] = path[C.STEP].astype("Int64")
+    span = _span(own, steps)
+    whole = _path_tables.named(own, walker.path(span.window))
+    table = _path_tables.what_if(WhatIf(own, span), whole, max(1, len(steps)))
+    return path, table.assign(**{C.RANK: rank}), _notes(own)
+
+
+def _windows(own: Graph, steps: pd.DataFrame) -> list[tuple[int | None, Window]]:
+    """The steps of a rank, each with what it ends with; without steps the capture on its devices."""
+    device = own.device
+    if not len(steps):
+        return [(None, _span(own, steps).window)]
+    step = device.frame[C.STEP].fillna(-1).to_numpy(np.int64)
+    order = np.lexsort((device.start, device.end, step))
+    windows: list[tuple[int | None, Window]] = []
+    for row in steps.itertuples(index=False):
+        number, start, end = (int(getattr(row, name)) for name in (C.STEP, C.START_NS, END_NS))
+        place = int(np.searchsorted(step[order], number, side="right")) - 1
+        last = int(order[place]) if place >= 0 and step[order[place]] == number else -1
+        on_device = last >= 0 and int(device.end[last]) == end
+        windows.append((number, Window(start, end, last if on_device else -1)))
+    return windows
+
+
+def _span(own: Graph, steps: pd.DataFrame) -> Span:
+    """From the first start to the last end of a rank's steps, or the capture on its devices."""
+    device = own.device
+    order = np.lexsort((device.start, device.end))
+    if not len(steps):
+        window = Window(int(device.start.min()), int(device.end.max()), int(order[-1]))
+        return Span(window, -FAR, np.ones(len(device.end), np.bool_))
+    host_end = int((steps[C.START_NS] + steps[HOST_NS]).max())
+    in_steps = device.frame[C.STEP].isin(steps[C.STEP]).to_numpy(bool)
+    end = int(steps[END_NS].max())
+    last = order[in_steps[order]][-1:]
+    on_device = len(last) and int(device.end[last[0]]) == end
+    window = Window(int(steps[C.START_NS].min()), end, int(last[0]) if on_device else -1)
+    return Span(window, host_end, in_steps)
+
+
+def _notes(own: Graph) -> tuple[str, ...]:
+    if not len(own.host.start):
+        return (NO_HOST,)
+    return (UNLINKED_NOTE,) if (own.device.call < 0).all() else ()
+
+
+_KIND = Column(C.KIND, "", "kind of segment, as the definition lists them")
+_OP = Column(
+    "op", "", "innermost op or annotation on the host; for the device the op that launched, else its family"
+)
+_TIME = Column("path_ns", "ns", "time on the critical path")
+_SHARE = Column("share", "share", "time on the path over the sum of the rank's windows")
+_SEGMENTS = Column("segments", "count", "number of segments")
+
+ANALYSIS = Analysis(
+    name="critical_path",
+    title="Critical path",
+    question="Which chain of host and device time bounds each step, and what would removing a part save?",
+    definition=(
+        "Backwards from the end of the window: a device interval is bound by the last of the interval before "
+        "it on its stream, its launch, and what its stream was told to wait for; a launch by its host "
+        "thread; a sync call or blocking copy by the device interval it waited for; a backward thread by the "
+        "main thread, and the other way round. The segments sum to the window (a step, or the capture on the "
+        "rank's devices) exactly. what_if: the longest path through the same dependences worked out again "
+        "with one thing taking no time."
+    ),
+    tables=(
+        TableSpec(
+            "by_kind", "By kind, all windows of a rank together", (RANK, _KIND, _TIME, _SHARE, _SEGMENTS)
+        ),
+        TableSpec(
+            "what_if",
+            "Time of a step without something: the longest path worked out again",
+            (
+                RANK,
+                Column("removed", "", "what would take no time"),
+                Column("where", "", "time of an op on the device or its own on the host, or all of a class"),
+                Column("saving_ns", "ns", "less time per step"),
+                Column("saving_share", "share", "saving over the time per step"),
+                Column("new_step_ns", "ns", "time per step that would be left"),
+                Column(
+                    "path_ns",
+                    "ns",
+                    "its time on the path of the whole span, per step; of waits that of the calls",
+                ),
+            ),
+        ),
+        TableSpec("by_op", "By kind and op", (RANK, _KIND, _OP, _TIME, _SHARE, _SEGMENTS)),
+        TableSpec(
+            "segments",
+            "The longest segments",
+            (
+                RANK,
+                STEP,
+                _KIND,
+                _OP,
+                Column(C.DUR_NS, "ns", "length on the path"),
+                Column(C.START_NS, "ns", "start, since the run's t0"),
+                Column("device_row", "", "row of device_intervals it lies in or before"),
+                Column("host_row", "", "row of host_intervals it lies in"),
+            ),
+        ),
+        TableSpec(
+            "per_step",
+            "By step and kind",
+            (
+                RANK,
+                STEP,
+                _KIND,
+                _TIME,
+                Column("share", "share", "time on the path over the step's window"),
+                _SEGMENTS,
+            ),
+        ),
+    ),
+    sources=("HTA critical path analysis",),
+    order=70,
+    compute=compute,
+    rules=_path_findings.RULES,
+)

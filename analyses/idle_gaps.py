@@ -1,0 +1,279 @@
+"""Why each device was idle: every idle interval with its cause, and the host op or call that caused it.
+
+A gap is an idle interval of a device: a part of the complement of the union of its kernels, copies, memsets
+and opaque graphs between their first start and their last end. An interval of no length splits a gap. Every
+gap has one cause, so that causes sum to the idle time of `gpu_breakdown` (`whole`) exactly. The causes and
+the order in which they are decided are those of `_idle`: launch_bound, sync, dataload, profiler (the host
+was late), kernel_to_kernel, stream_dependency (the device had its work and did not start it), unknown.
+
+* `by_cause`: all gaps of each device by cause; the share's denominator is the device's idle time.
+* `by_op`: the same by what held the device up: the innermost op, annotation or Python frame that covers more
+  than half of the host's part of the gap; for a wait the op around the wait; for work that was queued the
+  op that launched it. Where nothing covers half, the next op is named.
+* `gaps`: the gaps of 1 µs and more, the longest first. Shorter ones are below what the clocks of many traces
+  resolve; they count in all other tables.
+* `summary`: per device, with the time of the profiled steps before its first and after its last interval
+  (`edges_ns`), which is not part of the idle time.
+
+All times are integer nanoseconds. The profiler slows the host by some µs per op, so that a device waits
+longer for the host than without it.
+
+Sources: TorchBench (Hao et al., 2023), 4.1.1, and its tool TorchExpert; HTA's idle time breakdown.
+
+Example:
+    >>> import tracekit
+    >>> result = tracekit.analyze(tracekit.open("latest"), "idle_gaps")  # doctest: +SKIP
+    >>> result.tables["by_cause"]  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from tracekit import intervals
+from tracekit.analysis import Analysis, Column, Result, TableSpec
+from tracekit.schema import C, HostKind
+from tracekit.windows import END_NS, step_windows
+
+from . import _idle_advice, _idle_rows
+from ._common import DEVICE, NO_STEPS, RANK, absent_device_note, ints, share, spans
+from ._gaps import AFTER, BEFORE
+from ._idle import CAUSES, Cause
+from ._idle_rows import (
+    ANCHOR_ROW,
+    CALL,
+    CAUSE,
+    COMMON_OP,
+    HOST_NS,
+    NEXT_OP,
+    OP,
+    QUEUED_NS,
+    SOURCE,
+    WAIT_NS,
+    WAIT_ROW,
+)
+
+if TYPE_CHECKING:
+    from tracekit.run import Run
+
+    from ._idle_rows import Idle
+
+LISTED_NS = 1_000
+"""Shorter gaps are below the resolution of traces in whole µs."""
+UNKNOWN_NOTED = 0.15
+"""Share of unknown idle time from which the causes are said to be incomplete."""
+PROFILER_NOTED = 0.01
+
+IDLE_NS = "idle_ns"
+_PLACE = [C.RANK, C.DEVICE]
+_LATE = (Cause.LAUNCH_BOUND, Cause.SYNC, Cause.DATALOAD, Cause.PROFILER)
+_QUEUED = (Cause.KERNEL_TO_KERNEL, Cause.STREAM_DEPENDENCY)
+
+NEVER_IDLE = "no device was idle between its first start and its last end: there is no gap to explain"
+
+
+def compute(run: Run) -> Result:
+    """Explain the idle time of each device."""
+    idle = _idle_rows.read(run)
+    if idle.device.empty:
+        return Result(notes=(absent_device_note(run),))
+    windows = step_windows(run)
+    gaps = _idle_rows.described(run, idle)
+    tables = {"summary": _summary(idle, gaps, windows)}
+    notes = [] if len(windows) else [NO_STEPS]
+    if gaps.empty:
+        return Result(tables, notes=(*notes, NEVER_IDLE))
+    tables = {"by_cause": _by_cause(gaps, windows), "by_op": _by_op(gaps), **tables, "gaps": _listed(gaps)}
+    notes += _unknown_note(idle, gaps) + _other_notes(idle, gaps)
+    return Result(tables, _idle_advice.findings(run, gaps, tables["summary"]), tuple(notes))
+
+
+def _by_cause(gaps: pd.DataFrame, windows: pd.DataFrame) -> pd.DataFrame:
+    grouped = gaps.groupby([*_PLACE, CAUSE], sort=True, observed=True)[C.DUR_NS]
+    table = grouped.agg(gaps="size", idle_ns="sum", longest_ns="max").reset_index()
+    table[CAUSE] = table[CAUSE].astype(object)
+    idle = table.groupby(_PLACE)[IDLE_NS].transform("sum")
+    table["share"] = share(table[IDLE_NS], idle.to_numpy(np.int64))
+    table["per_step_ns"] = _per_step(table, gaps, windows)
+    table = table.sort_values([*_PLACE, IDLE_NS, CAUSE], ascending=[True, True, False, True])
+    return table[[column.name for column in _BY_CAUSE]].reset_index(drop=True)
+
+
+def _per_step(table: pd.DataFrame, gaps: pd.DataFrame, windows: pd.DataFrame) -> pd.Series:
+    """Idle time before work of the profiled steps, per step of the rank; missing without steps."""
+    keys = [*_PLACE, CAUSE]
+    inside = gaps[gaps[C.STEP].notna()].assign(**{CAUSE: lambda rows: rows[CAUSE].astype(object)})
+    sums = inside.groupby(keys, as_index=False)[C.DUR_NS].sum()
+    found = table[keys].merge(sums, how="left", on=keys)[C.DUR_NS].astype("Int64").fillna(0)
+    steps = table[C.RANK].map(windows.groupby(C.RANK).size()).astype("Int64")
+    per_step: pd.Series = found // steps
+    return per_step
+
+
+def _by_op(gaps: pd.DataFrame) -> pd.DataFrame:
+    ordered = gaps.sort_values([C.DUR_NS, C.ROW_ID], ascending=[False, True])
+    keys = [*_PLACE, CAUSE, OP, SOURCE]
+    grouped = ordered.assign(**{CAUSE: ordered[CAUSE].astype(object)}).groupby(keys, sort=True, observed=True)
+    table = grouped.agg(
+        gaps=(C.DUR_NS, "size"),
+        idle_ns=(C.DUR_NS, "sum"),
+        longest_ns=(C.DUR_NS, "max"),
+        longest_row=(C.ROW_ID, "first"),
+    ).reset_index()
+    idle = gaps.groupby(_PLACE)[C.DUR_NS].sum().rename("whole")
+    table["share"] = share(table[IDLE_NS], ints(table.join(idle, on=_PLACE), "whole"))
+    table = table.sort_values([IDLE_NS, *keys], ascending=[False, *(True for _ in keys)])
+    return table[[column.name for column in _BY_OP]].reset_index(drop=True)
+
+
+def _listed(gaps: pd.DataFrame) -> pd.DataFrame:
+    shown = gaps[gaps[C.DUR_NS] >= LISTED_NS].assign(**{CAUSE: lambda rows: rows[CAUSE].astype(object)})
+    shown = shown.sort_values([C.DUR_NS, C.RANK, C.ROW_ID], ascending=[False, True, True])
+    return shown[[column.name for column in _GAPS]].reset_index(drop=True)
+
+
+def _summary(idle: Idle, gaps: pd.DataFrame, windows: pd.DataFrame) -> pd.DataFrame:
+    """One row per device, whether it was ever idle or not."""
+    rows = []
+    for (rank, device), own in idle.device.groupby(_PLACE, sort=True):
+        start, end = spans(own)
+        first, last = int(start.min()), int(end.max())
+        mine = gaps[(gaps[C.RANK] == rank) & (gaps[C.DEVICE] == device)]
+        lengths = np.sort(ints(mine, C.DUR_NS))
+        row = {C.RANK: rank, C.DEVICE: device, "window_ns": last - first, "gaps": len(lengths)}
+        row |= {IDLE_NS: int(lengths.sum()), "listed": int((lengths >= LISTED_NS).sum())}
+        row |= {"host_late_ns": _sum_of(mine, _LATE), "had_work_ns": _sum_of(mine, _QUEUED)}
+        row["unknown_ns"] = _sum_of(mine, (Cause.UNKNOWN,))
+        row["median_ns"] = lengths[(len(lengths) - 1) // 2] if len(lengths) else pd.NA
+        row["longest_ns"] = lengths[-1] if len(lengths) else pd.NA
+        row["edges_ns"] = _edges(windows[windows[C.RANK] == rank], first, last)
+        rows.append(row)
+    table = pd.DataFrame(rows)
+    table["idle_share"] = share(table[IDLE_NS], ints(table, "window_ns"))
+    unsure = ["median_ns", "longest_ns", "edges_ns"]
+    return table.astype(dict.fromkeys(unsure, "Int64"))[[column.name for column in _SUMMARY]]
+
+
+def _sum_of(gaps: pd.DataFrame, causes: tuple[Cause, ...]) -> int:
+    return _idle_rows.total(gaps[gaps[CAUSE].isin([str(cause) for cause in causes])])
+
+
+def _edges(windows: pd.DataFrame, first: int, last: int) -> object:
+    """Time of the profiled steps outside of the device's window."""
+    if windows.empty:
+        return pd.NA
+    steps = intervals.union(ints(windows, C.START_NS), ints(windows, END_NS))
+    inside = intervals.clip(steps, first, last)
+    return intervals.length(steps) - intervals.length(inside)
+
+
+def _unknown_note(idle: Idle, gaps: pd.DataFrame) -> list[str]:
+    unknown = _sum_of(gaps, (Cause.UNKNOWN,)) / max(1, _idle_rows.total(gaps))
+    if unknown < UNKNOWN_NOTED:
+        return []
+    if not len(idle.host.start):
+        return ["no host activity was recorded, so no cause can be told: record the CPU activity too"]
+    return [
+        f"{unknown:.0%} of the idle time has no known cause, because the launch of the next interval was not "
+        "recorded: record the runtime calls of the whole capture (`--collector torch` does)"
+    ]
+
+
+def _other_notes(idle: Idle, gaps: pd.DataFrame) -> list[str]:
+    """What the reader should know before acting on the tables."""
+    notes = []
+    if len(idle.host.start) and not idle.host.of_kind(HostKind.OP).any():
+        notes.append("no ops were recorded, so no op is named: record the CPU activity too")
+    profiler = _sum_of(gaps, (Cause.PROFILER,)) / max(1, _idle_rows.total(gaps))
+    if profiler >= PROFILER_NOTED:
+        notes.append(f"{profiler:.0%} of the idle time is the profiler's own: it is not there without it")
+    return notes
+
+
+_CAUSE = Column(CAUSE, "", f"one of {', '.join(CAUSES)}")
+_OP = Column(
+    OP, "", "op, annotation or frame that held the device up; for queued work the op that launched it"
+)
+_SOURCE = Column(SOURCE, "", "user's source line of that op; empty where no stack was recorded")
+_COUNT = Column("gaps", "count", "number of gaps")
+_SUM = Column(IDLE_NS, "ns", "Σ of their lengths")
+_LONGEST = Column("longest_ns", "ns", "the longest")
+_SHARE = Column("share", "share", "of the device's idle time")
+
+_BY_CAUSE = (
+    RANK,
+    DEVICE,
+    _CAUSE,
+    _SUM,
+    _SHARE,
+    _COUNT,
+    Column("per_step_ns", "ns", "idle time before work of profiled steps, per step of the rank"),
+    _LONGEST,
+)
+_BY_OP = (
+    *(_CAUSE, _OP, _SUM, _SHARE, _COUNT, _LONGEST, _SOURCE, RANK, DEVICE),
+    Column("longest_row", "", "row of the longest gap in device_intervals"),
+)
+_GAPS = (
+    *(RANK, DEVICE),
+    Column(C.START_NS, "ns", "start of the gap"),
+    Column(C.DUR_NS, "ns", "length of the gap"),
+    *(_CAUSE, _OP),
+    Column(CALL, "", "runtime call that covered most of the host's part, was waited in, or queued the work"),
+    _SOURCE,
+    Column(NEXT_OP, "", "innermost op that launched the interval after the gap"),
+    Column(COMMON_OP, "", "innermost op around the ops that launched before and after; empty without one"),
+    Column(BEFORE, "", "what ended where the gap begins"),
+    Column(AFTER, "", "what started where the gap ends"),
+    Column(HOST_NS, "ns", "the host's part: from the gap's start to the launch; missing without a launch"),
+    Column(QUEUED_NS, "ns", "how much of the gap the next work was queued"),
+    Column(
+        WAIT_NS, "ns", "length of the wait that began before the gap and ended in it; missing without one"
+    ),
+    Column(C.STEP, "", "profiled step of the work after the gap, else that in which the gap begins"),
+    Column(C.ROW_ID, "", "row of the gap in device_intervals"),
+    Column(ANCHOR_ROW, "", "row of the op, or of the next op or launch, in host_intervals"),
+    Column(C.LAUNCH_ROW, "", "row of the next launch in host_intervals"),
+    Column(WAIT_ROW, "", "row of the wait in host_intervals"),
+)
+_SUMMARY = (
+    *(RANK, DEVICE),
+    Column(IDLE_NS, "ns", "idle time of the device: the sum of all its gaps"),
+    Column("idle_share", "share", "idle time over the window"),
+    Column("host_late_ns", "ns", "gaps in which the host was late: launch_bound, sync, dataload, profiler"),
+    Column("had_work_ns", "ns", "gaps in which work was queued: kernel_to_kernel, stream_dependency"),
+    Column("unknown_ns", "ns", "gaps without a known cause"),
+    _COUNT,
+    Column("listed", "count", "gaps of 1 µs and more, which the list shows"),
+    Column("median_ns", "ns", "median gap; the lower of the two middle ones"),
+    _LONGEST,
+    Column("window_ns", "ns", "first start to last end on the device"),
+    Column("edges_ns", "ns", "time of the profiled steps outside of that window, not counted as idle"),
+)
+
+ANALYSIS = Analysis(
+    name="idle_gaps",
+    title="Idle gaps",
+    question="Why was each device idle, and which op or call of the host is to blame?",
+    definition=(
+        "gap = idle interval of a device; each has one cause. unknown: the next interval's launch is not "
+        "recorded. Queued (its launch had ended before the gap, or was part of the same CUDA graph, or it "
+        "was queued for most of the gap): stream_dependency from 30 µs or when a stream waited for an event "
+        "of another, else kernel_to_kernel. Otherwise the host was late, and what covers more than half of "
+        "the gap before the launch decides: profiler overhead, dataload, sync (also a wait that ended in "
+        "the gap and was at least half as long as the gap before the launch), else launch_bound."
+    ),
+    tables=(
+        TableSpec("by_cause", "Idle time by cause, per device", _BY_CAUSE),
+        TableSpec("by_op", "Idle time by cause and op", _BY_OP),
+        TableSpec("summary", "Idle time per device", _SUMMARY),
+        TableSpec("gaps", "Gaps of 1 µs and more, the longest first", _GAPS),
+    ),
+    sources=("TorchBench, 4.1.1, and TorchExpert", "HTA idle time breakdown"),
+    order=40,
+    compute=compute,
+    rules=_idle_advice.RULES,
+)

@@ -1,0 +1,141 @@
+"""What copies cost by the memory of their host side, against what the link can do.
+
+All times are integer nanoseconds; GB/s are 10⁹ bytes per second. direction = the copy kind. memory = that of
+the host side (source of H2D, destination of D2H; `device` for D2D and P2P): pageable, pinned, unified, or
+unknown where the profiler does not say (AMD's `Host`).
+
+* union = time at least one of the copies ran, per device and summed; the plain Σ of durations stands beside
+  it.
+* GB/s = bytes over Σ of durations, and the median over copies; missing where a size is unknown.
+* ceiling = PCIe generation × lanes where the collector recorded them, or the best pinned copy of at least 1
+  MiB seen in that direction, the larger; see `_link`. Missing for copies inside the device.
+* exposed = the part of the union that no kernel or opaque graph hides.
+* blocked = Σ of the launching calls and of the waits directly after them inside the same op.
+
+A copy from pageable memory is staged by the driver through a pinned buffer: it is slower and the host waits.
+If pinned it would take bytes over the reachable rate (best pinned rate seen, else 80 % of the link); the
+saving is the time above that, at most what is exposed. Without any such rate no number is given.
+
+Sources: Levental & Orlova, note 24; nsys rule for pageable copies.
+
+Example:
+    >>> import tracekit
+    >>> result = tracekit.analyze(tracekit.open("latest"), "pinned_memory")  # doctest: +SKIP
+    >>> result.tables["by_memory"]  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracekit.analysis import Analysis, Column, Result, TableSpec
+from tracekit.run import busy
+from tracekit.schema import C, CopyKind, Memory
+
+from . import _copy_tables, _pinned_rules
+from ._common import DEVICE, RANK, absent_device_note
+from ._copies import BLOCKED_NS, CALL_NS, DIRECTION, MEMORY, WAIT_NS, Hiding, code_by, host_waits, read
+from ._link import CEILING, REACHABLE, ceilings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+
+    from tracekit.run import Run
+
+NO_COPIES = "no copies in this capture: the devices worked and no memcpy was recorded"
+NO_BYTES = "some copies were recorded without bytes (AMD's profiler does), so their rates are unknown"
+HOST_UNSAID = "the profiler does not say whether host memory was pageable or pinned (AMD writes `Host`)"
+NO_CEILING = (
+    "no ceiling is known: the PCIe link was not recorded (`tracekit collect` reads it from NVML) and no "
+    "pinned copy of 1 MiB or more was seen"
+)
+_LINKED = (str(CopyKind.H2D), str(CopyKind.D2H))
+
+
+def compute(run: Run) -> Result:
+    """Total the copies of a run by direction and memory."""
+    copies = read(run)
+    if copies.empty:
+        empty = busy(run, [C.DUR_NS]).empty
+        return Result(notes=(absent_device_note(run) if empty else NO_COPIES,))
+    waits = host_waits(run, copies)
+    copies = copies.assign(**{BLOCKED_NS: waits[CALL_NS] + waits[WAIT_NS]})
+    rates = ceilings(run, copies[copies[DIRECTION].isin(_LINKED)])
+    copies = copies.merge(rates, on=[C.RANK, C.DEVICE, DIRECTION], how="left")
+    hiding = Hiding(run)
+    tables = {"by_memory": _by(copies, [DIRECTION, MEMORY], hiding)}
+    tables["by_device"] = _by(copies, [C.RANK, C.DEVICE, DIRECTION, MEMORY], hiding)
+    tables["by_name"] = _copy_tables.totals(copies, [C.NAME], hiding)[[one.name for one in _BY_NAME]]
+    return Result(tables, _pinned_rules.findings(run, copies, hiding), _notes(copies))
+
+
+def _by(copies: pd.DataFrame, keys: Sequence[str], hiding: Hiding) -> pd.DataFrame:
+    table = _copy_tables.totals(copies, keys, hiding)
+    codes, count = code_by(copies, keys)
+    grouped = copies.assign(rate=_copy_tables.rate(copies[C.BYTES], copies[C.DUR_NS])).groupby(codes)
+    table["median_gb_per_s"] = grouped["rate"].median().to_numpy(np.float64)
+    table["min_bytes"] = grouped[C.BYTES].min().astype("Int64").to_numpy()
+    table["max_bytes"] = grouped[C.BYTES].max().astype("Int64").to_numpy()
+    table[CEILING] = grouped[CEILING].max().to_numpy(np.float64)
+    table[BLOCKED_NS] = _copy_tables.sums(copies, codes, count, BLOCKED_NS)
+    return table[[*keys, *(column.name for column in _MEASURES)]]
+
+
+def _notes(copies: pd.DataFrame) -> tuple[str, ...]:
+    linked = copies[copies[DIRECTION].isin(_LINKED)]
+    said = {
+        NO_BYTES: copies[C.BYTES].isna().any(),
+        HOST_UNSAID: (linked[MEMORY] == str(Memory.UNKNOWN)).any(),
+        NO_CEILING: len(linked) > 0 and linked[REACHABLE].isna().all(),
+    }
+    return tuple(note for note, true in said.items() if true)
+
+
+_DIRECTION = Column(DIRECTION, "", "H2D, D2H, D2D, P2P, H2H or unknown")
+_MEMORY = Column(MEMORY, "", "memory of the host side: pageable, pinned, unified, device or unknown")
+_MEASURES = (
+    _copy_tables.COPIES,
+    _copy_tables.BYTES,
+    _copy_tables.SUM,
+    _copy_tables.UNION,
+    _copy_tables.GB_PER_S,
+    Column("median_gb_per_s", "GB/s", "median over the copies of bytes over duration"),
+    Column(CEILING, "GB/s", "the link's rate or the best pinned copy seen, the larger; the fastest device's"),
+    _copy_tables.EXPOSED,
+    _copy_tables.BLOCKED,
+    Column("min_bytes", "bytes", "smallest copy"),
+    Column("max_bytes", "bytes", "largest copy"),
+)
+_BY_NAME = (
+    Column(C.NAME, "", "name as recorded"),
+    _copy_tables.COPIES,
+    _copy_tables.BYTES,
+    _copy_tables.SUM,
+    _copy_tables.UNION,
+    _copy_tables.GB_PER_S,
+)
+
+ANALYSIS = Analysis(
+    name="pinned_memory",
+    title="Copies by host memory",
+    question="What do copies from pageable memory cost, and how close to the link do copies come?",
+    definition=(
+        "memory = that of the host side; GB/s = bytes over Σ of durations; ceiling = PCIe generation × "
+        "lanes or the best pinned copy of ≥ 1 MiB seen in that direction, the larger; exposed = what no "
+        "kernel or opaque graph hides; blocked = launching call plus the wait directly after it inside the "
+        "same op."
+    ),
+    tables=(
+        TableSpec("by_memory", "By direction and memory", (_DIRECTION, _MEMORY, *_MEASURES)),
+        TableSpec("by_device", "Per device", (RANK, DEVICE, _DIRECTION, _MEMORY, *_MEASURES)),
+        TableSpec("by_name", "By name as recorded", _BY_NAME),
+    ),
+    sources=("Levental & Orlova, note 24", "nsys rule cuda_memcpy_async (pageable)"),
+    order=52,
+    compute=compute,
+    rules=_pinned_rules.RULES,
+)

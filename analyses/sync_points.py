@@ -1,0 +1,214 @@
+"""Where the host waits for a device, and how long the device then stands idle.
+
+A wait is a call in which a thread of the host blocks until a device is done: cudaStreamSynchronize,
+cudaDeviceSynchronize, cudaEventSynchronize and their HIP twins (rows of kind `sync`), and copies that return
+no earlier than they are done on the device, if they are synchronous by name (`cudaMemcpy`) or one end is
+pageable memory. `.item()` is the op `aten::_local_scalar_dense` around such calls.
+
+A wait costs the host time, and the device nothing while it works. The device pays after it: the queue is
+empty, so that it idles until the host has launched again. Per wait:
+
+* host = length of the wait; busy = the part of it in which a device of the rank worked: the wait as such;
+* idle after = the idle intervals which begin while the host waits (up to 5 µs later, for the clocks of host
+  and device differ by that much) and end with work launched after the device ran dry, by the thread that
+  waited. An idle interval is the first such wait's alone, so that none counts twice; a wait that no launch
+  follows has none;
+* idle caused = per idle interval the smaller of its length and the wait's: without the wait the launch could
+  have come earlier by no more than the wait's length. What is left is other work of the host.
+
+Devices of a rank idle side by side: idle times sum over them. Nsight Systems lists
+synchronization calls by the host's time alone.
+
+Sources: nsys rule "synchronization calls", with the idle time it lacks; TorchBench (Hao et al., 2023), 4.1.2.
+
+Example:
+    >>> import tracekit
+    >>> result = tracekit.analyze(tracekit.open("latest"), "sync_points")  # doctest: +SKIP
+    >>> result.tables["waits"].head()  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from tracekit import intervals
+from tracekit.analysis import Analysis, Column, Result, TableSpec
+from tracekit.schema import C, HostKind
+from tracekit.windows import step_windows
+
+from . import _host_lines, _idle_rows, _sync_advice
+from ._common import NO_STEPS, RANK, absent_device_note, covered, ints, share, spans
+from ._hosts import host_rows, source_lines
+from ._idle_rows import CALL, OP, OUTSIDE, SOURCE
+
+if TYPE_CHECKING:
+    from tracekit.intervals import Ints
+    from tracekit.run import Run
+
+    from ._idle_rows import Idle
+
+LONGEST = 50
+BUSY_NS, CAUSED_NS, AFTER_NS = "device_busy_ns", "idle_caused_ns", "idle_after_ns"
+IDLE_ROW, THREAD_ROW, GAPS = "idle_row", "host_row", "gaps"
+
+NO_WAITS = "no call in this capture waits for the device"
+NO_CALLS = (
+    "no runtime calls were recorded, so waits for the device cannot be seen: record the CUDA activity "
+    "together with the CPU activity (`--collector torch` does)"
+)
+
+
+def compute(run: Run) -> Result:
+    """List the waits, and charge the idle time to them."""
+    idle = _idle_rows.read(run)
+    if idle.device.empty:
+        return Result(notes=(absent_device_note(run),))
+    if not len(idle.waits):
+        calls = idle.host.of_kind(HostKind.RUNTIME, HostKind.SYNC)
+        return Result(notes=(NO_WAITS if calls.any() else NO_CALLS,))
+    waits = _charged(_described(run, idle), idle)
+    tables = {"waits": _grouped(run, waits, idle), "calls": _longest(waits)}
+    notes = () if len(step_windows(run)) else (NO_STEPS,)
+    return Result(tables, _sync_advice.findings(run, waits, idle.gaps), notes)
+
+
+def _described(run: Run, idle: Idle) -> pd.DataFrame:
+    """One row per wait: call, op around it, source line, step, host time."""
+    host, rows = idle.host, idle.waits
+    op = host.up_to(rows, host.of_kind(HostKind.OP))
+    marks = host.of_kind(HostKind.ANNOTATION) & ~host.named(_host_lines.STEP_MARKER)
+    around = np.where(op >= 0, op, host.up_to(rows, marks))
+    ids = host.ids(rows)
+    table = pd.DataFrame({C.RANK: host.rank[rows], CALL: host.labels(rows, ""), C.START_NS: host.start[rows]})
+    table[C.DUR_NS] = host.end[rows] - host.start[rows]
+    table[OP] = host.labels(around, OUTSIDE)
+    table[SOURCE] = source_lines(run, host.ids(np.where(op >= 0, op, rows)))
+    table[C.STEP] = host_rows(run, ids, [C.STEP])[C.STEP].astype("Int64")
+    table[THREAD_ROW] = ids.astype(np.int64)
+    table[BUSY_NS] = _busy(idle, table)
+    return table
+
+
+def _busy(idle: Idle, waits: pd.DataFrame) -> Ints:
+    """How much of each wait a device of its rank worked."""
+    start, end = spans(waits)
+    found = np.zeros(len(waits), np.int64)
+    ranks, of_device = ints(waits, C.RANK), ints(idle.device, C.RANK)
+    for rank in np.unique(ranks):
+        union = intervals.union(*spans(idle.device[of_device == rank]))
+        own = ranks == rank
+        found[own] = covered(union, start[own], end[own])
+    return found
+
+
+def _charged(waits: pd.DataFrame, idle: Idle) -> pd.DataFrame:
+    """The waits with the idle intervals they caused; each interval belongs to one wait at most."""
+    wait = idle.explained.wait
+    caused = wait >= 0
+    place = np.searchsorted(idle.waits, wait[caused])
+    gaps = idle.gaps[caused].assign(place=place)
+    gaps["caused"] = np.minimum(ints(gaps, C.DUR_NS), ints(waits, C.DUR_NS)[place])
+    gaps = gaps.sort_values(["place", C.DUR_NS, C.ROW_ID], ascending=[True, False, True])
+    found = gaps.groupby("place").agg(
+        gaps=(C.ROW_ID, "size"), after=(C.DUR_NS, "sum"), caused=("caused", "sum"), row=(C.ROW_ID, "first")
+    )
+    found = found.reindex(range(len(waits)))
+    charged = waits.copy()
+    for name, column in ((GAPS, "gaps"), (CAUSED_NS, "caused"), (AFTER_NS, "after")):
+        charged[name] = found[column].astype("Int64").fillna(0).to_numpy(np.int64)
+    charged[IDLE_ROW] = found["row"].astype("Int64").array
+    return charged
+
+
+def _grouped(run: Run, waits: pd.DataFrame, idle: Idle) -> pd.DataFrame:
+    """By call, op and line, the costliest first."""
+    keys = [C.RANK, CALL, OP, SOURCE]
+    table = waits.groupby(keys, sort=True, as_index=False).agg(
+        count=(C.DUR_NS, "size"),
+        host_ns=(C.DUR_NS, "sum"),
+        device_busy_ns=(BUSY_NS, "sum"),
+        idle_caused_ns=(CAUSED_NS, "sum"),
+        idle_after_ns=(AFTER_NS, "sum"),
+        longest_ns=(C.DUR_NS, "max"),
+    )
+    whole = idle.gaps.groupby(C.RANK)[C.DUR_NS].sum()
+    table["idle_share"] = share(table[CAUSED_NS], table[C.RANK].map(whole).fillna(0).to_numpy(np.int64))
+    table["per_step"] = _per_step(run, waits, table, keys)
+    order = [CAUSED_NS, "host_ns", *keys]
+    table = table.sort_values(order, ascending=[False, False, *(True for _ in keys)])
+    return table[[column.name for column in _WAITS]].reset_index(drop=True)
+
+
+def _per_step(run: Run, waits: pd.DataFrame, table: pd.DataFrame, keys: list[str]) -> pd.Series:
+    """Waits inside of the profiled steps per step of the rank; missing without steps."""
+    inside = waits[waits[C.STEP].notna()].groupby(keys, as_index=False).size()
+    count = table[keys].merge(inside, how="left", on=keys)["size"].fillna(0)
+    windows = step_windows(run)
+    steps = table[C.RANK].map(windows.groupby(C.RANK).size())
+    per_step: pd.Series = (count / steps).astype(float)
+    return per_step
+
+
+def _longest(waits: pd.DataFrame) -> pd.DataFrame:
+    """The single waits that cost most: by the idle time they caused, then by their own."""
+    order = [CAUSED_NS, C.DUR_NS, C.START_NS, THREAD_ROW]
+    first = waits.sort_values(order, ascending=[False, False, True, True])[:LONGEST]
+    return first[[column.name for column in _CALLS]].reset_index(drop=True)
+
+
+_CALL = Column(CALL, "", "runtime call in which the host waited")
+_OP = Column(OP, "", f"innermost op around it, else annotation, else {OUTSIDE}")
+_SOURCE = Column(SOURCE, "", "user's source line; empty where no stack was recorded")
+_CAUSED = Column(CAUSED_NS, "ns", "device idle time behind the waits that would go without them, at most")
+_AFTER = Column(AFTER_NS, "ns", "device idle time from when the awaited work ended to the next work launched")
+_BUSY = Column(BUSY_NS, "ns", "the part of the host's time in which a device of the rank worked")
+
+_WAITS = (
+    *(_CALL, _OP),
+    Column("count", "count", "number of waits"),
+    _CAUSED,
+    Column("host_ns", "ns", "Σ of the time the host waited"),
+    _SOURCE,
+    _AFTER,
+    _BUSY,
+    Column("idle_share", "share", "idle time caused over the idle time of the rank's devices"),
+    Column("per_step", "", "waits inside of profiled steps per step; missing without steps"),
+    Column("longest_ns", "ns", "the longest wait"),
+    RANK,
+)
+_CALLS = (
+    *(_CALL, _OP),
+    _CAUSED,
+    Column(C.DUR_NS, "ns", "length of the wait"),
+    _SOURCE,
+    _AFTER,
+    _BUSY,
+    Column(C.START_NS, "ns", "start of the wait"),
+    Column(C.STEP, "", "profiled step of the wait"),
+    RANK,
+    Column(THREAD_ROW, "", "row of the wait in host_intervals"),
+    Column(IDLE_ROW, "", "row of the longest idle interval it caused in device_intervals"),
+)
+
+ANALYSIS = Analysis(
+    name="sync_points",
+    title="Waits of the host",
+    question="Where does the host wait for a device, and how long does the device then stand idle?",
+    definition=(
+        "wait = synchronize call, or copy call that returned no earlier than its copy was done (synchronous "
+        "by name, or pageable memory); host = its length; idle after = idle intervals that begin in the wait "
+        "(or up to 5 µs later) and end with work launched after it, each charged once; idle caused = the "
+        "smaller of each such interval's length and the wait's."
+    ),
+    tables=(
+        TableSpec("waits", "Waits by call, op and source line", _WAITS),
+        TableSpec("calls", f"The {LONGEST} costliest waits", _CALLS),
+    ),
+    sources=("nsys rule on synchronization calls", "TorchBench, 4.1.2"),
+    order=41,
+    compute=compute,
+    rules=_sync_advice.RULES,
+)

@@ -1,0 +1,275 @@
+"""How gradients are zeroed: one small fill per parameter, a fused fill, or nothing at all.
+
+A range is a host interval whose name has zero_grad: the annotation `Optimizer.zero_grad#SGD.zero_grad` that
+torch.optim makes, an annotation or op of the user's, or a Python frame of a function named so; of nested ones
+the outermost. What it launched are the kernels and memsets (fills) whose launching call lies inside it on its
+thread. One row per range and device it launched on; a range that launched nothing has one row.
+
+All times are exact integer nanoseconds.
+
+* kernel = length of the union of its kernels, memset = that of its memsets; span = from the first start to
+  the last end of both on the device; idle = the part of the span in which nothing at all ran on the device,
+  whoever launched it. The share's denominator is the window of its step (`steps`); host = the range's own
+  duration, its share's denominator is the step's duration on the host.
+* mode = `none`: nothing was launched (`set_to_none=True`, or no gradients); `foreach`: at least half of the
+  fills are fused ones, that is kernels named multi_tensor or foreach or launched by `aten::_foreach_zero_`
+  itself; else `per_parameter`. Where no device work of the rank is known the ops decide: `aten::zero_` per
+  tensor, or `aten::_foreach_zero_`, or neither.
+* saving against a fused fill, only of `per_parameter`: idle + (fills − 1) × fixed. The fixed part is the
+  shortest fill of the range, at most 2 µs, the cost of a kernel that does next to nothing. The rest of each
+  fill writes bytes, which a fused kernel writes as well. `set_to_none=True` saves the whole span.
+
+Source: TorchBench (Hao et al., 2023), listing 2.
+
+Example:
+    >>> import tracekit
+    >>> result = tracekit.analyze(tracekit.open("latest"), "zero_grad_gaps")  # doctest: +SKIP
+    >>> result.tables["ranges"][["mode", "kernels", "idle_ns"]]  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracekit.analysis import (
+    EVIDENCE_ROWS,
+    Analysis,
+    Basis,
+    Column,
+    Finding,
+    Result,
+    Rule,
+    TableSpec,
+)
+from tracekit.render import human
+from tracekit.savings import CONFIDENT, budget
+from tracekit.schema import C
+from tracekit.windows import END_NS, HOST_NS, step_windows
+
+from . import _zero_grad
+from ._common import RANK, UNLINKED, absent_device_note, ints, share
+from ._hosts import source_lines
+from ._ranges import weightiest
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tracekit.run import Run
+    from tracekit.savings import Budget
+
+PER_PARAMETER, FOREACH, NONE = "per_parameter", "foreach", "none"
+FEWEST_FILLS = 4
+
+NO_RANGES = (
+    "no zero_grad range in this capture: the optimizers of torch.optim mark theirs when the CPU activity is "
+    "recorded; mark one of your own with `torch.profiler.record_function('zero_grad')`"
+)
+HOST_ONLY = "so the modes are told by the ops on the host, and what was launched is unknown"
+
+
+def compute(run: Run) -> Result:
+    """Measure every zero_grad range."""
+    ranges = _zero_grad.find(run)
+    if ranges.empty:
+        return Result(notes=(NO_RANGES,))
+    frame = _zero_grad.device_rows(run)
+    fills = _zero_grad.launched(run, frame, ranges)
+    table = _measured(run, ranges, frame, fills)
+    spent = budget(run)
+    tables = {"summary": _summary(table, spent), "ranges": table[[column.name for column in _RANGES]]}
+    return Result(tables, _findings(run, table, fills, spent), _notes(run, frame))
+
+
+def _notes(run: Run, frame: pd.DataFrame) -> tuple[str, ...]:
+    if frame.empty:
+        return (f"{absent_device_note(run)}; {HOST_ONLY}",)
+    missing = sorted(set(np.unique(ints(frame, C.RANK)).tolist()) - set(_zero_grad.linked_ranks(frame)))
+    return (f"{UNLINKED} on rank {', '.join(map(str, missing))}, {HOST_ONLY}",) if missing else ()
+
+
+def _measured(run: Run, ranges: pd.DataFrame, frame: pd.DataFrame, fills: pd.DataFrame) -> pd.DataFrame:
+    """One row per range and device, in the order of the ranges."""
+    host = ranges.assign(**{_zero_grad.RANGE: np.arange(len(ranges))}).join(_zero_grad.zeroing(run, ranges))
+    on_device = _zero_grad.per_device(fills, frame).drop(columns=[C.RANK])
+    table = host.merge(on_device, how="left", on=_zero_grad.RANGE)
+    known = table[C.RANK].isin(_zero_grad.linked_ranks(frame))
+    idle = table[_zero_grad.FILLS].isna() & known
+    for name in ("kernels", "kernel_ns", "memsets", "memset_ns", "idle_ns", "span_ns", "fills", "fused"):
+        table[name] = table[name].astype("Int64").mask(idle, 0)
+    for name in ("median_ns", "fixed_ns", C.DEVICE):
+        table[name] = table[name].astype("Int64")
+    table["mode"] = _modes(table)
+    table["parameters"] = table["singly"].astype("Int64").mask(table["listed"] > 0)
+    table["saving_ns"] = _savings(table)
+    return _shares(run, table.rename(columns={C.ROW_ID: "host_row"}))
+
+
+def _modes(table: pd.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.object_]]:
+    """How each range zeroes: by what it launched, else by its ops."""
+    fills = table["fills"].fillna(0).to_numpy(dtype=np.int64)
+    fused = table["fused"].fillna(0).to_numpy(dtype=np.int64)
+    singly, listed = ints(table, "singly"), ints(table, "listed")
+    by_op = np.where(listed > 0, FOREACH, np.where(singly > 0, PER_PARAMETER, NONE))
+    by_fill = np.where(fills == 0, NONE, np.where(2 * fused >= fills, FOREACH, PER_PARAMETER))
+    return np.where(table["fills"].notna(), by_fill, by_op).astype(object)
+
+
+def _savings(table: pd.DataFrame) -> pd.Series:
+    """What a fused fill would save of each range; nothing of those that are fused or launch none."""
+    fixed = table["fixed_ns"].fillna(0) * (table["fills"] - 1).clip(lower=0)
+    return (table["idle_ns"] + fixed).where(table["mode"] == PER_PARAMETER, table["idle_ns"] * 0)
+
+
+def _shares(run: Run, table: pd.DataFrame) -> pd.DataFrame:
+    windows = step_windows(run).assign(window=lambda steps: steps[END_NS] - steps[C.START_NS])
+    steps = windows[[C.RANK, C.STEP, "window", HOST_NS]].astype({C.STEP: "Int64"})
+    joined = table.merge(steps, how="left", on=[C.RANK, C.STEP])
+    parts = {"share": ("span_ns", "window"), "host_share": (C.DUR_NS, HOST_NS)}
+    for name, (part, whole) in parts.items():
+        wholes = joined[whole].fillna(0).to_numpy(dtype=np.int64)
+        unknown = joined[part].isna().to_numpy()
+        joined[name] = np.where(unknown, np.nan, share(joined[part].fillna(0), wholes))
+    return joined
+
+
+def _summary(table: pd.DataFrame, spent: Budget) -> pd.DataFrame:
+    """One row per rank, device, name and mode."""
+    keys = [C.RANK, "mode", C.NAME, C.DEVICE]
+    texts_of = table.astype({C.NAME: object})
+    grouped = texts_of.groupby(keys, sort=True, dropna=False)
+    summed = grouped[["kernels", "kernel_ns", "memsets", "memset_ns", "idle_ns", "span_ns", "saving_ns"]]
+    result = grouped.size().rename("ranges").to_frame().join(summed.sum(min_count=1)).reset_index()
+    result[C.DUR_NS] = grouped[C.DUR_NS].sum().to_numpy(dtype=np.int64)
+    result["share"] = np.where(result["span_ns"].isna(), np.nan, result["span_ns"].fillna(0) / _whole(spent))
+    return result[[column.name for column in _SUMMARY]].astype({C.DEVICE: "Int64"})
+
+
+def _whole(spent: Budget) -> float:
+    return float(spent.steps * spent.step_ns) or float("nan")
+
+
+def _findings(run: Run, table: pd.DataFrame, fills: pd.DataFrame, spent: Budget) -> tuple[Finding, ...]:
+    counted = table[table[C.STEP].notna()] if spent.marked else table
+    chosen = counted[(counted["mode"] == PER_PARAMETER) & (counted["fills"].fillna(0) >= FEWEST_FILLS)]
+    found = (
+        _finding(run, str(name), rows, fills[fills[_zero_grad.RANGE].isin(rows[_zero_grad.RANGE])], spent)
+        for name, rows in chosen.astype({C.NAME: object}).groupby(C.NAME, sort=True)
+        if spent.matters(int(rows["saving_ns"].sum()))
+    )
+    return tuple(sorted(found, key=lambda one: -(one.saving_ns_per_step or 0)))
+
+
+def _finding(run: Run, name: str, rows: pd.DataFrame, fills: pd.DataFrame, spent: Budget) -> Finding:
+    saving, idle = int(rows["saving_ns"].sum()), int(rows["idle_ns"].sum())
+    lines = [line for line in source_lines(run, rows["host_row"].astype("Int64")) if line]
+    where = f" at {lines[0]}" if lines else ""
+    return Finding(
+        code="zero_grad_per_parameter",
+        severity=spent.severity(saving),
+        title=(
+            f"{name} zeroes gradients one by one: {int(rows['fills'].median())} fills a call, and the device "
+            f"idle {human(spent.per_step(idle), 'ns')} {spent.per} between them"
+        ),
+        advice=(
+            f"let {name}{where} drop the gradients: `zero_grad(set_to_none=True)`, the default since "
+            "PyTorch 2.0, launches nothing; where they must stay, `torch._foreach_zero_` over the list of "
+            "gradients fills them in few kernels"
+        ),
+        saving_ns_per_step=spent.per_step(saving),
+        basis=Basis.ESTIMATED,
+        how=(
+            f"idle between the fills ({human(idle, 'ns')} in all, measured) + (fills − 1) × the shortest "
+            f"fill, at most {human(_zero_grad.FIXED_NS, 'ns')} each; the profiler's own cost is in "
+            f"the idle time; `set_to_none=True` saves all {human(int(rows['span_ns'].sum()), 'ns')}"
+        ),
+        confidence=CONFIDENT,
+        evidence={
+            "host_intervals": weightiest(
+                rows.rename(columns={"host_row": C.ROW_ID}), "saving_ns", EVIDENCE_ROWS
+            ),
+            "device_intervals": weightiest(fills, C.DUR_NS, EVIDENCE_ROWS),
+        },
+    )
+
+
+_MODE = Column("mode", "", "per_parameter, foreach or none: see the definition")
+_NAME = Column(C.NAME, "", "name of the range")
+_DEVICE = Column(C.DEVICE, "", "device it launched on, missing where on none")
+_KERNELS = Column("kernels", "count", "kernels launched inside")
+_KERNEL_NS = Column("kernel_ns", "ns", "length of the union of these kernels")
+_IDLE = Column("idle_ns", "ns", "part of the span in which nothing ran on the device")
+_MEMSETS = Column("memsets", "count", "memsets launched inside")
+_MEMSET_NS = Column("memset_ns", "ns", "length of the union of these memsets")
+_SPAN = Column("span_ns", "ns", "first start to last end on the device of what it launched")
+_SAVING = Column("saving_ns", "ns", "idle + (fills − 1) × fixed cost of a fill; 0 unless per_parameter")
+
+_RANGES = (
+    Column(C.STEP, "", "number of the profiled step, missing outside of steps"),
+    _MODE,
+    _KERNELS,
+    _KERNEL_NS,
+    _IDLE,
+    Column(C.DUR_NS, "ns", "duration of the range on the host"),
+    _SAVING,
+    RANK,
+    _DEVICE,
+    _NAME,
+    Column("share", "share", "span over the window of the step"),
+    Column("host_share", "share", "duration on the host over that of the step on the host"),
+    _MEMSETS,
+    _MEMSET_NS,
+    Column("median_ns", "ns", "lower median of the durations of its kernels and memsets"),
+    Column("parameters", "count", "calls of aten::zero_; missing where lists of tensors were zeroed"),
+    _SPAN,
+    Column("host_row", "", "row of the range in host_intervals"),
+)
+_SUMMARY = (
+    _MODE,
+    Column("ranges", "count", "ranges, counted on each device"),
+    _KERNELS,
+    _KERNEL_NS,
+    _IDLE,
+    Column(C.DUR_NS, "ns", "Σ of the ranges' durations on the host"),
+    _SAVING,
+    RANK,
+    _DEVICE,
+    _NAME,
+    Column("share", "share", "Σ of spans over the time of all steps, of the captures without marked steps"),
+    _MEMSETS,
+    _MEMSET_NS,
+    _SPAN,
+)
+
+ANALYSIS = Analysis(
+    name="zero_grad_gaps",
+    title="Zeroing of gradients",
+    question="What does zero_grad launch, and does the device wait between its fills?",
+    definition=(
+        "Ranges are host intervals with zero_grad in their name, the outermost of each nest. kernels and "
+        "memsets were launched inside; idle = the time between their first start and last end in which "
+        "nothing ran on the device; saving = idle + (fills − 1) × min(shortest fill, 2 µs), only of "
+        "per_parameter. One row per range and device."
+    ),
+    tables=(
+        TableSpec("summary", "By name and mode", _SUMMARY),
+        TableSpec("ranges", "Each zero_grad range", _RANGES),
+    ),
+    sources=("TorchBench, listing 2",),
+    order=45,
+    compute=compute,
+    rules=(
+        Rule(
+            "zero_grad_per_parameter",
+            states=(
+                "ranges in profiled steps launch at least 4 fills, fewer than half of them fused, and the "
+                "saving against a fused fill is at least 1 % of the steps' time"
+            ),
+            why=(
+                "fewer than 4 fills gain next to nothing from fusing; below 1 % two runs of one program "
+                "differ by as much"
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,189 @@
+"""Programs whose device is idle for one planted reason, beside clean twins that lack only that reason.
+
+A kernel named `after_CAUSE` is what the device starts when a gap of that cause ends; no other gaps are there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from samples.simulator.events import Kind
+from samples.simulator.program import Program
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+STEPS = 3
+STACK: dict[str, Any] = {"Call stack": "train.py(7): sort;train.py(12): main"}
+LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+
+
+def small_ops(*, clean: bool = False) -> Program:
+    """Kernels of 2 µs whose ops take the host 5 µs; when clean, kernels of 20 µs."""
+    program = Program()
+    for _ in range(STEPS):
+        with program.step():
+            for _ in range(40):
+                with program.op("aten::add"):
+                    program.kernel("after_launch_bound", 20_000 if clean else 2_000)
+    return program
+
+
+def host_work(*, clean: bool = False) -> Program:
+    """An op in which the host computes for 500 µs; when clean, the device has 700 µs of work meanwhile."""
+    program = Program()
+    for _ in range(STEPS):
+        with program.step():
+            with program.op("aten::mm"):
+                program.kernel("work", 700_000 if clean else 100_000)
+            with program.op("aten::_unique2", **STACK):
+                program.wait(500_000)
+            with program.op("aten::relu"):
+                program.kernel("after_launch_bound", 100_000)
+    return program
+
+
+def slow_calls(*, clean: bool = False) -> Program:
+    """A launch that takes 600 µs; when clean, 4 µs."""
+    program = Program()
+    for _ in range(STEPS):
+        with program.step():
+            with program.op("aten::mm"):
+                program.kernel("work", 200_000)
+            with program.op("aten::softmax"):
+                launch_ns = 4_000 if clean else 600_000
+                program.kernel("after_launch_bound", 100_000, launch_ns=launch_ns, delay_ns=launch_ns + 1_000)
+    return program
+
+
+def read_back(*, clean: bool = False) -> Program:
+    """`.item()` after each kernel, then 30 µs of the host; when clean, the copy is not waited for."""
+    program = Program()
+    for _ in range(STEPS):
+        with program.step():
+            with program.op("aten::mm"):
+                program.kernel("after_sync", 300_000)
+            with program.op("aten::item"), program.op("aten::_local_scalar_dense"):
+                program.copy("D2H", 4, wait=not clean, host_memory="pinned" if clean else "pageable")
+            with program.op("aten::add"):
+                program.wait(30_000)
+                program.kernel("after_sync", 300_000)
+            if not clean:
+                program.synchronize()
+    return program
+
+
+def read_back_late() -> Program:
+    """A wait of a few µs before 400 µs of the host: without the wait the device would idle all the same."""
+    program = Program()
+    for _ in range(STEPS):
+        with program.step():
+            with program.op("aten::mm"):
+                program.kernel("after_launch_bound", 50_000)
+            program.wait(60_000)
+            program.synchronize()
+            with program.op("aten::add"):
+                program.wait(400_000)
+                program.kernel("after_launch_bound", 50_000)
+            program.wait(60_000)
+            program.synchronize()
+            program.wait(100_000)
+    return program
+
+
+def loading(*, clean: bool = False) -> Program:
+    """Batches that take 400 µs to load; when clean, 4 µs."""
+    program = Program()
+    for _ in range(STEPS):
+        with program.step():
+            with program.annotation(LOADER), program.op("aten::stack"):
+                program.wait(4_000 if clean else 400_000)
+            with program.op("aten::mm"):
+                program.kernel("after_dataload", 100_000)
+    return program
+
+
+def starts(gap_ns: int, cause: str) -> Program:
+    """Kernels launched in time that start late; with no gap, at once."""
+    program = Program()
+    with program.op("aten::ones"):
+        free = program.kernel("first", 200_000).end_ns
+    for _ in range(STEPS):
+        with program.step():
+            for _ in range(4):
+                with program.op("aten::mul"):
+                    start = program.now_ns
+                    program.kernel(f"after_{cause}", 40_000, delay_ns=free + gap_ns - start)
+                free += gap_ns + 40_000
+            program.wait(100_000)
+    return program
+
+
+def queued(*, clean: bool = False) -> Program:
+    """Gaps of 9 µs between kernels of 40 µs that were queued; when clean, none."""
+    return starts(0 if clean else 9_000, "kernel_to_kernel")
+
+
+def held_back(*, clean: bool = False) -> Program:
+    """Gaps of 30 µs although the next kernel was queued; when clean, none."""
+    return starts(0 if clean else 30_000, "stream_dependency")
+
+
+def other_stream(*, clean: bool = False) -> Program:
+    """A stream told to wait for an event of another, 9 µs; when clean, both kernels are in one stream."""
+    program = Program()
+    for _ in range(STEPS):
+        with program.step():
+            with program.op("aten::mm"):
+                first = program.kernel("work", 200_000)
+            if not clean:
+                program.wait_event(stream=9, on_stream=7)
+            with program.op("nccl:all_reduce"):
+                delay = 5_000 if clean else first.end_ns + 9_000 - program.now_ns
+                program.kernel("after_stream_dependency", 50_000, stream=7 if clean else 9, delay_ns=delay)
+            program.wait_event(stream=7, on_stream=9)
+    return program
+
+
+def profiled(*, clean: bool = False) -> Program:
+    """The profiler takes 300 µs for itself between two launches; when clean, none."""
+    program = Program()
+    for _ in range(STEPS):
+        with program.step():
+            with program.op("aten::mm"):
+                program.kernel("work", 100_000)
+            if not clean:
+                with program.span(Kind.OVERHEAD, "Activity Buffer Request"):
+                    program.wait(300_000)
+            with program.op("aten::mm"):
+                program.kernel("after_profiler", 100_000)
+    return program
+
+
+def slow_machine(*, clean: bool = False) -> Program:
+    """Every launch call takes 30 µs, kernels 5 µs; when clean, 4 µs and 20 µs."""
+    program = Program()
+    launch_ns, kernel_ns = (4_000, 20_000) if clean else (30_000, 5_000)
+    for _ in range(STEPS):
+        with program.step():
+            for _ in range(20):
+                with program.op("aten::add"):
+                    program.kernel(
+                        "after_launch_bound", kernel_ns, launch_ns=launch_ns, delay_ns=launch_ns + 1_000
+                    )
+    return program
+
+
+PLANTED: dict[str, tuple[Callable[..., Program], set[str]]] = {
+    "small_ops": (small_ops, {"idle_launch_bound"}),
+    "host_work": (host_work, {"idle_host_work"}),
+    "slow_calls": (slow_calls, {"idle_slow_call"}),
+    "read_back": (read_back, {"sync_starves_device"}),
+    "loading": (loading, {"idle_dataload"}),
+    "queued": (queued, {"idle_between_kernels"}),
+    "held_back": (held_back, {"idle_stream_dependency"}),
+    "other_stream": (other_stream, set()),
+    "profiled": (profiled, set()),
+    "slow_machine": (slow_machine, {"idle_launch_bound", "slow_launch_calls"}),
+}
+"""Each program and the findings it must give; its clean twin must give none."""

@@ -1,0 +1,319 @@
+"""Planted copies: exact numbers; every rule fires on its program and not on its clean twin."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from samples.simulator import Kind, Program, write
+from samples.simulator.planted import copies
+from tracekit import meta
+from tracekit.analysis import Basis, Finding, analyze, compare
+from tracekit.ingest import import_traces
+from tracekit.schema import C
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tracekit.run import Run
+    from tracekit.store import Store
+
+    Simulate = Callable[[Program], Run]
+
+STEPS = copies.STEPS
+IMAGES = 32 * 3 * 64 * 64 * 4
+LINK = {"gpus": [{"index": 0, "name": "Simulated GPU", "pcie": {"generation": 4, "width": 16}}]}
+
+
+@pytest.fixture
+def simulate(store: Store, tmp_path: Path) -> Simulate:
+    """Imports a program."""
+    number = iter(range(100))
+
+    def imported(program: Program) -> Run:
+        (run,) = import_traces(store, [write(program, tmp_path / f"{next(number)}.json")])
+        return run
+
+    return imported
+
+
+def found(run: Run, *names: str) -> list[Finding]:
+    every = names or ("h2d_copies", "d2h_copies", "pinned_memory")
+    return [finding for name in every for finding in analyze(run, name).findings]
+
+
+def codes(run: Run, *names: str) -> list[str]:
+    return [finding.code for finding in found(run, *names)]
+
+
+def copied(program: Program, letters: str) -> list[Any]:
+    return [event for event in program.on_device if event.kind is Kind.MEMCPY and letters in event.name]
+
+
+def test_copies_per_step_are_the_planted_ones(simulate: Simulate) -> None:
+    program = copies.offload(offloaded=True)
+    run = simulate(program)
+    for name, letters in (("h2d_copies", "HtoD"), ("d2h_copies", "DtoH")):
+        for row in analyze(run, name).tables["per_step"].to_dict("records"):
+            mine = [event for event in copied(program, letters) if event.step == row[C.STEP]]
+            took = sum(event.dur_ns for event in mine)
+            size = sum(event.args["bytes"] for event in mine)
+            assert (row["copies"], row["bytes"], row["sum_ns"], row["union_ns"], row["exposed_ns"]) == (
+                len(mine),
+                size,
+                took,
+                took,
+                took,
+            )
+            assert row["gb_per_s"] == size / took
+
+
+def test_blocked_time_is_the_call_and_the_wait_inside_the_op(simulate: Simulate) -> None:
+    program = copies.scalars_to_host(20)
+    calls = [event for event in program.host if event.kind is Kind.RUNTIME]
+    blocked = sum(
+        call.dur_ns + wait.dur_ns
+        for call, wait in itertools.pairwise(calls)
+        if call.name == "cudaMemcpyAsync" and wait.name == "cudaStreamSynchronize"
+    )
+    (group,) = analyze(simulate(program), "d2h_copies").tables["groups"].to_dict("records")
+    assert (group["blocked_ns"], group["copies"], group["copies_per_step"]) == (blocked, 20 * STEPS, 20)
+    assert (group["op"], group["outer_op"]) == ("aten::_local_scalar_dense", "aten::item")
+    assert group["source"] == "train.py(30): log"
+
+
+def test_a_copy_behind_kernels_on_another_stream_is_not_exposed(simulate: Simulate) -> None:
+    program = Program()
+    with program.step():
+        program.kernel("k", 100_000)
+        program.copy("H2D", 40_000, host_memory="pinned", stream=9, gb_per_s=1)
+        program.copy("H2D", 120_000, host_memory="pinned", stream=9, gb_per_s=1)
+    (row,) = analyze(simulate(program), "h2d_copies").tables["per_step"].to_dict("records")
+    last = program.on_device[-1].end_ns - program.on_device[0].end_ns
+    assert (row["sum_ns"], row["exposed_ns"]) == (160_000, last)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "factor"),
+    [("double", "float", 2), ("long int", "float", 2), ("long int", "unsigned char", 8)],
+)
+def test_a_wider_dtype_is_found(simulate: Simulate, source: str, target: str, factor: int) -> None:
+    program = copies.wider(source, target)
+    run = simulate(program)
+    (finding,) = found(run, "h2d_copies")
+    images = [event for event in copied(program, "HtoD") if event.args["bytes"] > 256]
+    exposed = sum(event.dur_ns for event in images)
+    assert finding.code == "h2d_wider_dtype"
+    assert finding.saving_ns_per_step == exposed * (factor - 1) // factor // STEPS
+    assert finding.title.startswith(
+        f"[32,3,64,64] is copied to the device as {_SPELLED[source]}, {factor} times"
+    )
+    assert copies.LINE in finding.advice
+    assert len(finding.evidence["device_intervals"]) == STEPS
+    per_step = analyze(run, "h2d_copies").tables["per_step"]
+    size = 32 * 3 * 64 * 64 * copies.ITEM_BYTES[target] + 256
+    assert per_step["needed_bytes"].tolist() == [size] * STEPS
+    assert per_step["excess"].tolist() == [(size * factor - 256 * (factor - 1)) / size] * STEPS
+
+
+_SPELLED = {"double": "float64", "long int": "int64"}
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        copies.wider(),
+        copies.wider("double", "double"),
+        copies.wider("long int", "long int"),
+        copies.wider("double", "float", read_as_copied=True),
+        copies.one_of_two_converted(),
+        copies.widened_on_host(),
+    ],
+)
+def test_a_dtype_that_is_needed_is_not_wider(simulate: Simulate, program: Program) -> None:
+    assert "h2d_wider_dtype" not in codes(simulate(program))
+
+
+def test_a_dtype_widened_on_the_host_is_found(simulate: Simulate) -> None:
+    (finding,) = found(simulate(copies.widened_on_host("unsigned char")), "h2d_copies")
+    assert (finding.code, finding.saving_ns_per_step) == ("h2d_wider_dtype", IMAGES // 8 * 3 // 4)
+    assert "as float32, 4 times the bytes of uint8" in finding.title
+
+
+def test_a_repeated_copy_is_found_with_low_confidence(simulate: Simulate) -> None:
+    (finding,) = found(simulate(copies.batches(copies=2)), "h2d_copies")
+    assert (finding.code, finding.saving_ns_per_step) == ("h2d_repeated", 25_165_824 // 8)
+    assert "2 times in every step" in finding.title
+    assert finding.confidence <= 0.4
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        copies.batches(),
+        copies.batches(copies=2, labels_copies=2),
+        copies.batches(copies=2, labels_copies=0),
+        copies.layers(12),
+        copies.offload(),
+    ],
+)
+def test_layers_and_micro_batches_are_not_repeated(simulate: Simulate, program: Program) -> None:
+    assert "h2d_repeated" not in codes(simulate(program))
+
+
+def test_scalars_moved_to_the_device_are_found_with_their_line(simulate: Simulate) -> None:
+    (finding,) = found(simulate(copies.scalars_to_device(20)), "h2d_copies")
+    assert (finding.code, finding.basis) == ("h2d_scalars", Basis.ESTIMATED)
+    assert finding.title.startswith("20 scalar copies to the device per step block the host")
+    assert "attention.py(7): rsqrt" in finding.advice
+    assert codes(simulate(copies.scalars_to_device())) == []
+
+
+def test_scalars_read_from_the_device_are_found_with_their_line(simulate: Simulate) -> None:
+    (finding,) = found(simulate(copies.scalars_to_host(20)), "d2h_copies")
+    assert finding.code == "d2h_scalars"
+    assert finding.title.startswith("20 scalar reads from the device per step block the host")
+    assert "`aten::item` at train.py(30): log" in finding.advice
+    assert codes(simulate(copies.scalars_to_host())) == []
+
+
+def test_a_scalar_costs_the_gap_it_leaves_but_no_more_than_it_blocked(simulate: Simulate) -> None:
+    program = copies.scalars_to_host(20)
+    calls = [event for event in program.host if event.kind is Kind.RUNTIME]
+    kernels = sorted(event.start_ns for event in program.on_device if event.kind is Kind.KERNEL)
+    ends = sorted(event.end_ns for event in program.on_device if event.kind is Kind.KERNEL)
+    cost = 0
+    for call, wait in itertools.pairwise(calls):
+        if (call.name, wait.name) == ("cudaMemcpyAsync", "cudaStreamSynchronize"):
+            finish = wait.start_ns + wait.dur_ns
+            after = [start for start in kernels if start >= finish]
+            gap = after[0] - max(end for end in ends if end <= finish) if after else 0
+            cost += min(gap, call.dur_ns + wait.dur_ns)
+    (finding,) = found(simulate(program), "d2h_copies")
+    assert finding.saving_ns_per_step == cost // STEPS
+
+
+def test_one_loss_read_behind_long_kernels_costs_nothing(simulate: Simulate) -> None:
+    assert codes(simulate(copies.loss_read_once())) == []
+
+
+def test_offloading_is_found(simulate: Simulate) -> None:
+    program = copies.offload(offloaded=True)
+    (finding,) = found(simulate(program), "h2d_copies")
+    size = 64 * 1024 * 16 * 4
+    took = sum(event.dur_ns for event in copied(program, "Memcpy") if event.args["bytes"] == size)
+    assert (finding.code, finding.saving_ns_per_step) == ("h2d_ping_pong", took // STEPS)
+    assert codes(simulate(copies.offload()), "h2d_copies") == []
+
+
+def test_a_result_of_the_size_of_its_batch_is_no_offloading(simulate: Simulate) -> None:
+    assert codes(simulate(copies.image_to_image()), "h2d_copies") == []
+
+
+def test_pageable_copies_save_the_time_above_the_best_pinned_rate(simulate: Simulate) -> None:
+    run = simulate(copies.pageable(host_memory="pageable", gb_per_s=6))
+    (finding,) = found(run)
+    seen = (64 << 20) / ((64 << 20) // 24)
+    assert (finding.code, finding.basis) == ("pageable_copies", Basis.ESTIMATED)
+    assert finding.saving_ns_per_step == IMAGES // 6 - round(IMAGES / seen)
+    assert codes(simulate(copies.pageable())) == []
+
+
+def test_without_a_pinned_copy_no_saving_is_invented(simulate: Simulate) -> None:
+    program = copies.pageable(host_memory="pageable", gb_per_s=6, reference=False)
+    (finding,) = found(simulate(program))
+    assert (finding.code, finding.saving_ns_per_step, finding.basis) == ("pageable_copies", None, None)
+    assert "no rate of pinned copies is known" in finding.how
+
+
+def with_link(run: Run) -> Run:
+    """The run as a collector leaves it that read the PCIe link."""
+    meta.write(run.path, dataclasses.replace(run.meta, environment=LINK))
+    return type(run)(run.path)
+
+
+def test_a_slow_link_needs_a_known_ceiling(simulate: Simulate) -> None:
+    slow = simulate(copies.pageable(gb_per_s=6, reference=False))
+    assert codes(slow) == []
+    (finding,) = found(with_link(slow))
+    link = 1.969 * 16
+    saving = STEPS * (IMAGES // 6) - int(STEPS * IMAGES / (0.8 * link))
+    assert (finding.code, finding.saving_ns_per_step) == ("slow_link", saving // STEPS)
+    fast = with_link(simulate(copies.pageable(reference=False)))
+    assert codes(fast) == []
+    assert analyze(fast, "pinned_memory").tables["by_memory"]["ceiling_gb_per_s"].tolist() == [link]
+
+
+CAUSES = [
+    ({"batch": 16}, "shape", "h2d_compare_shape"),
+    ({"dtype": "double"}, "dtype", "h2d_compare_dtype"),
+    ({"copies": 2}, "duplicate", "h2d_compare_duplicate"),
+    ({"host_memory": "pinned", "gb_per_s": 24}, "memory kind", "h2d_compare_memory"),
+    ({"gb_per_s": 8 / 3}, "link", "h2d_compare_link"),
+]
+
+
+@pytest.mark.parametrize(("setting", "cause", "code"), CAUSES)
+def test_the_planted_cause_of_a_difference_is_named(
+    simulate: Simulate, setting: dict[str, Any], cause: str, code: str
+) -> None:
+    base, head = simulate(copies.batches()), simulate(copies.batches(**setting))
+    for one, other in ((base, head), (head, base)):
+        result = compare(one, other, "h2d_copies")
+        assert [finding.code for finding in result.findings] == [code]
+        first = result.tables["causes"].iloc[0]
+        assert (first["cause"], first["also"]) == (cause, "")
+
+
+def test_the_pair_of_25_and_12_megabytes_is_a_shape(simulate: Simulate) -> None:
+    result = compare(simulate(copies.batches()), simulate(copies.batches(batch=16)), "h2d_copies")
+    images, labels = result.tables["causes"].to_dict("records")
+    assert (images["base_bytes"], images["head_bytes"]) == (25_165_824, 12_582_912)
+    assert images["because"] == "[32,3,256,256] against [16,3,256,256]"
+    assert (labels["cause"], labels["because"]) == ("shape", "[32] against [16]")
+    (finding,) = result.findings
+    assert finding.saving_ns_per_step is None
+    assert "different work, so times are not compared" in finding.title
+
+
+def test_identical_runs_differ_in_nothing(simulate: Simulate) -> None:
+    result = compare(simulate(copies.batches()), simulate(copies.batches()), "h2d_copies")
+    assert (result.findings, result.tables["causes"]["cause"].tolist()) == ((), ["", ""])
+
+
+def test_a_slower_head_saves_what_it_lost(simulate: Simulate) -> None:
+    base, head = simulate(copies.batches()), simulate(copies.batches(copies=2))
+    (finding,) = compare(base, head, "h2d_copies").findings
+    assert (finding.saving_ns_per_step, finding.basis) == (25_165_824 // 8, Basis.MEASURED)
+    (back,) = compare(head, base, "h2d_copies").findings
+    assert (back.saving_ns_per_step, back.basis) == (None, None)
+
+
+def settings(run: Run, **fields: Any) -> Run:
+    meta.write(run.path, dataclasses.replace(run.meta, fingerprint=fields))
+    return type(run)(run.path)
+
+
+@pytest.mark.parametrize(
+    ("base_fields", "head_fields", "cause"),
+    [
+        ({}, {}, "unknown"),
+        ({"batch_size": 32}, {"batch_size": 16}, "shape"),
+        ({"batch_size": 32}, {"batch_size": 8}, "unknown"),
+        ({"batch_size": 32, "dtype": "float64"}, {"batch_size": 32, "dtype": "float32"}, "dtype"),
+        ({"batch_size": 32, "dtype": "float32"}, {"batch_size": 32, "dtype": "float32"}, "unknown"),
+    ],
+)
+def test_without_shapes_only_the_settings_can_name_a_cause(
+    simulate: Simulate, base_fields: dict[str, Any], head_fields: dict[str, Any], cause: str
+) -> None:
+    base = settings(simulate(copies.batches(recorded=False)), **base_fields)
+    head = settings(simulate(copies.batches(batch=16, recorded=False)), **head_fields)
+    result = compare(base, head, "h2d_copies")
+    assert result.tables["causes"]["cause"].iloc[0] == cause
+    if cause == "unknown":
+        assert "cannot be told apart" in result.tables["causes"]["because"].iloc[0]

@@ -1,0 +1,189 @@
+"""Programs with a known critical path: path, savings and advice are the planted ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from samples.simulator import write
+from samples.simulator.planted import critical_path as planted
+from tests.traces import imported
+from tracekit.analysis import analyze
+from tracekit.schema import C
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from samples.simulator import Program
+    from tracekit.analysis import Result
+    from tracekit.store import Store
+
+OUT = "(no op recorded)"
+Path_ = list[tuple[str, str, int]]
+
+
+def analyzed(store: Store, tmp_path: Path, program: Program) -> Result:
+    return analyze(imported(store, write(program, tmp_path / "trace.json")), "critical_path")
+
+
+def path(result: Result, step: int = 0) -> Path_:
+    """The path of a step in order of time, neighbours of one kind and op together."""
+    table = result.tables["segments"]
+    found: Path_ = []
+    for row in table[table[C.STEP] == step].sort_values(C.START_NS).to_dict("records"):
+        if found and found[-1][:2] == (row[C.KIND], row["op"]):
+            found[-1] = (*found[-1][:2], found[-1][2] + row[C.DUR_NS])
+        else:
+            found.append((row[C.KIND], row["op"], row[C.DUR_NS]))
+    return found
+
+
+def savings(result: Result) -> dict[tuple[str, str], int]:
+    rows = result.tables["what_if"].to_dict("records")
+    return {(row["where"], row["removed"]): row["saving_ns"] for row in rows}
+
+
+def codes(result: Result) -> list[str]:
+    return [finding.code for finding in result.findings]
+
+
+def test_a_full_queue_leaves_the_path_to_the_kernels(store: Store, tmp_path: Path) -> None:
+    result = analyzed(store, tmp_path, planted.device_bound())
+    for step in range(planted.STEPS):
+        assert path(result, step) == [
+            ("host outside ops", OUT, 500),
+            ("host op", "aten::mm", 500),
+            ("launch call", "aten::mm", 4_000),
+            ("launch delay", "aten::mm", 1_000),
+            ("compute", "aten::mm", 50_000),
+            ("compute", "aten::relu", 50_000),
+            ("compute", "aten::mm", 50_000),
+        ]
+    assert savings(result) == {
+        ("device", "aten::mm"): 95_000,  # the relu starts when its launch arrives, 5 µs after the first
+        ("device", "aten::relu"): 50_000,
+        ("all", "launch overhead"): 5_000,
+        ("host", "aten::mm"): 500,
+        ("host", OUT): 500,
+    }
+    assert codes(result) == []
+
+
+def test_a_slow_host_is_the_path_up_to_its_end(store: Store, tmp_path: Path) -> None:
+    result = analyzed(store, tmp_path, planted.host_bound())
+    slow = [("host op", "aten::slow", 30_000), ("launch call", "aten::slow", 4_000)]
+    half = ("host op", "aten::slow", 60_000)
+    assert path(result) == [
+        ("host outside ops", OUT, 500),
+        slow[0],
+        slow[1],
+        half,
+        slow[1],
+        half,
+        slow[1],
+        slow[0],
+        ("host outside ops", OUT, 500),
+    ]
+    found = savings(result)
+    assert found["host", "aten::slow"] == (2 * 180_000 - 2_500) // 2  # the last kernel then ends later
+    assert found["all", "launch overhead"] == 3 * 4_000
+    (finding,) = result.findings
+    assert finding.code == "critical_path_host_op"
+    assert "at train.py(7): main" in finding.advice
+    assert finding.saving_ns_per_step == found["host", "aten::slow"]
+
+
+def test_python_between_ops_is_named_as_such(store: Store, tmp_path: Path) -> None:
+    result = analyzed(store, tmp_path, planted.outside_bound())
+    assert codes(result) == ["critical_path_host_op"]
+    assert result.findings[0].title.startswith("Host time outside of ops")
+    assert "record stacks" in result.findings[0].advice
+
+
+def test_a_wait_in_the_middle_leads_through_the_device(store: Store, tmp_path: Path) -> None:
+    result = analyzed(store, tmp_path, planted.waiting())
+    once = [
+        ("launch call", "aten::mm", 4_000),
+        ("launch delay", "aten::mm", 1_000),
+        ("compute", "aten::mm", 50_000),
+        ("host op", "aten::prepare", 10_000),
+    ]
+    head = [("host outside ops", OUT, 500), ("host op", "aten::mm", 500)]
+    assert path(result) == [*head, *once, head[1], *once, head[0]]
+    found = savings(result)
+    assert found["device", "aten::mm"] == 100_000
+    # 4 kernels in a row, after one launch, and the second prepare of the second step no longer counts
+    assert found["all", "sync waits"] == (265_000 - (1_000 + 5_000 + 4 * 50_000)) // 2
+    assert codes(result) == ["critical_path_sync_waits", "critical_path_host_op"]
+    assert codes(analyzed(store, tmp_path, planted.waiting(wait=False))) == []
+
+
+def test_blocking_copies_are_on_the_path_and_overlapped_ones_are_not(store: Store, tmp_path: Path) -> None:
+    result = analyzed(store, tmp_path, planted.copying())
+    assert savings(result)["all", "copies"] == 100_000
+    assert codes(result) == ["critical_path_copies"]
+    twin = analyzed(store, tmp_path, planted.copying(pinned=True))
+    assert "memcpy" not in set(twin.tables["by_kind"][C.KIND])
+    assert codes(twin) == []
+
+
+def test_communication_that_something_waits_for_is_on_the_path(store: Store, tmp_path: Path) -> None:
+    result = analyzed(store, tmp_path, planted.communicating())
+    tail = path(result)[-2:]
+    assert tail == [("communication", "c10d::allreduce_", 80_000), ("compute", "aten::add", 50_000)]
+    hidden = 56_000 - 11_000  # of it runs beside the first kernel
+    assert savings(result)["all", "communication"] == 80_000 - hidden
+    assert codes(result) == ["critical_path_communication"]
+    assert codes(analyzed(store, tmp_path, planted.communicating(overlapped=True))) == []
+
+
+def test_a_stream_that_waits_continues_on_the_other(store: Store, tmp_path: Path) -> None:
+    result = analyzed(store, tmp_path, planted.two_streams())
+    assert path(result)[-2:] == [("compute", "aten::first", 50_000), ("compute", "aten::second", 100_000)]
+    # without the first kernel the second starts when its launch arrives: 7 µs after the first one's
+    assert savings(result)["device", "aten::first"] == 50_000 - 7_000
+    assert savings(result)["device", "aten::second"] == 100_000
+
+
+def test_the_path_goes_through_the_backward_thread(store: Store, tmp_path: Path) -> None:
+    result = analyzed(store, tmp_path, planted.backward_thread())
+    assert path(result) == [
+        ("host outside ops", OUT, 500),
+        ("host op", "aten::mul", 10_000),
+        ("launch call", "aten::mul", 4_000),
+        ("host op", "aten::mul", 10_000),
+        ("thread handover", OUT, 800),
+        ("host op", planted.NODE, 20_000),
+        ("launch call", planted.NODE, 4_000),
+        ("host op", planted.NODE, 20_000),
+        ("thread handover", OUT, 300),
+        ("host outside ops", "Optimizer.step#SGD.step", 6_000),
+        ("launch call", "Optimizer.step#SGD.step", 4_000),
+        ("host outside ops", "Optimizer.step#SGD.step", 6_000),
+        ("host outside ops", OUT, 500),
+    ]
+    assert savings(result)["host", planted.NODE] == 40_000
+
+
+PROGRAMS: dict[str, Any] = {
+    "device": planted.device_bound,
+    "host": planted.host_bound,
+    "waiting": planted.waiting,
+    "copying": planted.copying,
+    "communicating": planted.communicating,
+    "streams": planted.two_streams,
+    "backward": planted.backward_thread,
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_segments_fill_every_step_without_overlap(store: Store, tmp_path: Path, name: str) -> None:
+    run = imported(store, write(PROGRAMS[name](), tmp_path / "trace.json"))
+    windows = analyze(run, "steps").tables["steps"]
+    table = analyze(run, "critical_path").tables["segments"].sort_values([C.STEP, C.START_NS])
+    for step, rows in table.groupby(C.STEP):
+        ends = (rows[C.START_NS] + rows[C.DUR_NS]).tolist()
+        assert rows[C.START_NS].tolist()[1:] == ends[:-1]
+        window = windows.loc[windows[C.STEP] == step, "window_ns"].item()
+        assert rows[C.DUR_NS].sum() == window

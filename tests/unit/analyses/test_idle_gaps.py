@@ -1,0 +1,428 @@
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tracekit.analyses._common import NO_DEVICE, NO_STEPS, NOT_RECORDED
+from tracekit.analyses.idle_gaps import NEVER_IDLE
+
+from tests.builders import Row, device, host, kernel, make_run, memcpy, step
+from tracekit import intervals
+from tracekit.analysis import analyze
+from tracekit.schema import BUSY_KINDS, C, CopyKind, DeviceKind, HostKind
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tracekit.analysis import Result
+
+CALL = {"kind": HostKind.RUNTIME}
+SYNC = {"kind": HostKind.SYNC}
+
+
+def with_idle(rows: list[Row]) -> list[Row]:
+    """The rows and the idle rows an import derives from them, numbered by start."""
+    places = sorted({(row.get(C.RANK, 0), row.get(C.DEVICE, 0)) for row in rows})
+    full = list(rows)
+    for rank, index in places:
+        own = [row for row in rows if (row.get(C.RANK, 0), row.get(C.DEVICE, 0)) == (rank, index)]
+        own = [row for row in own if row[C.KIND] in BUSY_KINDS]
+        start = np.array([row[C.START_NS] for row in own])
+        end = start + np.array([row[C.DUR_NS] for row in own])
+        idle = zip(*intervals.gaps(start, end), strict=True)
+        places_of = {C.RANK: rank, C.DEVICE: index}
+        full += [device(DeviceKind.IDLE, int(low), int(high), **places_of) for low, high in idle]
+    return [{C.ROW_ID: 100 + number, **row} for number, row in enumerate(full)]
+
+
+def explained(path: Path, host_rows: list[Row], rows: list[Row], steps: list[Row] | None = None) -> Result:
+    run = make_run(path, host_intervals=host_rows, device_intervals=with_idle(rows), steps=steps or [])
+    return analyze(run, "idle_gaps")
+
+
+def causes(result: Result) -> list[tuple[str, int]]:
+    """Cause and length of each gap, by start."""
+    gaps = result.tables["gaps"].sort_values([C.RANK, C.DEVICE, C.START_NS])
+    return list(zip(gaps["cause"], gaps[C.DUR_NS], strict=True))
+
+
+def one_gap(path: Path, *host_rows: Row, gap: tuple[int, int] = (20_000, 60_000), **after: Any) -> Result:
+    """A kernel launched by row 0, a gap, and a kernel launched by row 1."""
+    rows = [kernel(10_000, gap[0], launch_row=0), kernel(gap[1], 90_000, launch_row=1, **after)]
+    return explained(path, [host("cudaLaunchKernel", 1_000, 4_000, **CALL), *host_rows], rows)
+
+
+def test_a_gap_with_its_evidence(tmp_path: Path) -> None:
+    ops = [
+        host("aten::linear", 0, 70_000),
+        host("aten::mm", 500, 6_000, parent_row=0, depth=1),
+        host("cudaLaunchKernel", 1_000, 4_000, parent_row=1, depth=2, **CALL),
+        host("aten::add", 45_000, 58_000, parent_row=0, depth=1),
+        host("cudaLaunchKernel", 50_000, 54_000, parent_row=3, depth=2, **CALL),
+    ]
+    rows = [
+        kernel(10_000, 20_000, name="gemm", launch_row=2, op_row=1),
+        kernel(56_000, 90_000, name="add", launch_row=4, op_row=3, step=0),
+    ]
+    result = explained(tmp_path, ops, rows, [step(0, 0, 90_000)])
+    assert list(result.tables) == ["by_cause", "by_op", "summary", "gaps"]
+    assert result.notes == ()
+    (gap,) = result.tables["gaps"].to_dict("records")
+    assert [pd.isna(gap.pop(name)) for name in ("wait_ns", "wait_row")] == [True, True]
+    assert gap == {
+        "rank": 0,
+        "device": 0,
+        "start_ns": 20_000,
+        "dur_ns": 36_000,
+        "cause": "launch_bound",
+        "op": "aten::linear",  # aten::add covers 5 of the 30 µs before the launch
+        "call": "",
+        "source_line": "",
+        "next_op": "aten::add",
+        "common_op": "aten::linear",
+        "before": "gemm",
+        "after": "add",
+        "host_ns": 30_000,
+        "queued_ns": 2_000,
+        "step": 0,
+        "row_id": 102,
+        "host_row": 0,
+        "launch_row": 4,
+    }
+    table = result.tables["by_cause"].to_dict("records")
+    assert table == [
+        {
+            "rank": 0,
+            "device": 0,
+            "cause": "launch_bound",
+            "idle_ns": 36_000,
+            "share": 1.0,
+            "gaps": 1,
+            "per_step_ns": 36_000,
+            "longest_ns": 36_000,
+        }
+    ]
+    summary = result.tables["summary"].iloc[0]
+    assert summary[["idle_ns", "window_ns", "host_late_ns", "listed", "edges_ns"]].tolist() == [
+        36_000,
+        80_000,
+        36_000,
+        1,
+        10_000,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("launch", "gap", "cause"),
+    [
+        ((5_000, 8_000), (20_000, 49_999), "kernel_to_kernel"),
+        ((5_000, 8_000), (20_000, 50_000), "stream_dependency"),
+        ((5_000, 20_000), (20_000, 21_000), "kernel_to_kernel"),  # the call ends as the gap begins
+        ((20_000, 24_000), (20_000, 26_000), "launch_bound"),
+        ((19_000, 24_001), (20_000, 28_000), "launch_bound"),  # under way for more than half of the gap
+        ((19_000, 24_000), (20_000, 28_000), "kernel_to_kernel"),
+        ((21_000, 24_000), (20_000, 80_000), "stream_dependency"),  # queued for 56 of 60 µs
+        ((31_000, 34_000), (20_000, 60_000), "launch_bound"),  # queued for 26 of 40 µs: under 30
+        ((70_000, 74_000), (20_000, 60_000), "launch_bound"),  # clocks disagree
+    ],
+)
+def test_when_work_was_queued(
+    tmp_path: Path, launch: tuple[int, int], gap: tuple[int, int], cause: str
+) -> None:
+    result = one_gap(tmp_path, host("cudaLaunchKernel", *launch, **CALL), gap=gap)
+    assert causes(result) == [(cause, gap[1] - gap[0])]
+
+
+@pytest.mark.parametrize(
+    ("wait", "cause"),
+    [
+        ((6_000, 21_000), "sync"),  # 15 of the 30 µs before the launch
+        ((6_001, 21_000), "launch_bound"),
+        ((2_000, 15_000), "launch_bound"),  # ended more than 5 µs before the gap
+        ((0, 15_000), "sync"),
+        ((21_000, 36_001), "sync"),  # covers more than half
+        ((21_000, 36_000), "launch_bound"),
+    ],
+)
+def test_a_wait_is_blamed_by_its_length(tmp_path: Path, wait: tuple[int, int], cause: str) -> None:
+    launch = host("cudaLaunchKernel", 50_000, 54_000, **CALL)
+    waiting = host("cudaStreamSynchronize", *wait, **SYNC)
+    shifted = host("cudaLaunchKernel", -8_000, -5_000, **CALL)
+    rows = [kernel(-4_000, 20_000, launch_row=0), kernel(56_000, 90_000, launch_row=1)]
+    result = explained(tmp_path, [shifted, launch, waiting], rows)
+    assert causes(result) == [(cause, 36_000)]
+
+
+def test_a_wait_of_another_thread_is_not_blamed(tmp_path: Path) -> None:
+    launch = host("cudaLaunchKernel", 50_000, 54_000, **CALL)
+    working = host("aten::add", 20_000, 55_000)
+    waiting = host("cudaStreamSynchronize", 5_000, 21_000, tid=2, **SYNC)
+    assert causes(one_gap(tmp_path, launch, working, waiting)) == [("launch_bound", 40_000)]
+
+
+def test_the_thread_that_worked_is_in_charge_when_the_launching_one_recorded_nothing(tmp_path: Path) -> None:
+    rows = [
+        host("cudaLaunchKernel", 50_000, 54_000, tid=2, **CALL),
+        host("aten::item", 2_000, 45_000),
+        host("cudaStreamSynchronize", 2_500, 44_000, parent_row=2, depth=1, **SYNC),
+    ]
+    result = one_gap(tmp_path, *rows)
+    assert causes(result) == [("sync", 40_000)]
+    gap = result.tables["gaps"].iloc[0]
+    assert gap[["op", "call", "wait_ns", "wait_row"]].tolist() == [
+        "aten::item",
+        "cudaStreamSynchronize",
+        41_500,
+        3,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("row", "cause"),
+    [
+        (host("enumerate(DataLoader)#x", 20_000, 36_000, kind=HostKind.ANNOTATION), "dataload"),
+        (host("enumerate(DataLoader)#x", 20_000, 35_000, kind=HostKind.ANNOTATION), "launch_bound"),
+        (host("next batch", 20_000, 36_000, phase="dataload"), "dataload"),
+        (
+            host("torch/utils/data/dataloader.py(630): __next__", 0, 49_000, kind=HostKind.PYTHON),
+            "dataload",
+        ),
+        (host("Activity Buffer Request", 20_000, 36_000, kind=HostKind.OVERHEAD, tid=0), "profiler"),
+        (
+            host("Activity Buffer Request", 20_000, 36_000, kind=HostKind.OVERHEAD, tid=0, rank=1),
+            "launch_bound",
+        ),
+        (host("Lazy Function Loading", 20_000, 36_000, kind=HostKind.OVERHEAD, tid=0), "launch_bound"),
+    ],
+)
+def test_what_covers_most_of_the_hosts_part_decides(tmp_path: Path, row: Row, cause: str) -> None:
+    launch = host("cudaLaunchKernel", 50_000, 54_000, **CALL)
+    assert causes(one_gap(tmp_path, launch, row)) == [(cause, 40_000)]
+
+
+def test_a_blocking_copy_is_a_wait_and_a_copy_that_returned_early_is_not(tmp_path: Path) -> None:
+    def gap(path: Path, returned: int, memory: str) -> str:
+        calls = [
+            host("cudaMemcpyAsync", 1_000, returned, **CALL),
+            host("cudaLaunchKernel", 41_000, 44_000, **CALL),
+        ]
+        copy = memcpy(5_000, 30_000, launch_row=0, copy_kind=CopyKind.D2H, dst_memory=memory)
+        ((cause, _),) = causes(explained(path, calls, [copy, kernel(45_000, 90_000, launch_row=1)]))
+        return cause
+
+    assert gap(tmp_path / "a", 31_000, "pageable") == "sync"
+    assert gap(tmp_path / "b", 29_000, "pageable") == "launch_bound"
+    assert gap(tmp_path / "c", 31_000, "pinned") == "launch_bound"
+
+
+def test_kernels_of_one_graph_launch_were_queued_together(tmp_path: Path) -> None:
+    graph = host("cudaGraphLaunch", 1_000, 60_000, **CALL)
+    rows = [kernel(t, t + 4_000, launch_row=0, graph_id=1) for t in (10_000, 20_000, 58_000)]
+    result = explained(tmp_path, [graph], rows)
+    assert causes(result) == [("kernel_to_kernel", 6_000), ("stream_dependency", 34_000)]
+
+
+def test_a_stream_that_was_told_to_wait_for_another(tmp_path: Path) -> None:
+    def gap(path: Path, stream: int, told: int) -> str:
+        calls = [
+            host("cudaLaunchKernel", 1_000, 4_000, **CALL),
+            host("cudaStreamWaitEvent", told, told + 500, **CALL),
+            host("cudaLaunchKernel", 6_000, 9_000, **CALL),
+        ]
+        rows = [
+            kernel(10_000, 20_000, launch_row=0, stream=7),
+            kernel(24_000, 30_000, launch_row=2, stream=stream),
+        ]
+        ((cause, _),) = causes(explained(path, calls, rows))
+        return cause
+
+    assert gap(tmp_path / "a", 9, 5_000) == "stream_dependency"
+    assert gap(tmp_path / "b", 7, 5_000) == "kernel_to_kernel"
+    assert gap(tmp_path / "c", 9, 500) == "kernel_to_kernel"
+
+
+def test_the_next_launch_of_the_stream_speaks_for_an_unlinked_interval_if_it_is_near(tmp_path: Path) -> None:
+    def gap(path: Path, start: int, stream: int) -> Result:
+        calls = [
+            host("cudaLaunchKernel", 1_000, 4_000, **CALL),
+            host("cudaLaunchKernel", 5_000, 9_000, **CALL),
+        ]
+        unlinked = kernel(20_000, 22_000, stream=7)
+        linked = kernel(start, start + 1_000, stream=stream, launch_row=1)
+        return explained(path, calls, [kernel(10_000, 15_000, launch_row=0, stream=7), unlinked, linked])
+
+    assert causes(gap(tmp_path / "a", 22_000, 7))[0] == ("kernel_to_kernel", 5_000)
+    assert causes(gap(tmp_path / "b", 22_000, 8))[0] == ("unknown", 5_000)
+    assert causes(gap(tmp_path / "d", 50_000, 7))[0] == ("kernel_to_kernel", 5_000)
+    far = gap(tmp_path / "c", 50_001, 7)
+    assert causes(far)[0] == ("unknown", 5_000)
+    assert far.tables["gaps"].set_index("cause").loc["unknown", "op"] == "(launch not recorded)"
+
+
+def test_a_zero_length_interval_splits_a_gap_and_overlaps_are_united(tmp_path: Path) -> None:
+    calls = [host("cudaLaunchKernel", t, t + 1_000, **CALL) for t in (0, 2_000, 4_000, 31_000)]
+    rows = [
+        kernel(5_000, 20_000, launch_row=0),
+        kernel(7_000, 9_000, launch_row=1),
+        kernel(25_000, 25_000, launch_row=2),
+        kernel(40_000, 50_000, launch_row=3),
+    ]
+    result = explained(tmp_path, calls, rows)
+    assert causes(result) == [("kernel_to_kernel", 5_000), ("launch_bound", 15_000)]
+
+
+def test_gaps_below_a_microsecond_count_and_are_not_listed(tmp_path: Path) -> None:
+    call = host("cudaLaunchKernel", 0, 1_000, **CALL)
+    rows = [kernel(t, t + 2_001, launch_row=0) for t in (0, 3_000, 6_001, 9_000)]
+    result = explained(tmp_path, [call], rows)
+    assert [length for _, length in causes(result)] == [1_000]
+    assert result.tables["by_cause"]["idle_ns"].sum() == 999 + 1_000 + 998
+
+
+def test_ranks_and_devices_stay_apart(tmp_path: Path) -> None:
+    calls = [
+        host("cudaLaunchKernel", 50_000, 54_000, rank=rank, **CALL) for rank in (0, 1)
+    ]  # the same process and thread numbers
+    wait = host("cudaDeviceSynchronize", 1_000, 21_000, rank=1, **SYNC)
+    rows: list[Row] = []
+    for rank, index in ((0, 0), (0, 1), (1, 0)):
+        place = {C.RANK: rank, C.DEVICE: index}
+        rows += [kernel(10_000, 20_000, **place), kernel(55_000, 60_000 + index, launch_row=rank, **place)]
+    result = explained(tmp_path, [*calls, wait], rows)
+    found = result.tables["by_cause"][["rank", "device", "cause", "idle_ns"]].to_numpy().tolist()
+    assert found == [
+        [0, 0, "launch_bound", 35_000],
+        [0, 1, "launch_bound", 35_000],
+        [1, 0, "sync", 35_000],
+    ]
+    assert result.findings[0].saving_ns_per_step == 35_000 // 2  # one device of rank 0, over two captures
+
+
+def test_runs_without_device_steps_or_gaps_say_so(tmp_path: Path) -> None:
+    assert analyze(make_run(tmp_path / "a"), "idle_gaps").notes == (NO_DEVICE,)
+    blind = make_run(tmp_path / "b", host_intervals=[host("cudaLaunchKernel", 0, 1, **CALL)])
+    assert analyze(blind, "idle_gaps").notes == (NOT_RECORDED,)
+    busy = explained(tmp_path / "c", [], [kernel(0, 10_000)])
+    assert (list(busy.tables), busy.notes) == (["summary"], (NO_STEPS, NEVER_IDLE))
+    alone = explained(tmp_path / "d", [], [kernel(0, 10_000), kernel(20_000, 30_000)])
+    assert alone.tables["by_cause"]["cause"].tolist() == ["unknown"]
+    assert alone.notes[1].startswith("no host activity was recorded")
+    half = explained(tmp_path / "e", [host("x", 0, 9)], [kernel(0, 10_000), kernel(20_000, 30_000)])
+    assert half.notes[1].startswith("100% of the idle time has no known cause")
+
+
+def test_what_to_know_before_acting_is_noted(tmp_path: Path) -> None:
+    launch = host("cudaLaunchKernel", 50_000, 54_000, **CALL)
+    flush = host("Buffer Flush", 20_000, 45_000, kind=HostKind.OVERHEAD, tid=0)
+    _, ops, profiler = one_gap(tmp_path, launch, flush).notes
+    assert ops.startswith("no ops were recorded")
+    assert profiler.startswith("100% of the idle time is the profiler's own")
+
+
+def test_addresses_of_objects_do_not_tell_ops_apart(tmp_path: Path) -> None:
+    frames = [
+        host(f"<built-in method f of object at 0x7{digit}>", low, low + 20_000, kind=HostKind.PYTHON)
+        for digit, low in ((1, 20_000), (2, 60_000))
+    ]
+    calls = [host("cudaLaunchKernel", t, t + 1_000, **CALL) for t in (0, 40_000, 80_000)]
+    rows = [kernel(t - 1_000, t, launch_row=n) for n, t in enumerate((20_000, 60_000, 99_000))]
+    result = explained(tmp_path, [*calls, *frames], rows)
+    assert result.tables["by_op"][["op", "gaps"]].to_numpy().tolist() == [
+        ["<built-in method f of object>", 2]
+    ]
+
+
+def test_a_device_that_is_busy_for_95_percent_gets_no_advice(tmp_path: Path) -> None:
+    def codes(path: Path, end: int) -> list[str]:
+        calls = [host("cudaLaunchKernel", 0, 1_000, **CALL), host("cudaLaunchKernel", 21_000, 24_000, **CALL)]
+        rows = [kernel(0, 20_000, launch_row=0), kernel(25_000, end, launch_row=1)]
+        return [finding.code for finding in explained(path, calls, rows).findings]
+
+    assert codes(tmp_path / "a", 100_000) == ["idle_launch_bound"]
+    assert codes(tmp_path / "b", 100_001) == []
+
+
+def programs() -> st.SearchStrategy[list[tuple[int, int, int, int, bool]]]:
+    """Kernels by pause, length, how long ago they were launched, stream, and whether the launch is known."""
+    times = st.integers(0, 40_000)
+    return st.lists(st.tuples(times, times, times, st.integers(0, 1), st.booleans()), min_size=2, max_size=12)
+
+
+def built(plan: list[tuple[int, int, int, int, bool]]) -> tuple[list[Row], list[Row]]:
+    rows, calls, now = [], [], 0
+    for number, (pause, length, ago, stream, known) in enumerate(plan):
+        now += pause
+        calls.append(host("cudaLaunchKernel", now - ago, now - ago + 3_000, tid=1 + stream, **CALL))
+        rows.append(kernel(now, now + length, stream=stream, **({C.LAUNCH_ROW: number} if known else {})))
+        now += length // 2
+    return calls, rows
+
+
+@settings(max_examples=25, deadline=None)
+@given(plan=programs(), seed=st.integers(0, 99))
+def test_causes_sum_to_the_idle_time_whatever_the_order_of_rows(
+    plan: list[tuple[int, int, int, int, bool]], seed: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("run")
+    calls, rows = built(plan)
+    calls = [{C.ROW_ID: number, **row} for number, row in enumerate(calls)]
+    rows = with_idle(rows)
+    run = make_run(path / "a", host_intervals=calls, device_intervals=rows)
+    result = analyze(run, "idle_gaps")
+    idle = analyze(run, "gpu_breakdown").tables["whole"]["idle_ns"].sum()
+    assert result.tables["summary"]["idle_ns"].sum() == idle
+    if not idle:
+        return
+    assert result.tables["by_cause"]["idle_ns"].sum() == idle
+    assert result.tables["by_op"]["idle_ns"].sum() == idle
+    random.Random(seed).shuffle(rows)
+    random.Random(seed).shuffle(calls)
+    other = analyze(make_run(path / "b", host_intervals=calls, device_intervals=rows), "idle_gaps")
+    for name, table in result.tables.items():
+        assert table.equals(other.tables[name]), name
+
+
+def test_slow_calls_and_work_of_the_host_are_told_apart(tmp_path: Path) -> None:
+    def found(path: Path, *rows: Row) -> list[tuple[str, bool, bool]]:
+        calls = [host("cudaLaunchKernel", -5_000, -1_000, **CALL), *rows]
+        intervals_of = [kernel(0, 20_000, launch_row=0), kernel(821_000, 900_000, launch_row=1)]
+        findings = explained(path, calls, intervals_of).findings
+        return [(f.code, "first one" in f.advice, "free memory" in f.advice) for f in findings]
+
+    slow = host("cudaLaunchKernel", 300_000, 820_000, **CALL)
+    quick = host("cudaLaunchKernel", 810_000, 820_000, **CALL)
+    allocation = host("cudaMalloc", 30_000, 800_000, **CALL)
+    assert found(tmp_path / "a", slow) == [("idle_slow_call", True, False)]
+    assert found(tmp_path / "b", quick) == [("idle_host_work", False, False)]
+    assert found(tmp_path / "c", quick, allocation) == [("idle_slow_call", False, True)]
+
+
+def test_of_intervals_that_start_together_the_first_launched_ends_the_gap(tmp_path: Path) -> None:
+    calls = [
+        host("cudaLaunchKernel", 1_000, 4_000, **CALL),
+        host("cudaLaunchKernel", 50_000, 54_000, **CALL),
+        host("cudaLaunchKernel", 5_000, 9_000, **CALL),
+    ]
+    rows = [
+        kernel(10_000, 20_000, launch_row=0),
+        kernel(25_000, 30_000, name="unlinked"),
+        kernel(25_000, 30_000, launch_row=1, name="late"),
+        kernel(25_000, 30_000, launch_row=2, name="early"),
+    ]
+    result = explained(tmp_path, calls, rows)
+    assert causes(result) == [("kernel_to_kernel", 5_000)]
+    assert result.tables["gaps"]["after"].tolist() == ["early"]
+
+
+def test_an_op_must_cover_more_than_half_of_the_hosts_part(tmp_path: Path) -> None:
+    def op(path: Path, end: int) -> str:
+        launch = host("cudaLaunchKernel", 50_000, 54_000, **CALL)
+        return str(one_gap(path, launch, host("aten::sort", 30_000, end)).tables["gaps"]["op"].iloc[0])
+
+    assert op(tmp_path / "a", 45_000) == "(between ops)"
+    assert op(tmp_path / "b", 45_001) == "aten::sort"

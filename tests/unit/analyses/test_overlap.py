@@ -1,0 +1,230 @@
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tracekit.analyses._common import NO_DEVICE, NO_STEPS
+from tracekit.analyses._units import duration, percent, size
+from tracekit.analyses.gpu_breakdown import OPAQUE_GRAPHS
+from tracekit.analyses.overlap import NO_STREAMS, NOTHING
+
+from tests.builders import Row, device, host, kernel, make_run, memcpy, memset, step
+from tracekit.analysis import analyze
+from tracekit.schema import C, DeviceKind
+
+NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+
+
+def talk(start: int, end: int, name: str = NCCL, **more: Any) -> Row:
+    return kernel(start, end, **{C.NAME: name, C.STREAM: 2, **more})
+
+
+def copy(start: int, end: int, kind: str, **more: Any) -> Row:
+    return memcpy(start, end, **{C.COPY_KIND: kind, C.BYTES: 100, C.STREAM: 3, **more})
+
+
+def rows(frame: pd.DataFrame, *columns: str) -> list[tuple[Any, ...]]:
+    return list(frame[list(columns)].itertuples(index=False, name=None))
+
+
+PARTS = ("what", "union_ns", "exposed_ns", "overlapped_ns")
+
+
+def test_each_direction_and_communication_with_what_hides_it(tmp_path: Path) -> None:
+    run = make_run(
+        tmp_path,
+        device_intervals=[
+            kernel(100, 200, **{C.STREAM: 1}),
+            talk(150, 300),
+            talk(280, 320, "ncclDevKernel_AllGather_RING_LL"),
+            copy(180, 220, "H2D"),
+            copy(210, 340, "D2H"),
+            copy(400, 450, "H2D", **{C.BYTES: None}),
+            memset(500, 600, **{C.STREAM: 1}),
+        ],
+    )
+    result = analyze(run, "overlap")
+    whole = result.tables["whole"]
+    assert rows(whole, *PARTS, "sum_ns", "count") == [
+        ("communication", 170, 120, 50, 190, 2),
+        ("all copies", 210, 70, 140, 220, 3),
+        ("D2H", 130, 20, 110, 130, 1),
+        ("H2D", 90, 50, 40, 90, 2),
+    ]
+    assert whole[C.BYTES].tolist() == [pd.NA, pd.NA, 100, pd.NA]
+    assert whole["overlapped_share"].tolist() == [50 / 170, 140 / 210, 110 / 130, 40 / 90]
+    assert rows(result.tables["collectives"], "collective", "union_ns", "exposed_ns", "sum_ns", "count") == [
+        ("all_reduce", 150, 100, 150, 1),
+        ("all_gather", 40, 40, 40, 1),
+    ]
+    columns = ("streams", "busy_ns", "concurrent_ns", "most_streams", "sum_ns")
+    assert rows(result.tables["streams"], *columns) == [(3, 390, 170, 3, 580)]
+    assert result.notes == (NO_STEPS,)
+
+
+def test_streams_busy_together_are_counted_once_and_touching_ones_not(tmp_path: Path) -> None:
+    run = make_run(
+        tmp_path,
+        device_intervals=[
+            kernel(0, 100, **{C.STREAM: 1}),
+            kernel(50, 80, **{C.STREAM: 1}),
+            kernel(60, 90, **{C.STREAM: 2}),
+            kernel(70, 75, **{C.STREAM: 3}),
+            kernel(100, 120, **{C.STREAM: 2}),
+            kernel(110, 110, **{C.STREAM: 1}),
+            kernel(0, 500),
+        ],
+    )
+    result = analyze(run, "overlap")
+    assert rows(
+        result.tables["streams"],
+        "streams",
+        "busy_ns",
+        "concurrent_ns",
+        "concurrent_share",
+        "most_streams",
+        "sum_ns",
+    ) == [(3, 120, 30, 0.25, 3, 155)]
+    assert result.notes == (NO_STEPS, NOTHING, NO_STREAMS.format(count=1))
+
+
+def test_steps_ranks_and_devices_stay_apart(tmp_path: Path) -> None:
+    run = make_run(
+        tmp_path,
+        steps=[step(0, 0, 100), step(1, 100, 200), step(0, 0, 300, **{C.RANK: 1})],
+        device_intervals=[
+            copy(50, 150, "H2D", **{C.STEP: 0}),
+            kernel(50, 70, **{C.STREAM: 1, C.DEVICE: 1, C.STEP: 0}),
+            copy(90, 110, "H2D", **{C.DEVICE: 1, C.STEP: 0}),
+            copy(10, 20, "P2P", **{C.RANK: 1, C.STEP: 0}),
+            kernel(0, 15, **{C.STREAM: 1, C.RANK: 1, C.STEP: 0}),
+        ],
+    )
+    tables = analyze(run, "overlap").tables
+    table = tables["per_step"][tables["per_step"]["what"] != "all copies"]
+    assert rows(table, C.RANK, C.DEVICE, "what", C.STEP, "union_ns", "exposed_ns") == [
+        (0, 0, "H2D", 0, 100, 100),
+        (0, 0, "H2D", 1, 50, 50),
+        (0, 1, "H2D", 0, 20, 20),
+        (0, 1, "H2D", 1, 10, 10),
+        (1, 0, "P2P", 0, 10, 5),
+    ]
+    together = tables["profiled_steps"][tables["profiled_steps"]["what"] != "all copies"]
+    assert rows(together, C.RANK, C.DEVICE, "union_ns", "exposed_ns") == [
+        (0, 0, 100, 100),
+        (0, 1, 20, 20),
+        (1, 0, 10, 5),
+    ]
+
+
+def test_what_could_not_be_hidden_is_no_saving(tmp_path: Path) -> None:
+    """Only computation hides communication, so a saving is never more than there is of it."""
+    only = make_run(tmp_path / "only", device_intervals=[talk(0, 900)])
+    assert analyze(only, "overlap").findings == ()
+    some = make_run(tmp_path / "some", device_intervals=[talk(0, 900), kernel(900, 1000)])
+    (finding,) = analyze(some, "overlap").findings
+    assert (finding.saving_ns_per_step, finding.severity) == (100, "high")
+    assert "launched outside of any recorded op" in finding.advice
+
+
+def test_of_a_ranks_devices_the_one_with_most_counts(tmp_path: Path) -> None:
+    run = make_run(
+        tmp_path,
+        device_intervals=[
+            row
+            for number, end in enumerate((500, 300))
+            for row in (
+                copy(0, end, "H2D", **{C.DEVICE: number}),
+                kernel(500, 1000, **{C.DEVICE: number}),
+            )
+        ],
+    )
+    (finding,) = analyze(run, "overlap").findings
+    assert finding.saving_ns_per_step == 500
+    assert finding.evidence == {"device_intervals": [0, 2], "host_intervals": []}
+
+
+def test_sends_of_an_all_to_all_are_told_by_the_op_around_them(tmp_path: Path) -> None:
+    run = make_run(
+        tmp_path,
+        host_intervals=[
+            host("c10d::alltoall_base_", 0, 10),
+            host("record_param_comms", 1, 9, **{C.PARENT_ROW: 0}),
+            host("c10d::send", 20, 30),
+        ],
+        device_intervals=[
+            talk(10, 20, "ncclKernel_SendRecv_RING(int)", **{C.OP_ROW: 1}),
+            talk(40, 70, "ncclDevKernel_SendRecv(int)", **{C.OP_ROW: 2}),
+            talk(80, 85, "ncclDevKernel_Broadcast_RING_LL", **{C.OP_ROW: None}),
+            talk(90, 91, "ncclDevKernel_Reduce_RING_LL", **{C.OP_ROW: None}),
+        ],
+    )
+    table = analyze(run, "overlap").tables["collectives"]
+    assert rows(table, "collective", "exposed_ns") == [
+        ("send_recv", 30),
+        ("all_to_all", 10),
+        ("broadcast", 5),
+        ("reduce", 1),
+    ]
+
+
+def test_a_run_without_a_device_and_one_with_an_opaque_graph_say_so(tmp_path: Path) -> None:
+    assert analyze(make_run(tmp_path / "none"), "overlap").notes == (NO_DEVICE,)
+    graph = make_run(tmp_path / "graph", device_intervals=[device(DeviceKind.GRAPH, 0, 9, **{C.STREAM: 1})])
+    assert analyze(graph, "overlap").notes == (NO_STEPS, NOTHING, OPAQUE_GRAPHS)
+
+
+def interval() -> st.SearchStrategy[tuple[int, int, int]]:
+    return st.tuples(st.integers(0, 3), st.integers(0, 60), st.integers(0, 30))
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(interval(), min_size=1, max_size=14), st.randoms())
+def test_parts_sum_to_the_union_and_equal_a_count_of_moments(spans: list[Any], random: Any) -> None:
+    makers = [kernel, talk, lambda a, b: copy(a, b, "H2D"), lambda a, b: copy(a, b, "D2H")]
+    made = [makers[kind](start, start + length) for kind, start, length in spans]
+    shuffled = random.sample(made, len(made))
+    with tempfile.TemporaryDirectory() as folder:
+        tables = [
+            analyze(make_run(Path(folder) / str(number), device_intervals=rows_), "overlap").tables
+            for number, rows_ in enumerate((made, shuffled))
+        ]
+    assert tables[0].keys() == tables[1].keys()
+    for name, table in tables[0].items():
+        pd.testing.assert_frame_equal(table, tables[1][name])
+    if "whole" not in tables[0]:
+        assert all(kind == 0 for kind, _, _ in spans)
+        return
+
+    def moments(*kinds: int) -> set[int]:
+        return {t for kind, start, length in spans if kind in kinds for t in range(start, start + length)}
+
+    expected = {
+        "communication": (moments(1), moments(0)),
+        "all copies": (moments(2, 3), moments(0, 1)),
+        "H2D": (moments(2), moments(0, 1)),
+        "D2H": (moments(3), moments(0, 1)),
+    }
+    for what, union, exposed, hidden in rows(tables[0]["whole"], *PARTS):
+        own, others = expected[what]
+        assert (union, exposed, hidden) == (len(own), len(own - others), len(own & others))
+
+
+def test_amounts_are_said_with_three_digits() -> None:
+    assert [duration(ns) for ns in (999, 1_000, 123_456_789, 4_560_000_000)] == [
+        "999 ns",
+        "1 µs",
+        "123 ms",
+        "4.56 s",
+    ]
+    assert [size(count) for count in (512, 1536, 600 << 20, 3 << 30)] == [
+        "512 B",
+        "1.5 KiB",
+        "600 MiB",
+        "3 GiB",
+    ]
+    assert percent(1) == "100.0 %"

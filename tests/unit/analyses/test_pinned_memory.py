@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tracekit.analyses._common import NO_DEVICE
+from tracekit.analyses.pinned_memory import HOST_UNSAID, NO_BYTES, NO_CEILING, NO_COPIES
+
+from tests.builders import Row, kernel, make_run, memcpy, step
+from tests.unit.analyses.test_h2d_copies import plain
+from tracekit.analysis import analyze
+from tracekit.schema import C
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MIB = 1 << 20
+FIXED = ["direction", "memory", "copies", "bytes", "sum_ns", "union_ns", "gb_per_s"]
+
+
+def copy(kind: str, source: str, target: str, start: int, end: int, size: int | None, **more: Any) -> Row:
+    ends = {C.COPY_KIND: kind, C.SRC_MEMORY: source, C.DST_MEMORY: target, C.BYTES: size}
+    return memcpy(start, end, **{**ends, **more})
+
+
+def test_memory_is_that_of_the_host_side(tmp_path: Path) -> None:
+    run = make_run(
+        tmp_path,
+        device_intervals=[
+            copy("H2D", "pageable", "device", 0, 10, 100),
+            copy("H2D", "pageable", "device", 5, 15, 300),
+            copy("H2D", "pinned", "device", 20, 30, 50, **{C.DEVICE: 1}),
+            copy("H2D", "unknown", "device", 40, 50, None),
+            copy("D2H", "device", "pinned", 60, 70, 70),
+            copy("D2H", "device", "unified", 60, 70, 70),
+            copy("D2D", "device", "device", 80, 90, 10),
+            copy("P2P", "device", "device", 80, 80, 10),
+            copy("H2H", "pinned", "pageable", 95, 96, 3),
+            memcpy(97, 99),
+            kernel(0, 7),
+        ],
+    )
+    result = analyze(run, "pinned_memory")
+    table = result.tables["by_memory"]
+    assert list(table.columns[: len(FIXED)]) == FIXED
+    assert plain(table[FIXED]) == [
+        ["D2D", "device", 1, 10, 10, 10, 1.0],
+        ["D2H", "pinned", 1, 70, 10, 10, 7.0],
+        ["D2H", "unified", 1, 70, 10, 10, 7.0],
+        ["H2D", "pageable", 2, 400, 20, 15, 20.0],
+        ["H2D", "pinned", 1, 50, 10, 10, 5.0],
+        ["H2D", "unknown", 1, None, 10, 10, None],
+        ["H2H", "pinned", 1, 3, 1, 1, 3.0],
+        ["P2P", "device", 1, 10, 0, 0, None],
+        ["unknown", "unknown", 1, None, 2, 2, None],
+    ]
+    pageable = table[table["memory"] == "pageable"]
+    assert plain(pageable[["median_gb_per_s", "exposed_ns", "min_bytes", "max_bytes"]]) == [
+        [20.0, 8, 100, 300]
+    ]
+    assert table["ceiling_gb_per_s"].isna().all()
+    assert plain(result.tables["by_device"][[C.RANK, C.DEVICE]].drop_duplicates()) == [[0, 0], [0, 1]]
+    assert result.notes == (NO_BYTES, HOST_UNSAID, NO_CEILING)
+
+
+@pytest.mark.parametrize(
+    ("pcie", "pinned_bytes", "ceiling"),
+    [
+        ({"generation": 4, "width": 16}, MIB, 1.969 * 16),
+        ({"generation": 1, "width": 1}, MIB, MIB / 100_000),
+        (None, MIB, MIB / 100_000),
+        (None, MIB - 1, None),
+        ({"generation": 4, "width": 16}, MIB - 1, 1.969 * 16),
+    ],
+)
+def test_the_ceiling_is_the_link_or_the_best_large_pinned_copy(
+    tmp_path: Path, pcie: dict[str, int] | None, pinned_bytes: int, ceiling: float | None
+) -> None:
+    run = make_run(
+        tmp_path,
+        meta={"environment": {"gpus": [{"index": 0, "pcie": pcie}]}},
+        device_intervals=[copy("H2D", "pinned", "device", 0, 100_000, pinned_bytes)],
+    )
+    assert plain(analyze(run, "pinned_memory").tables["by_memory"][["ceiling_gb_per_s"]]) == [[ceiling]]
+
+
+def test_the_best_copy_of_one_direction_says_nothing_of_the_other(tmp_path: Path) -> None:
+    rows = [
+        copy("H2D", "pinned", "device", 0, 100_000, MIB, **{C.STEP: 0}),
+        copy("D2H", "device", "pageable", 200_000, 900_000, MIB, **{C.STEP: 0}),
+    ]
+    run = make_run(tmp_path, device_intervals=rows, steps=[step(0, 0, 1_000_000)])
+    (finding,) = analyze(run, "pinned_memory").findings
+    assert (finding.code, finding.saving_ns_per_step) == ("pageable_copies", None)
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_a_pageable_copy_behind_kernels_saves_nothing(tmp_path: Path, *, hidden: bool) -> None:
+    rows = [
+        copy("H2D", "pinned", "device", 0, 100_000, MIB, **{C.STEP: 0}),
+        copy("H2D", "pageable", "device", 200_000, 900_000, MIB, **{C.STEP: 0}),
+        *([kernel(200_000, 900_000, **{C.STEP: 0})] if hidden else []),
+    ]
+    run = make_run(tmp_path, device_intervals=rows, steps=[step(0, 0, 1_000_000)])
+    savings = [finding.saving_ns_per_step for finding in analyze(run, "pinned_memory").findings]
+    assert savings == ([] if hidden else [600_000])
+
+
+def test_a_half_hidden_copy_saves_no_more_than_its_exposed_half(tmp_path: Path) -> None:
+    rows = [
+        copy("H2D", "pinned", "device", 0, 100_000, MIB, **{C.STEP: 0}),
+        copy("H2D", "pageable", "device", 200_000, 900_000, MIB, **{C.STEP: 0}),
+        kernel(200_000, 650_000, **{C.STEP: 0}),
+    ]
+    run = make_run(tmp_path, device_intervals=rows, steps=[step(0, 0, 1_000_000)])
+    (finding,) = analyze(run, "pinned_memory").findings
+    assert finding.saving_ns_per_step == 250_000
+
+
+def test_copies_outside_of_steps_do_not_recur(tmp_path: Path) -> None:
+    rows = [copy("H2D", "pageable", "device", 0, 900_000, MIB), kernel(900_000, 900_100, **{C.STEP: 0})]
+    run = make_run(tmp_path, device_intervals=rows, steps=[step(0, 900_000, 900_100)])
+    assert analyze(run, "pinned_memory").findings == ()
+
+
+@pytest.mark.parametrize(("rows", "note"), [([], NO_DEVICE), ([kernel(0, 5)], NO_COPIES)])
+def test_what_is_missing_is_said(tmp_path: Path, rows: list[Row], note: str) -> None:
+    assert analyze(make_run(tmp_path, device_intervals=rows), "pinned_memory").notes == (note,)

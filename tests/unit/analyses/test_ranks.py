@@ -1,0 +1,253 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from tracekit.analyses._common import NO_DEVICE, NO_STEPS
+from tracekit.analyses._rank_part import own_lengths, part
+from tracekit.analyses._rank_tables import combine
+from tracekit.analyses.ranks import ABSENT, MISALIGNED, NO_COMMUNICATION, SINGLE, UNEQUAL, UNMATCHED
+
+from tests.builders import Row, host, kernel, make_run, memcpy, step
+from tracekit.analysis import analyze
+from tracekit.schema import C
+from tracekit.windows import step_windows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+
+
+def talk(rank: int, start: int, end: int, **more: Any) -> Row:
+    return kernel(start, end, **{C.RANK: rank, C.DEVICE: rank, C.NAME: NCCL, C.STREAM: 2, **more})
+
+
+def work(rank: int, start: int, end: int, **more: Any) -> Row:
+    return kernel(start, end, **{C.RANK: rank, C.DEVICE: rank, C.NAME: "gemm", C.STREAM: 1, **more})
+
+
+def test_each_rank_is_broken_down_over_its_own_steps(tmp_path: Path) -> None:
+    run = make_run(
+        tmp_path,
+        steps=[step(0, 0, 100), step(1, 100, 200), step(0, 10, 110, **{C.RANK: 1})],
+        device_intervals=[
+            work(0, 20, 60),
+            talk(0, 50, 90),
+            memcpy(150, 170),
+            work(0, 250, 300),
+            work(1, 30, 130, **{C.STEP: 0}),
+        ],
+    )
+    table = analyze(run, "ranks").tables["per_rank"]
+    assert table.to_dict("records") == [
+        {
+            "rank": 0,
+            "device": 0,
+            "step_median_ns": 100,
+            "computation_ns": 40,
+            "communication_exposed_ns": 30,
+            "idle_ns": 110,
+            "computation_ratio": 1.0,
+            "communication_exposed_share": 0.15,
+            "idle_share": 0.55,
+            "computation_share": 0.2,
+            "communication_overlapped_ns": 10,
+            "other_ns": 20,
+            "window_ns": 200,
+        },
+        {
+            "rank": 1,
+            "device": 1,
+            "step_median_ns": 120,
+            "computation_ns": 100,
+            "communication_exposed_ns": 0,
+            "idle_ns": 20,
+            "computation_ratio": 2.5,
+            "communication_exposed_share": 0.0,
+            "idle_share": 20 / 120,
+            "computation_share": 100 / 120,
+            "communication_overlapped_ns": 0,
+            "other_ns": 0,
+            "window_ns": 120,
+        },
+    ]
+
+
+def test_steps_name_the_slowest_and_the_busiest_rank(tmp_path: Path) -> None:
+    run = make_run(
+        tmp_path,
+        steps=[
+            row
+            for rank, ends in enumerate(((100, 190), (110, 200), (105, None)))
+            for number, end in enumerate(ends)
+            if end is not None
+            for row in [step(number, 100 * number, end, **{C.RANK: rank})]
+        ],
+        device_intervals=[work(0, 0, 60), work(1, 0, 50), work(2, 0, 10)],
+    )
+    result = analyze(run, "ranks")
+    assert result.tables["steps"].values.tolist() == [
+        # step, slowest, its length, median, fastest, its rank, spread, excess, busiest, its lead, ranks
+        [0, 1, 110, 105, 100, 0, 10, 5, 0, 50, 3],
+        [1, 0, 90, 90, 90, 0, 0, 0, 0, 0, 2],  # of equals the lowest
+    ]
+    assert result.notes == (UNEQUAL.format(count=1, all=2), NO_COMMUNICATION)
+
+
+def test_the_shortest_kernel_came_last_whatever_the_clocks_say(tmp_path: Path) -> None:
+    run = make_run(
+        tmp_path,
+        device_intervals=[
+            *(talk(0, 1_000_000 * k, 1_000_000 * k + 90_000) for k in range(3)),
+            *(talk(1, 77_000_000 + 1_000_000 * k, 77_030_000 + 1_000_000 * k) for k in range(3)),
+            *(talk(2, 1_000_000 * k, 1_000_000 * k + 60_000) for k in range(3)),
+        ],
+    )
+    result = analyze(run, "ranks")
+    skew = result.tables["skew"]
+    assert skew[
+        ["number", "last_rank", "wait_ns", "shortest_ns", "next_ns", "longest_ns"]
+    ].values.tolist() == [[k, 1, 90_000, 30_000, 60_000, 90_000] for k in range(3)]
+    assert skew["end_spread_ns"].tolist() == [0, 0, 0]
+    columns = [C.RANK, "last_share", "caused_ns", "waited_ns", "mean_late_ns", "last_count", "gain_ns"]
+    assert result.tables["stragglers"][columns].values.tolist() == [
+        [1, 1.0, 135_000, 0, 60_000, 3, 90_000],
+        [0, 0.0, 0, 180_000, 0, 0, 0],
+        [2, 0.0, 0, 90_000, 30_000, 0, 0],
+    ]
+    assert result.notes == (NO_STEPS,)
+
+
+def test_hidden_waiting_costs_nothing_and_ties_have_no_last_rank(tmp_path: Path) -> None:
+    run = make_run(
+        tmp_path,
+        device_intervals=[
+            talk(0, 0, 50_000),
+            work(0, 0, 50_000),
+            talk(1, 40_000, 50_000),
+            talk(0, 100_000, 120_000),
+            talk(1, 100_000, 120_000),
+        ],
+    )
+    tables = analyze(run, "ranks").tables
+    assert tables["skew"][["last_rank", "wait_ns"]].values.tolist() == [[1, 40_000], [pd.NA, 0]]
+    columns = [C.RANK, "caused_ns", "waited_ns", "last_count", "collectives"]
+    assert tables["stragglers"][columns].values.tolist() == [[0, 0, 0, 0, 2], [1, 0, 0, 1, 2]]
+
+
+def test_collectives_that_do_not_end_together_do_not_count(tmp_path: Path) -> None:
+    run = make_run(
+        tmp_path,
+        device_intervals=[
+            row
+            for k in range(5)
+            for row in (
+                talk(0, 1_000_000 * k, 1_000_000 * k + 50_000),
+                talk(1, 1_000_000 * k + 100_000 * (k == 4), 1_000_000 * k + 40_000 + 110_000 * (k == 4)),
+            )
+        ],
+    )
+    result = analyze(run, "ranks")
+    assert result.tables["skew"]["aligned"].tolist() == [True] * 4 + [False]
+    assert result.tables["skew"]["end_spread_ns"].tolist() == [0, 0, 0, 0, 110_000]
+    assert set(result.tables["stragglers"]["collectives"]) == {4}
+    assert result.notes == (NO_STEPS, MISALIGNED.format(count=1, all=5))
+
+
+def test_other_stream_numbers_are_matched_and_other_counts_are_not(tmp_path: Path) -> None:
+    rows = [talk(0, 0, 10), talk(1, 0, 10, **{C.STREAM: 9})]
+    same = analyze(make_run(tmp_path / "same", device_intervals=rows), "ranks")
+    assert len(same.tables["skew"]) == 1
+    other = analyze(make_run(tmp_path / "other", device_intervals=[*rows, talk(1, 20, 30)]), "ranks")
+    assert "skew" not in other.tables
+    assert other.notes == (NO_STEPS, UNMATCHED.format(families=NCCL))
+
+
+def test_a_single_rank_is_told_how_to_compare(tmp_path: Path) -> None:
+    result = analyze(make_run(tmp_path, device_intervals=[work(3, 0, 10)]), "ranks")
+    assert result.notes == (SINGLE, NO_STEPS)
+    assert list(result.tables) == ["per_rank"]
+    assert result.tables["per_rank"]["step_median_ns"].isna().all()
+
+
+def test_ranks_without_a_device_are_named(tmp_path: Path) -> None:
+    run = make_run(
+        tmp_path / "some",
+        host_intervals=[host("aten::mm", 0, 9, **{C.RANK: rank}) for rank in (0, 1, 4)],
+        device_intervals=[work(0, 0, 10), work(1, 0, 10)],
+    )
+    notes = analyze(run, "ranks").notes
+    assert notes == (NO_STEPS, ABSENT.format(count=1, all=3, ranks="4"), NO_COMMUNICATION)
+    assert analyze(make_run(tmp_path / "none"), "ranks").notes == (NO_DEVICE,)
+
+
+def test_parts_of_ranks_read_apart_combine_to_the_same_tables(tmp_path: Path) -> None:
+    rows = [
+        row
+        for rank in range(3)
+        for k in range(4)
+        for row in (
+            work(rank, 1000 * k, 1000 * k + 100 * rank),
+            talk(rank, 1000 * k + 100 * rank, 1000 * k + 500),
+        )
+    ]
+    together = make_run(tmp_path / "all", device_intervals=rows)
+    apart = [
+        make_run(tmp_path / str(rank), device_intervals=[row for row in rows if row[C.RANK] == rank])
+        for rank in range(3)
+    ]
+    parts = [part(run, rank, step_windows(run)) for rank, run in enumerate(apart)]
+    tables, _ = combine([one for one in parts if one is not None])
+    expected = analyze(together, "ranks").tables
+    assert tables.keys() == expected.keys()
+    for name, table in tables.items():
+        pd.testing.assert_frame_equal(table, expected[name])
+
+
+def test_the_order_of_rows_does_not_matter(tmp_path: Path) -> None:
+    rows = [talk(rank, 0, 10 + 5 * rank, **{C.ROW_ID: rank}) for rank in range(3)]
+    rows += [work(rank, 0, 7, **{C.ROW_ID: 10 + rank}) for rank in range(3)]
+    one, two = (
+        analyze(make_run(tmp_path / name, device_intervals=made), "ranks").tables
+        for name, made in (("one", rows), ("two", rows[::-1]))
+    )
+    for name, table in one.items():
+        pd.testing.assert_frame_equal(table, two[name])
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "own"),
+    [([0, 10], [10, 30], [10, 20]), ([0, 5], [20, 15], [20, 0]), ([], [], [])],
+)
+def test_overlapping_steps_share_no_time(start: list[int], end: list[int], own: list[int]) -> None:
+    assert own_lengths(np.array(start, np.int64), np.array(end, np.int64)).tolist() == own
+
+
+def late_by(lateness: list[dict[int, int]], ranks: int) -> list[Row]:
+    """Collectives 1 ms apart that all ranks end together; each rank comes as much later as told."""
+    return [
+        talk(rank, 1_000_000 * k + late.get(rank, 0), 1_000_000 * k + 500_000)
+        for k, late in enumerate(lateness)
+        for rank in range(ranks)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lateness", "found"),
+    [
+        ([{0: 400_000}] * 6 + [{1: 100_000}] * 6, True),
+        ([{0: 400_000}] * 6 + [{1: 400_000}] * 6, False),
+        ([{0: 400_000}] * 4 + [{1: 1_000}] * 4 + [{2: 1_000}] * 4, False),
+        ([{0: 400_000}] * 9, False),
+        ([{0: 10_000}] * 12, False),
+    ],
+    ids=["mostly one", "two in turn", "seldom", "too few", "hardly"],
+)
+def test_a_straggler_is_often_last_and_causes_most_of_the_waiting(
+    tmp_path: Path, lateness: list[dict[int, int]], found: bool
+) -> None:
+    run = make_run(tmp_path, device_intervals=late_by(lateness, 3))
+    assert [finding.code for finding in analyze(run, "ranks").findings] == ["straggler"] * found

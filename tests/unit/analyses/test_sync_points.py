@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracekit.analyses._common import NO_DEVICE, NO_STEPS
+from tracekit.analyses.sync_points import NO_CALLS, NO_WAITS
+
+from tests.builders import Row, host, kernel, make_run, memcpy, step
+from tests.unit.analyses.test_idle_gaps import CALL, SYNC, with_idle
+from tracekit.analysis import analyze
+from tracekit.schema import C, HostKind
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tracekit.run import Run
+
+COSTS = ["call", "op", "count", "idle_caused_ns", "host_ns", "idle_after_ns", "device_busy_ns"]
+
+
+def read_back(path: Path, *, work_ns: int = 15_000) -> Run:
+    """A kernel, a copy that is waited for twice, and a kernel launched `work_ns` after the copy's end."""
+    launch = 40_000 + work_ns
+    calls: list[Row] = [
+        host("cudaLaunchKernel", 1_000, 4_000, **CALL),
+        host("aten::item", 5_000, 46_000, stack="train.py(3): step"),
+        host("aten::_local_scalar_dense", 5_500, 45_500, parent_row=1, depth=1, stack="train.py(3): step"),
+        host("cudaMemcpyAsync", 6_000, 41_000, parent_row=2, depth=2, step=0, **CALL),
+        host("cudaStreamSynchronize", 42_000, 44_000, parent_row=2, depth=2, step=0, **SYNC),
+        host("cudaLaunchKernel", launch, launch + 3_000, **CALL),
+    ]
+    rows = [
+        kernel(10_000, 38_000, launch_row=0),
+        memcpy(38_000, 40_000, launch_row=3, src_memory="device", dst_memory="pageable"),
+        kernel(launch + 5_000, launch + 45_000, launch_row=5, step=0),
+    ]
+    return make_run(
+        path, host_intervals=calls, device_intervals=with_idle(rows), steps=[step(0, 0, launch + 45_000)]
+    )
+
+
+def test_idle_time_is_charged_once_to_the_wait_in_which_the_device_ran_dry(tmp_path: Path) -> None:
+    result = analyze(read_back(tmp_path), "sync_points")
+    assert result.tables["waits"][COSTS].to_numpy().tolist() == [
+        ["cudaMemcpyAsync", "aten::_local_scalar_dense", 1, 20_000, 35_000, 20_000, 30_000],
+        ["cudaStreamSynchronize", "aten::_local_scalar_dense", 1, 0, 2_000, 0, 0],
+    ]
+    assert result.tables["waits"]["idle_share"].tolist() == [1.0, 0.0]
+    calls = result.tables["calls"]
+    assert calls[["host_row", "source_line"]].to_numpy().tolist() == [
+        [3, "train.py(3): step"],
+        [4, "train.py(3): step"],
+    ]
+    assert calls["idle_row"].tolist()[:1] == [103]
+
+
+def test_the_finding_names_the_read_back_its_line_and_what_it_costs(tmp_path: Path) -> None:
+    (finding,) = analyze(read_back(tmp_path), "sync_points").findings
+    assert finding.code == "sync_starves_device"
+    assert finding.saving_ns_per_step == 20_000
+    assert "cudaMemcpyAsync in aten::_local_scalar_dense at train.py(3): step" in finding.title
+    assert ".item()" in finding.advice
+    assert finding.evidence == {"device_intervals": [103], "host_intervals": [3]}
+
+
+def test_no_more_is_charged_than_the_host_lost_by_waiting(tmp_path: Path) -> None:
+    (wait, _) = analyze(read_back(tmp_path, work_ns=95_000), "sync_points").tables["waits"].to_dict("records")
+    assert (wait["idle_caused_ns"], wait["idle_after_ns"]) == (35_000, 100_000)
+
+
+def test_waits_by_kind_and_place(tmp_path: Path) -> None:
+    calls = [
+        host("cudaEventSynchronize", 0, 10_000, **SYNC),
+        host("cudaMemcpy", 20_000, 60_000, **CALL),
+        host("cudaMemcpy", 70_000, 80_000, **CALL),  # returned before its copy was done: staged
+        host("mine", 100_000, 140_000, kind=HostKind.ANNOTATION),
+        host("hipDeviceSynchronize", 110_000, 120_000, parent_row=3, depth=1, **SYNC),
+        host("ProfilerStep#0", 150_000, 190_000, kind=HostKind.ANNOTATION),
+        host("cudaDeviceSynchronize", 160_000, 170_000, parent_row=5, depth=1, **SYNC),
+    ]
+    rows = [memcpy(50_000, 60_000, launch_row=1), memcpy(75_000, 90_000, launch_row=2)]
+    run = make_run(tmp_path, host_intervals=calls, device_intervals=with_idle(rows))
+    result = analyze(run, "sync_points")
+    assert result.tables["waits"][["call", "op", "host_ns"]].to_numpy().tolist() == [
+        ["cudaMemcpy", "(outside of ops)", 40_000],
+        ["cudaDeviceSynchronize", "(outside of ops)", 10_000],
+        ["cudaEventSynchronize", "(outside of ops)", 10_000],
+        ["hipDeviceSynchronize", "mine", 10_000],
+    ]
+    assert result.notes == (NO_STEPS,)
+    (finding,) = result.findings
+    assert finding.title.startswith("cudaMemcpy in (outside of ops): after 1 wait the device is idle")
+    assert "pinned memory" in finding.advice
+
+
+def test_the_wait_in_progress_is_charged_before_one_that_ended_shortly_before(tmp_path: Path) -> None:
+    calls = [
+        host("cudaEventSynchronize", 1_000, 18_000, **SYNC),
+        host("cudaStreamSynchronize", 19_000, 21_000, **SYNC),
+        host("cudaLaunchKernel", 25_000, 28_000, **CALL),
+    ]
+    rows = [kernel(2_000, 20_000), kernel(30_000, 90_000, launch_row=2)]
+    waits = analyze(make_run(tmp_path, host_intervals=calls, device_intervals=with_idle(rows)), "sync_points")
+    found = waits.tables["waits"].set_index("call")["idle_after_ns"].to_dict()
+    assert found == {"cudaEventSynchronize": 0, "cudaStreamSynchronize": 10_000}
+
+
+def test_ranks_are_charged_with_their_own_idle_time(tmp_path: Path) -> None:
+    calls: list[Row] = []
+    rows: list[Row] = []
+    for rank in (0, 1):
+        first = len(calls)
+        calls += [
+            host("cudaDeviceSynchronize", 0, 20_000, rank=rank, **SYNC),
+            host("cudaLaunchKernel", 25_000, 28_000, rank=rank, **CALL),
+        ]
+        place = {C.RANK: rank, C.DEVICE: rank}
+        rows += [kernel(5_000, 19_000, **place), kernel(30_000 + rank, 90_000, launch_row=first + 1, **place)]
+    waits = analyze(make_run(tmp_path, host_intervals=calls, device_intervals=with_idle(rows)), "sync_points")
+    assert waits.tables["waits"][["rank", "idle_caused_ns"]].to_numpy().tolist() == [[1, 11_001], [0, 11_000]]
+
+
+def test_what_is_missing_is_said(tmp_path: Path) -> None:
+    assert analyze(make_run(tmp_path / "a"), "sync_points").notes == (NO_DEVICE,)
+    blind = make_run(tmp_path / "b", device_intervals=[kernel(0, 1)])
+    assert analyze(blind, "sync_points").notes == (NO_CALLS,)
+    call = host("cudaLaunchKernel", 0, 1, **CALL)
+    free = make_run(tmp_path / "c", device_intervals=[kernel(0, 1)], host_intervals=[call])
+    assert analyze(free, "sync_points").notes == (NO_WAITS,)

@@ -1,0 +1,231 @@
+"""Floating point operations of one call of an op, from the shapes and values of its inputs.
+
+A multiplication and an addition count as two. Counted are matrix products (2·m·n·k), convolutions and
+attention; the operations of a bias, of a softmax and of anything element-wise are not. With P = Π(weight
+shape without its first dimension) = (input channels per group)·Π(kernel size):
+
+* convolution: 2·(elements of the output)·P, since each output element is a dot product of length P; the
+  output size is ⌊(i + 2·padding − dilation·(kernel − 1) − 1) / stride⌋ + 1. Padding counts like data.
+* transposed convolution: 2·(elements of the input)·P, since each input element is spread over P outputs.
+* backward convolution: as much as the forward one for each of the gradients of input and weight asked for;
+  the gradient of the output has the forward's output size.
+* attention: 2·b·h·s_q·s_k·(d + d_v) forward (QKᵀ and PV), and 2·b·h·s_q·s_k·(3·d + 2·d_v) backward (QKᵀ
+  again, dV, dP, dQ, dK; 2.5 times the forward when d = d_v). A causal mask halves what is needed; it is not
+  subtracted.
+
+These are the definitions of `torch.utils.flop_counter`, but for the weight gradient of a grouped convolution:
+there torch counts the channels of all groups, which is too much by the number of groups.
+
+What the file does not say is unknown, never guessed: without `Concrete Inputs` (which PyTorch 2 records with
+`record_shapes=True`) strides are unknown, and so is the work of a convolution.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import prod
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Shape: TypeAlias = list[int]
+Shapes: TypeAlias = list[Shape]
+Values: TypeAlias = list[Any]
+
+_LIMIT = 1 << 63
+_SPATIAL = 2
+"""Dimensions before the spatial ones: batch and channels."""
+
+
+def count(name: str, dims: bytes, concrete: bytes) -> int | None:
+    """Operations of a call; None for an op that is not counted and where the inputs do not tell.
+
+    Args:
+        name: The op.
+        dims: `Input Dims`, JSON: the shape of each input.
+        concrete: `Concrete Inputs`, JSON: the text of each input that is no tensor; empty when not recorded.
+
+    Example:
+        >>> count("aten::mm", b"[[2,3],[3,5]]", b"")
+        60
+    """
+    formula = _FORMULAS.get(name)
+    return _counted(name, dims, concrete) if formula and dims else None
+
+
+@lru_cache(maxsize=1 << 14)
+def _counted(name: str, dims: bytes, concrete: bytes) -> int | None:
+    try:
+        shapes = [_shape(entry) for entry in msgspec.json.decode(dims, type=list[Any])]
+        values = [_value(text) for text in msgspec.json.decode(concrete, type=list[Any])] if concrete else []
+        found = _FORMULAS[name](shapes, values)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    except (ArithmeticError, LookupError, TypeError, ValueError):
+        return None  # shapes that do not fit the op
+    return found if type(found) is int and 0 <= found < _LIMIT else None
+
+
+def _shape(entry: Any) -> Shape:
+    """A shape; empty for what is none, such as a list of tensors."""
+    is_shape = isinstance(entry, list) and all(type(size) is int and size >= 0 for size in entry)
+    return entry if is_shape else []
+
+
+def _value(text: Any) -> Any:
+    """A concrete input as Python writes it: `[1, 1]`, `True`; None for a tensor."""
+    if not isinstance(text, str) or not text:
+        return None
+    try:
+        return msgspec.json.decode(text.lower())
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _product(left: Shape, right: Shape) -> int:
+    """A matrix times a matrix, or a stack of them times a stack."""
+    *stack, m, k = left
+    *other, inner, n = right
+    if inner != k or other != stack:
+        raise ValueError
+    return 2 * prod(stack) * m * n * k
+
+
+def _products(first: int) -> Callable[[Shapes, Values], int]:
+    """Formula of an op whose inputs `first` and the next are multiplied."""
+
+    def formula(shapes: Shapes, _values: Values) -> int:
+        return _product(shapes[first], shapes[first + 1])
+
+    return formula
+
+
+def _vector(first: int) -> Callable[[Shapes, Values], int]:
+    """Formula of a matrix (or a vector) times a vector."""
+
+    def formula(shapes: Shapes, _values: Values) -> int:
+        left, right = shapes[first], shapes[first + 1]
+        if len(right) != 1 or left[-1] != right[0]:
+            raise ValueError
+        return 2 * prod(left)
+
+    return formula
+
+
+def _linear(shapes: Shapes, _values: Values) -> int:
+    inputs, weight = shapes[0], shapes[1]
+    if inputs[-1] != weight[-1]:
+        raise ValueError
+    return 2 * prod(inputs) * prod(weight[:-1])
+
+
+def _convolution(shapes: Shapes, values: Values) -> int:
+    inputs, weight = shapes[0], shapes[1]
+    stride, padding, dilation, transposed = values[3:7]
+    if transposed is True:
+        return _per_element(inputs, weight)
+    if transposed is not False or len(inputs) != len(weight):
+        raise ValueError
+    reach = [_of(dilation, axis) * (size - 1) + 1 for axis, size in enumerate(weight[_SPATIAL:])]
+    outputs = [
+        (size + 2 * _of(padding, axis) - reach[axis]) // _of(stride, axis) + 1
+        for axis, size in enumerate(inputs[_SPATIAL:])
+    ]
+    if min(outputs) < 1:
+        raise ValueError
+    return _per_element([inputs[0], weight[0], *outputs], weight)
+
+
+def _per_element(shape: Shape, weight: Shape) -> int:
+    """A dot product as long as one output channel of the weight, for each element."""
+    if len(shape) != len(weight) or len(shape) <= _SPATIAL:
+        raise ValueError
+    return 2 * prod(shape) * prod(weight[1:])
+
+
+def _of(numbers: list[int], axis: int) -> int:
+    """The number of an axis; a list of one stands for all of them."""
+    return numbers[axis] if len(numbers) > 1 else numbers[0]
+
+
+def _transposed_convolution(shapes: Shapes, _values: Values) -> int:
+    return _per_element(shapes[0], shapes[1])
+
+
+def _convolution_backward(shapes: Shapes, values: Values) -> int:
+    gradient, inputs, weight = shapes[:3]
+    transposed, (of_input, of_weight, _) = values[7], values[10]
+    if not all(isinstance(flag, bool) for flag in (transposed, of_input, of_weight)):
+        raise ValueError
+    forward = _per_element(inputs if transposed else gradient, weight)
+    return forward * (int(of_input) + int(of_weight))
+
+
+def _attention(first: int, *, matmuls: tuple[int, int], heads: int = 1) -> Callable[[Shapes, Values], int]:
+    """Formula of fused attention.
+
+    Args:
+        first: Which input the queries are.
+        matmuls: How many products run over d and over d_v.
+        heads: Dimension of the heads; the positions are the other one of 1 and 2.
+    """
+
+    def formula(shapes: Shapes, _values: Values) -> int:
+        query, key, value = shapes[first : first + 3]
+        batch, wide = query[0], query[heads]
+        if any(len(shape) != 4 or shape[0] != batch for shape in (query, key, value)):
+            raise ValueError
+        if query[3] != key[3] or key[1:3] != value[1:3]:
+            raise ValueError
+        depth = matmuls[0] * query[3] + matmuls[1] * value[3]
+        return 2 * batch * wide * query[3 - heads] * key[3 - heads] * depth
+
+    return formula
+
+
+_FORWARD, _BACKWARD = (1, 1), (3, 2)
+_FUSED = ("flash_attention", "efficient_attention", "cudnn_attention", "flash_attention_for_cpu")
+
+
+def _fused_attention() -> dict[str, Callable[[Shapes, Values], int]]:
+    names = {}
+    for kind in _FUSED:
+        names[f"aten::_scaled_dot_product_{kind}"] = _attention(0, matmuls=_FORWARD)
+        names[f"aten::_scaled_dot_product_{kind}_backward"] = _attention(1, matmuls=_BACKWARD)
+    names["flash_attn::_flash_attn_forward"] = _attention(0, matmuls=_FORWARD, heads=2)
+    names["flash_attn::_flash_attn_backward"] = _attention(1, matmuls=_BACKWARD, heads=2)
+    return names
+
+
+_FORMULAS: dict[str, Callable[[Shapes, Values], int]] = {
+    "aten::mm": _products(0),
+    "aten::bmm": _products(0),
+    "aten::_int_mm": _products(0),
+    "aten::_scaled_mm": _products(0),
+    "aten::addmm": _products(1),
+    "aten::addmm_": _products(1),
+    "aten::_addmm_activation": _products(1),
+    "aten::baddbmm": _products(1),
+    "aten::baddbmm_": _products(1),
+    "aten::addbmm": _products(1),
+    "aten::mv": _vector(0),
+    "aten::addmv": _vector(1),
+    "aten::addmv_": _vector(1),
+    "aten::dot": _vector(0),
+    "aten::vdot": _vector(0),
+    "aten::linear": _linear,
+    "aten::convolution": _convolution,
+    "aten::_convolution": _convolution,
+    "aten::convolution_overrideable": _convolution,
+    "aten::cudnn_convolution_transpose": _transposed_convolution,
+    "aten::miopen_convolution_transpose": _transposed_convolution,
+    "aten::slow_conv_transpose2d": _transposed_convolution,
+    "aten::slow_conv_transpose3d": _transposed_convolution,
+    "aten::convolution_backward": _convolution_backward,
+    **_fused_attention(),
+}
+COUNTED = frozenset(_FORMULAS)
+"""Ops whose work is counted where their inputs tell it."""
