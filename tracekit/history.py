@@ -64,26 +64,31 @@ def nearest(commits: Iterable[str], head: str, *, cwd: Path | None = None) -> li
     return sorted(counted, key=lambda one: one[1])
 
 
-def between(good: str, bad: str, *, paths: Sequence[str] = (), cwd: Path | None = None) -> tuple[Commit, ...]:
-    """The commits after `good` up to `bad` along first parents, oldest first; a merge counts as one.
+def between(
+    good: str, bad: str, *, paths: Sequence[str] = (), first_parent: bool = True, cwd: Path | None = None
+) -> tuple[Commit, ...]:
+    """The commits after `good` up to `bad`, oldest first.
 
     Args:
         good: Full sha of an ancestor.
         bad: Full sha of the newest commit, which is listed in any case.
         paths: Only commits that change one of these files or folders.
+        first_parent: Whether to follow first parents only, so that a merge counts as one commit.
         cwd: Folder inside the repository.
 
     Raises:
         UnusableInputError: `good` is no ancestor of `bad`, or not along its first parents.
     """
-    trunk = _lines("rev-list", "--first-parent", bad, cwd=cwd)
-    if good not in trunk or good == bad:
+    how = ["--first-parent"] if first_parent else ["--topo-order"]
+    reached = _lines("rev-list", *how, bad, cwd=cwd)
+    if good not in reached or good == bad:
+        along = " along first parents" if first_parent and is_ancestor(good, bad, cwd=cwd) else ""
         raise UnusableInputError(
-            f"{good[:12]} is no ancestor of {bad[:12]} along first parents",
-            hint="name a good commit of the same branch, older than the bad one: GOOD..BAD",
+            f"{good[:12]} is no ancestor of {bad[:12]}{along}",
+            hint="name an older good commit of the same branch: GOOD..BAD",
         )
-    limit = ["--", *paths] if paths else []
-    found = _lines("rev-list", "--first-parent", "--reverse", f"{good}..{bad}", *limit, cwd=cwd)
+    how += ["--reverse"] if first_parent else ["--reverse", "--ancestry-path"]
+    found = _lines("rev-list", *how, f"{good}..{bad}", *(["--", *paths] if paths else []), cwd=cwd)
     return describe([*(sha for sha in found if sha != bad), bad], cwd=cwd)
 
 

@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tracekit.checking.values import DEVICE_PEAK, STEP_TIME, UNITS, clock, repeats, value
+from tracekit.checking.values import clock, repeats, value
+from tracekit.measuring.metrics import EXACT, METRICS, STEP_TIME
 from tracekit.stats import blocks
 from tracekit.stats.compare import compare
-from tracekit.stats.comparison import Comparison, Metric
 from tracekit.stats.exact import compare_exact
 from tracekit.stats.noise import estimate_noise
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from tracekit.checking.model import Options
     from tracekit.run import Run
+    from tracekit.stats.comparison import Comparison
 
 APART = (
     "all runs of one side were made before all of the other, so a drift of the machine looks like a change; "
@@ -87,8 +88,8 @@ def _sidedness(sides: _Sides, name: str) -> str:
 
 def _one(name: str, sides: _Sides) -> Comparison:
     a, b = sides.values(name)
-    metric, options = Metric(name, UNITS[name]), sides.options
-    if name == DEVICE_PEAK:
+    metric, options = METRICS[name], sides.options
+    if name in EXACT:
         return compare_exact(metric, a, b, threshold=options.threshold, tolerance=options.tolerance)
     fewest = min(sum(one is not None for one in values) for values in (a, b))
     noise = estimate_noise(repeats(name, sides.base[-1], sides.stored)) if fewest == 1 else None

@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-from statistics import median
 from typing import TYPE_CHECKING
-
-import pyarrow.compute as pc
 
 from tracekit.checking.configuration import alike
 from tracekit.checking.heads import code
-from tracekit.schema import C
+from tracekit.measuring.metrics import of_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tracekit.run import Run
 
-STEP_TIME, DEVICE_PEAK, HOST_PEAK = "step_time", "device_peak", "host_peak"
-UNITS = {STEP_TIME: "ns", DEVICE_PEAK: "bytes", HOST_PEAK: "bytes"}
-_COUNTERS = {DEVICE_PEAK: "device_peak_allocated_bytes", HOST_PEAK: "host_peak_bytes"}
-
 
 def value(run: Run, metric: str) -> float | None:
     """The median of the step times that were taken without a profiler, or a peak of memory."""
-    if metric == STEP_TIME:
-        timings = run.meta.timings
-        return float(median(timings.step_ns)) if timings and timings.step_ns else None
-    where = pc.field(C.METRIC) == _COUNTERS[metric]
-    values = run.table("counters", columns=[C.VALUE], where=where)[C.VALUE]
-    return float(values.max()) if len(values) and values.max() > 0 else None
+    return of_run(run).get(metric) or None
 
 
 def clock(run: Run) -> str | None:

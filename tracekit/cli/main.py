@@ -24,6 +24,7 @@ COMMANDS = {
     "findings": "tracekit.cli.findings",
     "diff": "tracekit.cli.diff",
     "check": "tracekit.cli.check",
+    "bisect": "tracekit.cli.bisect",
     "rm": "tracekit.cli.rm",
 }
 """Command name to the module whose `command` it is, in the order people need them."""

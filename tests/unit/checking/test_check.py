@@ -150,9 +150,7 @@ def test_an_older_ancestor_with_an_equal_fingerprint_beats_a_nearer_one(git: Git
     assert (gate.exit_code, base.distance) == (ExitCode.OK, 1)
 
 
-def test_each_configuration_has_its_own_verdict_and_one_sided_ones_are_listed(
-    git: Git, store: Store
-) -> None:
+def test_each_configuration_has_its_own_verdict_and_one_sided_ones_are_listed(git: Git, store: Store) -> None:
     base = git("rev-parse", "HEAD")
     record(store, base, BASE)
     record(store, base, BASE, device="cpu", gpu=None)
