@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tracekit import gitinfo
 from tracekit.errors import CollectionError, UnusableInputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from tracekit.meta import Git
     from tracekit.run import Run
     from tracekit.store import Store
 
+_GIT = "git:"
 NEXT = "record some with `tracekit collect --repeat 5`"
 
 
@@ -51,10 +54,21 @@ def _named(
 ) -> tuple[Run, ...]:
     from tracekit.diff.sides import runs_of
 
-    named = {run.path: run for reference in references for run in runs_of(store, reference)}
+    named: dict[Path, Run] = {}
+    for reference in references:
+        found = _of_commit(runs, reference) if reference.startswith(_GIT) else runs_of(store, reference)
+        named |= {run.path: run for run in found}
     if label:
         named |= {run.path: run for run in runs if run.meta.label == label}
     return tuple(sorted(named.values(), key=lambda run: (run.meta.created_at, run.id)))
+
+
+def _of_commit(runs: Sequence[Run], reference: str) -> tuple[Run, ...]:
+    sha = gitinfo.commit(reference.removeprefix(_GIT))
+    found = tuple(run for run in runs if run.meta.git and run.meta.git.sha == sha)
+    if not found:
+        raise CollectionError(f"no run was recorded at {reference} ({sha[:12]})", hint=NEXT)
+    return found
 
 
 def _latest(runs: Sequence[Run]) -> tuple[Run, ...]:

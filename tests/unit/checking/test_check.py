@@ -54,6 +54,13 @@ def test_an_unchanged_head_passes_and_a_faster_one_too(branch: tuple[str, str], 
     assert (gate.verdict, gate.exit_code) == (Verdict.IMPROVEMENT, ExitCode.OK)
 
 
+def test_a_commit_means_all_its_runs_of_every_configuration(branch: tuple[str, str], store: Store) -> None:
+    record(store, branch[1], BASE)
+    record(store, branch[1], BASE, mode="infer")
+    gate = check(store, "main", runs=["git:topic"], options=STEP_TIME)
+    assert [len(each.head.runs) for each in gate.configurations] == [5, 5]
+
+
 def test_a_small_change_of_noisy_runs_cannot_be_told(branch: tuple[str, str], store: Store) -> None:
     record(store, branch[1], [900_000, 1_300_000, 1_000_000, 1_400_000, 850_000])
     assert check(store, "main", options=STEP_TIME).exit_code is ExitCode.CANNOT_TELL
