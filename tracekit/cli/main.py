@@ -22,6 +22,8 @@ COMMANDS = {
     "show": "tracekit.cli.show",
     "analyze": "tracekit.cli.analyze",
     "findings": "tracekit.cli.findings",
+    "ab": "tracekit.cli.ab",
+    "noise": "tracekit.cli.noise",
     "rm": "tracekit.cli.rm",
 }
 """Command name to the module whose `command` it is, in the order people need them."""
