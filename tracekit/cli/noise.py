@@ -89,12 +89,16 @@ def _notes(found: History) -> list[str]:
         )
     if found.without_code:
         notes.append(
-            f"{found.without_code} runs are left out: without a clean commit or a label it is unknown "
+            f"{_runs(found.without_code)} left out: without a clean commit or a label it is unknown "
             "which ran the same code (collect with --label)"
         )
     if found.unmeasured:
         notes.append(
-            f"{found.unmeasured} runs are left out: they have no un-profiled step times and no peaks of "
+            f"{_runs(found.unmeasured)} left out: they have no un-profiled step times and no peaks of "
             "memory, as `tracekit collect` records them"
         )
     return notes
+
+
+def _runs(count: int) -> str:
+    return "1 run is" if count == 1 else f"{count} runs are"
