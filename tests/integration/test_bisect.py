@@ -58,6 +58,7 @@ def words(shas: list[str], counter: Path, *options: str) -> list[str]:
     """The arguments of a search over all commits."""
     store = counter.parent / "store"
     found = ["bisect", f"{shas[0]}..{shas[-1]}", "--store", str(store), "--value", "step: ([0-9.]+) ms"]
+    found += ["--warmup", "0"]
     return [*found, "--format", "json", *options, "--", sys.executable, "bench.py", str(counter)]
 
 
@@ -223,6 +224,14 @@ def test_an_interrupted_search_goes_on_where_it_stopped(
     assert found["cached"] > 0
 
 
+def test_measurements_that_fill_caches_do_not_count(
+    git: Git, counter: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shas = history(git, {1: 11.5}, commits=1)
+    _, found = search(words(shas, counter, "--warmup", "2"), capsys)
+    assert (culprits(found, shas), found["measured"], len(counter.read_text())) == ([1], 6, 6 + 2 * 2)
+
+
 def test_only_commits_that_change_a_path_are_searched(
     git: Git, counter: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -239,6 +248,7 @@ def test_versions_of_a_package_are_prepared_and_searched(
     prepare = "test {version} != 1.1 && case {version} in 1*) echo 10;; *) echo 12;; esac > level.txt"
     arguments = ["bisect", "--dep", "thing", "--versions", ",".join(names), "--prepare", prepare]
     arguments += ["--store", str(counter.parent / "store"), "--value", "step: (.+) ms", "--format", "json"]
+    arguments += ["--warmup", "0"]
     code, found = search([*arguments, "--", sys.executable, "bench.py", str(counter)], capsys)
     assert (code, [one["at"]["key"] for one in found["culprits"]]) == (0, ["2.0"])
     assert found["culprits"][0]["before"]["title"] == "thing 1.2"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,7 @@ class Question:
         program: What is measured.
         setup: Shell command that builds a worktree, or that prepares a version.
         signature: Name of the count that is searched, if one is.
+        warmup: Measurements that do not count, of each subject.
         package: Whose versions are searched; None for commits.
         words: What changes the measurements, beside the subject: they find the cache.
     """
@@ -41,13 +43,14 @@ class Question:
     program: Program
     setup: str = ""
     signature: str = ""
+    warmup: int = 0
     package: str | None = None
     words: tuple[Any, ...] = ()
 
     def lab(self, store: Store) -> AbstractContextManager[Lab]:
         """Where subjects are measured."""
         make = version_lab if self.package else commit_lab
-        return make(self.program, store, setup=self.setup, signature=self.signature)
+        return make(self.program, store, setup=self.setup, signature=self.signature, warmup=self.warmup)
 
     def cache(self, store: Store, *, fresh: bool = False) -> Cache:
         """What was measured before; a fresh one forgets that."""
@@ -76,6 +79,7 @@ def asked(
     value: str | None,
     unit: str,
     reps: int,
+    warmup: int,
     threshold: float,
     skip: tuple[str, ...],
     paths: tuple[str, ...],
@@ -93,7 +97,7 @@ def asked(
         UnusableInputError: They contradict each other, or name nothing to search.
     """
     _require(dep, versions, prepare, setup, words)
-    reading = Reading(value, unit) if value else None
+    reading = _reading(value, unit)
     if dep:
         subjects, command = ends.versions(dep, versions or ""), words
         root = gitinfo.root() or Path.cwd()
@@ -111,16 +115,31 @@ def asked(
         threshold=threshold,
         skipped=ends.skipped(subjects, skip, git=not dep),
     )
-    told = (measured.command, str(measured.place), value, unit, setup, prepare, dep, signature or "")
+    told = (warmup, measured.command, str(measured.place), value, unit, setup, prepare, dep, signature or "")
     state = (gitinfo.state(), changes(root).sha256) if dep and gitinfo.root() else ()
     return Question(
         search=search,
         program=measured,
         setup=prepare if dep else setup,
         signature=signature or "",
+        warmup=0 if signature else warmup,
         package=dep,
         words=(*told, *map(str, state)),
     )
+
+
+def _reading(pattern: str | None, unit: str) -> Reading | None:
+    if pattern is None:
+        return None
+    try:
+        groups = re.compile(pattern).groups
+    except re.error as error:
+        raise UnusableInputError(f"--value {pattern!r}: {error}", hint="give a regular expression") from error
+    if not groups:
+        raise UnusableInputError(
+            f"--value {pattern!r} has no group", hint="put the number in parentheses: 'step: ([0-9.]+)'"
+        )
+    return Reading(pattern, unit)
 
 
 def _require(dep: str | None, versions: str | None, prepare: str, setup: str, words: tuple[str, ...]) -> None:

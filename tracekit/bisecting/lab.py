@@ -40,6 +40,7 @@ class CommitLab:
     Attributes:
         setup: Shell command that builds a worktree, once.
         signature: Name to count in the stored runs.
+        warmup: Measurements in a new worktree that do not count: they fill caches.
     """
 
     program: Program
@@ -48,6 +49,7 @@ class CommitLab:
     scratch: Path
     setup: str = ""
     signature: str = ""
+    warmup: int = 0
     ready: dict[str, Path] = field(default_factory=dict)
 
     def measure(self, subject: Subject) -> dict[str, float]:
@@ -63,6 +65,8 @@ class CommitLab:
             tree = self.trees.add(subject.key)
         if self.setup:
             prepare(self.program, tree, self.setup, scratch=self.scratch)
+        for _ in range(self.warmup):
+            measure(self.program, tree, scratch=self.scratch)
         self.ready[subject.key] = tree
         return tree
 
@@ -73,6 +77,7 @@ class VersionLab:
 
     Attributes:
         setup: Shell command that makes a version the one that is used; `{version}` stands for it.
+        warmup: Measurements of a version just prepared that do not count.
         prepared: The version that the environment holds now.
     """
 
@@ -81,18 +86,25 @@ class VersionLab:
     scratch: Path
     setup: str = ""
     signature: str = ""
+    warmup: int = 0
     prepared: str = ""
 
     def measure(self, subject: Subject) -> dict[str, float]:
         """Measure a version once; the environment is prepared again when the version changes."""
         words = tuple(word.replace(VERSION, subject.key) for word in self.program.command)
         program = replace(self.program, command=words)
-        if self.setup and self.prepared != subject.key:
-            self.prepared = ""
+        if self.prepared != subject.key:
+            self._prepare(program, subject)
+        return _values(program, self.store, program.repository, self.scratch, self.signature)
+
+    def _prepare(self, program: Program, subject: Subject) -> None:
+        self.prepared = ""
+        if self.setup:
             script = self.setup.replace(VERSION, subject.key)
             prepare(program, program.repository, script, scratch=self.scratch)
-            self.prepared = subject.key
-        return _values(program, self.store, program.repository, self.scratch, self.signature)
+        for _ in range(self.warmup):
+            measure(program, program.repository, scratch=self.scratch)
+        self.prepared = subject.key
 
 
 def _values(program: Program, store: Store, tree: Path, scratch: Path, signature: str) -> dict[str, float]:
@@ -107,17 +119,17 @@ def _values(program: Program, store: Store, tree: Path, scratch: Path, signature
 
 @contextmanager
 def commit_lab(
-    program: Program, store: Store, *, setup: str = "", signature: str = ""
+    program: Program, store: Store, *, setup: str = "", signature: str = "", warmup: int = 0
 ) -> Iterator[CommitLab]:
     """A lab whose worktrees vanish at the end, whatever happens."""
     with worktrees(store, program.repository) as trees, store.draft() as draft:
-        yield CommitLab(program, store, trees, draft.path / "scratch", setup, signature)
+        yield CommitLab(program, store, trees, draft.path / "scratch", setup, signature, warmup)
 
 
 @contextmanager
 def version_lab(
-    program: Program, store: Store, *, setup: str = "", signature: str = ""
+    program: Program, store: Store, *, setup: str = "", signature: str = "", warmup: int = 0
 ) -> Iterator[VersionLab]:
     """A lab for versions of a package."""
     with store.draft() as draft:
-        yield VersionLab(program, store, draft.path / "scratch", setup, signature)
+        yield VersionLab(program, store, draft.path / "scratch", setup, signature, warmup)

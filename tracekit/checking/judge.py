@@ -6,12 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tracekit.checking.values import clock, repeats, value
+from tracekit.checking.values import clock, known_noise, value
 from tracekit.measuring.metrics import EXACT, METRICS, STEP_TIME
 from tracekit.stats import blocks
 from tracekit.stats.compare import compare
 from tracekit.stats.exact import compare_exact
-from tracekit.stats.noise import estimate_noise
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,5 +91,5 @@ def _one(name: str, sides: _Sides) -> Comparison:
     if name in EXACT:
         return compare_exact(metric, a, b, threshold=options.threshold, tolerance=options.tolerance)
     fewest = min(sum(one is not None for one in values) for values in (a, b))
-    noise = estimate_noise(repeats(name, sides.base[-1], sides.stored)) if fewest == 1 else None
+    noise = known_noise(name, sides.base[-1], sides.stored) if fewest == 1 else None
     return compare(metric, a, b, paired=sides.paired, noise=noise, threshold=options.threshold)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracekit.checking.configuration import alike
-from tracekit.checking.heads import code
 from tracekit.measuring.metrics import of_run
+from tracekit.noise import fingerprint_id, history
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tracekit.run import Run
+    from tracekit.stats.noise import Noise
 
 
 def value(run: Run, metric: str) -> float | None:
@@ -24,10 +24,8 @@ def clock(run: Run) -> str | None:
     return run.meta.timings.clock if run.meta.timings and run.meta.timings.step_ns else None
 
 
-def repeats(metric: str, like: Run, runs: Iterable[Run]) -> list[list[float | None]]:
-    """Values of earlier runs of the same configuration, each list of one state of the code."""
-    found: dict[object, list[float | None]] = {}
-    for run in runs:
-        if run.meta.git and clock(run) == clock(like) and alike(run, like, ()):
-            found.setdefault(code(run.meta.git), []).append(value(run, metric))
-    return list(found.values())
+def known_noise(metric: str, like: Run, runs: Iterable[Run]) -> Noise | None:
+    """Noise of one run, from repeated runs of the same configuration in the store."""
+    of = fingerprint_id(like)
+    found = history(run for run in runs if fingerprint_id(run) == of and clock(run) == clock(like))
+    return next((series.noise for series in found.series if series.metric == metric), None)

@@ -40,6 +40,13 @@ _UNITS = ("ns", "us", "ms", "s", "bytes", "KiB", "MiB", "GiB", "count")
     help="Measurements of every commit; doubtful ones are repeated.",
 )
 @click.option(
+    "--warmup",
+    type=click.IntRange(min=0),
+    default=1,
+    show_default=True,
+    help="Measurements of every commit that do not count: they fill caches.",
+)
+@click.option(
     "--threshold",
     type=Percent(),
     default="7%",

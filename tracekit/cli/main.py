@@ -25,6 +25,8 @@ COMMANDS = {
     "diff": "tracekit.cli.diff",
     "check": "tracekit.cli.check",
     "bisect": "tracekit.cli.bisect",
+    "ab": "tracekit.cli.ab",
+    "noise": "tracekit.cli.noise",
     "rm": "tracekit.cli.rm",
 }
 """Command name to the module whose `command` it is, in the order people need them."""
