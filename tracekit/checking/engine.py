@@ -113,8 +113,14 @@ def _notes(chosen: Baseline, options: Options) -> tuple[str, ...]:
 
 
 def _side(runs: Sequence[Run], distance: int | None = None) -> Side:
-    git = runs[-1].meta.git
-    return Side(tuple(run.id for run in runs), git.sha if git else None, bool(git and git.dirty), distance)
+    meta = runs[-1].meta
+    return Side(
+        runs=tuple(run.id for run in runs),
+        commit=meta.git.sha if meta.git else None,
+        dirty=bool(meta.git and meta.git.dirty),
+        distance=distance,
+        command=tuple(meta.command),
+    )
 
 
 def _judged_together(found: Sequence[Configuration]) -> tuple[Configuration, ...]:
@@ -134,5 +140,6 @@ def _command(against: str, head: Sequence[Run], options: Options) -> tuple[str, 
     words = ["tracekit", "check", "--against", against, "--threshold", f"{100 * options.threshold:g}%"]
     words += ["--metric", ",".join(options.metrics)]
     words += [word for field in options.varying for word in ("--varying", field)]
+    words += ["--min-runs", str(options.least), "--byte-tolerance", str(options.tolerance)]
     words += ["--allow-dirty"] if options.allow_dirty else []
     return (*words, *(word for run in head for word in ("--run", run.id)))

@@ -54,12 +54,14 @@ class Side:
         commit: Full sha; None where unknown.
         dirty: Whether there were uncommitted changes.
         distance: Commits between it and the merge-base; None for a head or a label.
+        command: What recorded the newest of them; empty where unknown.
     """
 
     runs: tuple[str, ...]
     commit: str | None
     dirty: bool
     distance: int | None = None
+    command: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -168,9 +168,14 @@ def command(gate: Gate) -> str:
 
 
 def explain(gate: Gate) -> list[str]:
-    """The commands that show what a regression is made of."""
-    return [
-        shlex.join(["tracekit", "diff", each.base.runs[-1], each.head.runs[-1]])
-        for each in gate.configurations
-        if each.base and Verdict.REGRESSION in each.verdicts
-    ]
+    """The commands that show what a regression is made of, and which commit made it."""
+    worse = [one for one in gate.configurations if Verdict.REGRESSION in one.verdicts]
+    return [line for one in worse if one.base for line in _explain(one.base, one.head)]
+
+
+def _explain(base: Side, head: Side) -> list[str]:
+    lines = [shlex.join(["tracekit", "diff", base.runs[-1], head.runs[-1]])]
+    if base.commit and head.commit and not head.dirty and head.command[:2] == ("tracekit", "collect"):
+        search = f"{base.commit[:SHORT]}..{head.commit[:SHORT]}"
+        lines.append(shlex.join(["tracekit", "bisect", search, "--", *head.command]))
+    return lines

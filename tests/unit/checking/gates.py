@@ -66,6 +66,7 @@ def record(
                 tables={"steps": step_rows(0, 20), "counters": counters},
                 git=state(sha, dirty=dirty) if sha else None,
                 label=label,
+                command=["tracekit", "collect", "--workload", "resnet50"],
                 fingerprint=FINGERPRINT | fields,
                 timings=Timings([step] * 3, [], "cuda_event") if step else None,
             )

@@ -71,6 +71,7 @@ def test_people_read_change_interval_detectable_effect_and_what_to_do(
     assert f"Regression: resnet50 train cuda step_time +12.0 %, {head[:12]} against main" in out
     for told in ("change", "interval", "detectable", "the merge-base", "tracekit diff "):
         assert told in out
+    assert f"..{head[:12]} -- tracekit collect --workload resnet50" in out
 
 
 def test_markdown_reproduces_the_check_and_stays_small(
