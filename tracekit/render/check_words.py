@@ -175,7 +175,8 @@ def explain(gate: Gate) -> list[str]:
 
 def _explain(base: Side, head: Side) -> list[str]:
     lines = [shlex.join(["tracekit", "diff", base.runs[-1], head.runs[-1]])]
-    if base.commit and head.commit and not head.dirty and head.command[:2] == ("tracekit", "collect"):
+    apart = base.commit != head.commit and not head.dirty
+    if base.commit and head.commit and apart and head.command[:2] == ("tracekit", "collect"):
         search = f"{base.commit[:SHORT]}..{head.commit[:SHORT]}"
         lines.append(shlex.join(["tracekit", "bisect", search, "--", *head.command]))
     return lines
