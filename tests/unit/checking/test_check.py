@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.unit.checking.gates import commit, record
-from tracekit.checking import Options, check
+from tracekit.checking import Options, check, judge
 from tracekit.checking.model import Outcome
 from tracekit.errors import CollectionError, ExitCode, UnusableInputError
 from tracekit.stats.comparison import Verdict
@@ -138,6 +138,14 @@ def test_a_head_on_the_reference_is_compared_with_its_ancestor_not_with_itself(
     assert gate.exit_code is ExitCode.REGRESSION
 
 
+def test_other_runs_of_the_heads_commit_are_no_baseline(git: Git, store: Store) -> None:
+    record(store, git("rev-parse", "HEAD"), BASE)
+    sha = commit(git, "second")
+    record(store, sha, SLOWER, label="earlier")
+    record(store, sha, SLOWER, label="head")
+    assert check(store, "main", label="head", options=STEP_TIME).exit_code is ExitCode.REGRESSION
+
+
 def test_another_torch_is_not_comparable_unless_declared(branch: tuple[str, str], store: Store) -> None:
     record(store, branch[1], BASE, torch="2.14.0")
     gate = check(store, "main")
@@ -247,6 +255,15 @@ def test_alternating_runs_are_paired_and_runs_apart_are_told(branch: tuple[str, 
     apart = check(store, "label:a", label="c", options=STEP_TIME)
     assert not apart.comparisons[0].paired
     assert any("drift" in note for note in apart.configurations[0].notes)
+
+
+def test_pairs_are_those_that_were_made_together_in_whatever_order_runs_are_given(
+    branch: tuple[str, str], store: Store
+) -> None:
+    record_alternating(branch, store)
+    base, head = ([run for run in store.runs() if run.meta.label == label] for label in "ab")
+    one = judge.compared(base, head, store.runs(), STEP_TIME)
+    assert judge.compared(base, head[::-1], store.runs(), STEP_TIME) == one
 
 
 def record_alternating(branch: tuple[str, str], store: Store) -> None:
