@@ -9,7 +9,7 @@ from tracekit import analysis
 from tracekit.diff import comparability, idle, judge, matching, pieces, rollup, shapes, spans, wall, work
 from tracekit.diff.metrics import measure, step_times, typical
 from tracekit.diff.model import Compared, Diff, Side, Verdict
-from tracekit.errors import TracekitError, UnusableInputError
+from tracekit.errors import CollectionError, TracekitError, UnusableInputError
 from tracekit.run import busy
 from tracekit.schema import C, DeviceKind
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tracekit.analysis import Analysis, Result
-    from tracekit.diff.model import Comparability, Design, Metric, Wall
+    from tracekit.diff.ledgers import Wall
+    from tracekit.diff.model import Comparability, Design, Metric
     from tracekit.diff.pieces import Pieces
     from tracekit.diff.spans import Span
     from tracekit.run import Run
@@ -79,6 +80,7 @@ def diff(
 
     Raises:
         UnusableInputError: A side has no runs, or an option is unknown.
+        CollectionError: A run holds nothing to compare.
 
     Example:
         >>> import tracekit
@@ -92,6 +94,7 @@ def diff(
     steps = step_times(base, head)
     a, b = typical(base, steps.a), typical(head, steps.b)
     pair = _Pair(a, b, spans.shared(a, b))
+    _require_steps(pair)
     how = judge.design(base, head, threshold=chosen.threshold)
     sides = (_side(references[0], base, a), _side(references[1], head, b))
     progress("comparability")
@@ -113,6 +116,15 @@ def _check(base: Sequence[Run], head: Sequence[Run], options: Options) -> None:
         raise UnusableInputError("a side has no runs", hint="`tracekit runs` lists what there is")
 
 
+def _require_steps(pair: _Pair) -> None:
+    for run, span in zip((pair.base, pair.head), pair.spans, strict=True):
+        if not span.steps:
+            raise CollectionError(
+                f"run {run.id}, or the other, holds neither steps nor intervals",
+                hint="record again; `tracekit show RUN` says what a run holds",
+            )
+
+
 def _explained(
     pair: _Pair,
     sides: tuple[Side, Side],
@@ -132,6 +144,7 @@ def _explained(
     walls, why = _wall(pair, (a, b), explain=options.explain)
     progress("analyses")
     analyses, failed = _compared(pair) if options.explain else ((), ())
+    warnings = (*_warnings(pair, sides, (a, b), options), *judge.doubts(how), *why, *failed)
     return Diff(
         *sides,
         found,
@@ -147,7 +160,7 @@ def _explained(
         groups=groups,
         counts=rollup.counts(groups),
         analyses=analyses,
-        warnings=(*_warnings(pair, sides, (a, b), options), *why, *failed),
+        warnings=warnings,
     )
 
 
@@ -225,6 +238,4 @@ def _warnings(
         said.append(
             "steps are not marked on both sides, so whole captures are compared: call `profiler.step()`"
         )
-    if not pair.spans[0].steps:
-        said.append("no step is left to compare on both sides")
     return said

@@ -4,9 +4,9 @@ A step counts from its start, or from the end of all earlier steps where that is
 host or the device (`tracekit.windows`): so steps of a host that runs ahead do not share time, and the steps
 of a rank sum to what they cover together. Warm-up outliers are leading steps whose time exceeds the median by
 more than 10 % and by more than 3 scaled median absolute deviations (of at least 4 steps). As many leading
-steps are left out on both sides as the side with more outliers has, and of the rest both sides keep the last
-n, n being the number the shorter side has. Where steps are not marked on both sides, the whole capture of
-each rank is one step. Of ranks, both sides keep the lowest as many as both have.
+steps are left out on both sides as the side with more outliers has, but one step always stays; of the rest
+both sides keep the last n, n being the number the shorter side has. Where steps are not marked on both sides,
+the whole capture of each rank is one step. Of ranks, both sides keep the lowest as many as both have.
 """
 
 from __future__ import annotations
@@ -73,8 +73,9 @@ def shared(base: Run, head: Run) -> tuple[Span, Span]:
     if not marked:
         a, b = _capture(base), _capture(head)
     ranks = min(a[C.RANK].nunique(), b[C.RANK].nunique())
-    warmup = max(_warmup(a), _warmup(b)) if marked else 0
-    kept = max(0, min(_fewest(a, ranks), _fewest(b, ranks)) - warmup)
+    fewest = min(_fewest(a, ranks), _fewest(b, ranks))
+    warmup = min(max(_warmup(a), _warmup(b)), max(0, fewest - 1)) if marked else 0
+    kept = fewest - warmup
     return _last(a, ranks, kept, warmup, marked=marked), _last(b, ranks, kept, warmup, marked=marked)
 
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from tracekit.diff.ledgers import NOTHING, Amount, Group, Matched, Rung, Terms, Work
 from tracekit.diff.matching import GROUP, RUNG, RUNGS, SIDE, UNMATCHED
-from tracekit.diff.model import NOTHING, Amount, Group, Matched, Rung, Terms, Work
 from tracekit.diff.names import RULES_VERSION
 from tracekit.diff.optree import NO_ROW
 from tracekit.diff.pieces import CANONICAL, COUNT, LONGEST_ROW, OP_PLACE, ROLE, TOTAL_NS
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 NAMED_ROWS = 5
 """Rows a group names of each side at most."""
 SEEN_PATHS = 1000
+SEVERAL = "(several ops: {})"
+"""In place of a path, for work of ops that have none in common: what it does."""
 _SPANNING = ("canonical", "role", "group")
 """Rungs whose groups may hold work of several op paths."""
 
@@ -128,7 +130,7 @@ def _path(rows: _Rows, trees: tuple[OpTree, OpTree]) -> tuple[str, ...]:
     if rows[0][RUNG] not in _SPANNING:
         return ()
     alike = takewhile(lambda names: len(set(names)) == 1, zip(*paths, strict=False))
-    return tuple(names[0] for names in alike)
+    return tuple(names[0] for names in alike) or ((SEVERAL.format(rows[0][ROLE]),) if any(paths) else ())
 
 
 def _amount(rows: _Rows) -> Amount:

@@ -88,3 +88,9 @@ def test_without_marks_the_capture_is_one_step(tmp_path: Path) -> None:
 def test_a_run_without_anything_has_no_step(tmp_path: Path) -> None:
     a, b = shared(make_run(tmp_path / "a"), make_run(tmp_path / "b"))
     assert (a.steps, b.steps, a.total_ns) == (0, 0, 0)
+
+
+def test_one_step_stays_whatever_the_warmup_of_the_other_side(tmp_path: Path) -> None:
+    a, b = shared(marked(tmp_path / "a", [90, 10, 10, 10]), marked(tmp_path / "b", [10]))
+    assert (told(a), told(b)) == ([(0, 3, 10)], [(0, 0, 10)])
+    assert (a.left_out, a.unused) == (0, 3)
