@@ -254,6 +254,29 @@ def test_a_setup_runs_once_in_each_worktree(
     assert not Path("built.py").exists()
 
 
+def test_submodules_that_are_missing_are_said(
+    repository: Repository, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path(".gitmodules").write_text("")
+    found = answer(store, capsys, "HEAD", "HEAD", "-k", "2", "--max-k", "2", *VALUE)
+    assert any("submodule update --init" in text for text in found["warnings"])
+
+
+def test_a_folder_below_the_root_is_where_it_runs(
+    repository: Repository, store: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("below").mkdir()
+    Path("below/file.txt").write_text("")
+    repository.commit("MS = 12\n")
+    monkeypatch.chdir("below")
+    words = ["-k", "2", "--max-k", "2", *VALUE]
+    program = [sys.executable, "../bench.py"]
+    assert run(ab(store, "HEAD~1", "HEAD", *words, program=program)) == 2
+    assert "the commit has no folder below" in capsys.readouterr().err
+    answer(store, capsys, "HEAD", "HEAD", *words, program=program)
+    assert {Path(folder).name for folder in repository.folders} == {"below"}
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_call_that_was_interrupted_goes_on_where_it_stopped(
     number: signal.Signals, repository: Repository, store: Store, capsys: pytest.CaptureFixture[str]

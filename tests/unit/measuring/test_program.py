@@ -151,3 +151,27 @@ def _wait_for_end(pid: int) -> None:
     """Ends by the test's own limit of time if the process never does."""
     while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
         time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("printed", "message"),
+    [
+        ("step: fast", "'fast', which is no number"),
+        ("step: 0", "no ratio"),
+        ("step: nan", "no ratio"),
+        ("", "nothing"),
+    ],
+)
+def test_what_is_no_value_is_nothing_measured(printed: str, message: str) -> None:
+    with pytest.raises(CollectionError, match=message):
+        Reading("step: (.*)").read(printed)
+
+
+def test_the_median_of_what_is_printed_counts_in_its_unit() -> None:
+    text = "step: 3\nstep: 1\nstep: 100\n"
+    assert [Reading(r"^step: (\d+)$", unit).read(text) for unit in ("ms", "s", "KiB", "count")] == [
+        3e6,
+        3e9,
+        3072,
+        3,
+    ]
