@@ -99,11 +99,11 @@ def test_imports_and_files_are_those_of_the_worktree(
             (folder / below).mkdir(parents=True)
         for name in ("top.py", "src/inner.py", "lib/other.py"):
             (folder / name).write_text(f"x = {number}\n")
-    (tree / "sub" / "main.py").write_text("import top, inner, other; print(top.x, inner.x, other.x)")
+    (tree / "sub" / "main.py").write_text("import top, inner, other; print(top.x, inner.x, other.x, sep='')")
     monkeypatch.setenv("PYTHONPATH", str(root / "lib"))
-    reading = Reading(r"(\d) \d \d", "count")
+    reading = Reading(r"(\d+)", "count")
     made = program((PYTHON, "main.py"), root, folder=root / "sub", reading=reading)
-    assert measure(made, tree, scratch=tmp_path / "runs").values["value"] == 2
+    assert measure(made, tree, scratch=tmp_path / "runs").values["value"] == 222
     silent = program((PYTHON, "-c", ""), root, reading=reading)
     with pytest.raises(CollectionError, match="matches nothing"):
         measure(silent, tree, scratch=tmp_path / "runs")
