@@ -126,17 +126,20 @@ def test_a_slower_commit_is_a_regression_and_the_tree_stays_as_it_is(
     assert traces(store, repository.git) == []
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize(
+    "seeds", [range(2), pytest.param(range(2, 20), marks=pytest.mark.slow)], ids=["few", "many"]
+)
 def test_equal_commits_pass_or_cannot_be_told(
-    seed: int,
+    seeds: range,
     repository: Repository,
     store: Store,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("BENCH_SEED", str(seed))
-    found = answer(store, capsys, "HEAD", "main", "--max-k", "10", "--warmup", "0", *VALUE)
-    assert found["verdict"] in {"pass", "cannot tell"}
+    for seed in seeds:
+        monkeypatch.setenv("BENCH_SEED", str(seed))
+        found = answer(store, capsys, "HEAD", "main", "--max-k", "10", "--warmup", "0", *VALUE)
+        assert found["verdict"] in {"pass", "cannot tell"}, f"seed {seed}"
 
 
 def test_a_faster_commit_is_an_improvement(
@@ -249,6 +252,29 @@ def test_a_setup_runs_once_in_each_worktree(
     assert repository.measured[:2] == ["built", "built"]
     assert repository.measured.count("built") == 2
     assert not Path("built.py").exists()
+
+
+def test_submodules_that_are_missing_are_said(
+    repository: Repository, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path(".gitmodules").write_text("")
+    found = answer(store, capsys, "HEAD", "HEAD", "-k", "2", "--max-k", "2", *VALUE)
+    assert any("submodule update --init" in text for text in found["warnings"])
+
+
+def test_a_folder_below_the_root_is_where_it_runs(
+    repository: Repository, store: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("below").mkdir()
+    Path("below/file.txt").write_text("")
+    repository.commit("MS = 12\n")
+    monkeypatch.chdir("below")
+    words = ["-k", "2", "--max-k", "2", *VALUE]
+    program = [sys.executable, "../bench.py"]
+    assert run(ab(store, "HEAD~1", "HEAD", *words, program=program)) == 2
+    assert "the commit has no folder below" in capsys.readouterr().err
+    answer(store, capsys, "HEAD", "HEAD", *words, program=program)
+    assert {Path(folder).name for folder in repository.folders} == {"below"}
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

@@ -90,7 +90,7 @@ def compare_commits(store: Store, question: Question, *, watcher: Watcher | None
     made = program(question.command, root, reading=question.reading)
     metrics = _metrics(question, made)
     _ = question.design.looks  # a plan that is none is refused before anything starts
-    warned = surroundings.warnings()
+    warned = [*surroundings.warnings(), *_submodules(question, root)]
     for text in warned:
         watcher.say(f"warning: {text}")
     with _alone(store), worktrees(store, root) as trees:
@@ -209,6 +209,12 @@ def _metrics(question: Question, made: Program) -> list[Metric]:
         )
     unit = "bytes" if question.reading and question.reading.unit.endswith(("B", "bytes")) else "count"
     return [metric(name, unit=unit, direction=direction) for name in question.design.metrics or made.metrics]
+
+
+def _submodules(question: Question, root: Path) -> list[str]:
+    if question.setup or not (root / ".gitmodules").exists():
+        return []
+    return ["submodules are not checked out; --setup 'git submodule update --init' does it"]
 
 
 def _asked(question: Question, made: Program, sides: dict[Side, Commit]) -> dict[str, object]:

@@ -101,7 +101,9 @@ def command(
     from tracekit.ab.design import Design
     from tracekit.ab.report import Question
 
-    design = Design(k=k, max_k=max_k, threshold=threshold, metrics=metrics, warmup=warmup)
+    design = Design(
+        k=k, max_k=max_k, threshold=threshold, metrics=tuple(dict.fromkeys(metrics)), warmup=warmup
+    )
     question = Question(
         base=base,
         head=head,

@@ -94,8 +94,8 @@ def _notes(found: History) -> list[str]:
         )
     if found.unmeasured:
         notes.append(
-            f"{_runs(found.unmeasured)} left out: they have no un-profiled step times and no peaks of "
-            "memory, as `tracekit collect` records them"
+            f"{_runs(found.unmeasured)} left out: un-profiled step times and peaks of memory are what "
+            "`tracekit collect` records, not what a trace holds"
         )
     return notes
 

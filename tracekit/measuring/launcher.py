@@ -36,10 +36,10 @@ def main(result: int, command: list[str]) -> None:
         ready, _, _ = select.select([lifeline, woken], [], [])
         if lifeline in ready:
             os.killpg(0, signal.SIGKILL)
+        os.read(woken, 64)  # before asking: what ends after the answer wakes it again
         ended, status, usage = os.wait4(child, os.WNOHANG)
         if ended:
             break
-        os.read(woken, 64)
     wall = time.perf_counter_ns() - start
     code = os.waitstatus_to_exitcode(status)
     _tell(result, {"code": code, "wall_ns": wall, "peak_bytes": usage.ru_maxrss * 1024})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shutil
@@ -56,7 +57,7 @@ class Reading:
         """The value in an output.
 
         Raises:
-            CollectionError: Nothing matches, or what matches is no number.
+            CollectionError: Nothing matches, or what matches is no number above 0.
 
         Example:
             >>> Reading("step: ([0-9.]+) ms").read("step: 2.5 ms")
@@ -64,13 +65,19 @@ class Reading:
         """
         found = [match[1] for match in re.finditer(self.pattern, output, re.MULTILINE)]
         try:
-            return statistics.median(map(float, found)) * UNITS[self.unit][1]
+            value = statistics.median(map(float, found)) * UNITS[self.unit][1]
         except (statistics.StatisticsError, ValueError, TypeError) as error:
             what = f"matches {found[0]!r}, which is no number" if found else "matches nothing it printed"
-            raise CollectionError(
-                f"the program ran, but --value {self.pattern!r} {what}",
-                hint="print the value on standard output, or change the expression",
-            ) from error
+            raise self._error(what) from error
+        if not 0 < value < math.inf:
+            raise self._error(f"matches {found[0]!r}, which has no ratio")
+        return value
+
+    def _error(self, what: str) -> CollectionError:
+        return CollectionError(
+            f"the program ran, but --value {self.pattern!r} {what}",
+            hint="print the value on standard output, or change the expression",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

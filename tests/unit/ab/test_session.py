@@ -60,7 +60,7 @@ def test_it_goes_on_where_it_cannot_tell() -> None:
     assert [k for k, _ in bench.looks] == [5, 10, 20]
     assert len(outcome.blocks) == 20
     assert "".join(side[0] for side, _, _ in bench.asked) == "bhhb" * 10
-    assert bench.asked[10] == ("base", 11, 20)
+    assert bench.asked[10] == ("head", 11, 20)
 
 
 def test_each_look_has_the_level_of_the_plan() -> None:

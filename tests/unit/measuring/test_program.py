@@ -99,11 +99,11 @@ def test_imports_and_files_are_those_of_the_worktree(
             (folder / below).mkdir(parents=True)
         for name in ("top.py", "src/inner.py", "lib/other.py"):
             (folder / name).write_text(f"x = {number}\n")
-    (tree / "sub" / "main.py").write_text("import top, inner, other; print(top.x, inner.x, other.x)")
+    (tree / "sub" / "main.py").write_text("import top, inner, other; print(top.x, inner.x, other.x, sep='')")
     monkeypatch.setenv("PYTHONPATH", str(root / "lib"))
-    reading = Reading(r"(\d) \d \d", "count")
+    reading = Reading(r"(\d+)", "count")
     made = program((PYTHON, "main.py"), root, folder=root / "sub", reading=reading)
-    assert measure(made, tree, scratch=tmp_path / "runs").values["value"] == 2
+    assert measure(made, tree, scratch=tmp_path / "runs").values["value"] == 222
     silent = program((PYTHON, "-c", ""), root, reading=reading)
     with pytest.raises(CollectionError, match="matches nothing"):
         measure(silent, tree, scratch=tmp_path / "runs")
@@ -151,3 +151,27 @@ def _wait_for_end(pid: int) -> None:
     """Ends by the test's own limit of time if the process never does."""
     while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
         time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("printed", "message"),
+    [
+        ("step: fast", "'fast', which is no number"),
+        ("step: 0", "no ratio"),
+        ("step: nan", "no ratio"),
+        ("", "nothing"),
+    ],
+)
+def test_what_is_no_value_is_nothing_measured(printed: str, message: str) -> None:
+    with pytest.raises(CollectionError, match=message):
+        Reading("step: (.*)").read(printed)
+
+
+def test_the_median_of_what_is_printed_counts_in_its_unit() -> None:
+    text = "step: 3\nstep: 1\nstep: 100\n"
+    assert [Reading(r"^step: (\d+)$", unit).read(text) for unit in ("ms", "s", "KiB", "count")] == [
+        3e6,
+        3e9,
+        3072,
+        3,
+    ]
