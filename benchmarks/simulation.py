@@ -12,10 +12,11 @@ import numpy as np
 
 from benchmarks.noise_models import MODELS
 from tracekit.stats import effect as effects
+from tracekit.stats.blocks import order
 from tracekit.stats.comparison import ALPHA, THRESHOLD, Verdict
 from tracekit.stats.decide import CODES, classify
 from tracekit.stats.multiple import benjamini_hochberg, holm
-from tracekit.stats.sequential import order, plan
+from tracekit.stats.sequential import plan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -121,6 +121,18 @@ class Store:
             if match and not psutil.pid_exists(int(match[1])):
                 shutil.rmtree(entry, ignore_errors=True)
 
+    def folder(self, name: str) -> Path:
+        """A folder of the store for what is no run; its name begins with a dot.
+
+        Raises:
+            UnusableInputError: It cannot be made.
+        """
+        path = self.path / name
+        with self.writing():
+            self._prepare()
+            path.mkdir(exist_ok=True)
+        return path
+
     def remove(self, run: Run) -> None:
         """Delete a run: it is renamed first, so that a half-deleted run is never listed."""
         grave = self._temporary()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from tracekit.cli.options import FORMATS, open_store, store_option
+from tracekit.cli.percent import Percent
 from tracekit.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -17,23 +18,6 @@ if TYPE_CHECKING:
     from tracekit.diff import Diff
 
 _VIEWS = ("op", "module", "kernel")
-
-
-class _Percent(click.ParamType):  # type: ignore[type-arg]
-    """A share given as `7%`, `7` or `0.07`; below 1 it is a share, else percent."""
-
-    name = "percent"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        text = str(value).strip()
-        try:
-            number = float(text.removesuffix("%"))
-        except ValueError:
-            self.fail(f"{text!r} is no percentage, as 7% is", param, ctx)
-        share = number / 100 if text.endswith("%") or number >= 1 else number
-        if not 0 < share < float("inf"):
-            self.fail("it must be above 0", param, ctx)
-        return share
 
 
 @click.command("diff")
@@ -49,7 +33,7 @@ class _Percent(click.ParamType):  # type: ignore[type-arg]
 )
 @click.option(
     "--threshold",
-    type=_Percent(),
+    type=Percent(),
     default="7%",
     show_default=True,
     help="Change of the step time that matters.",

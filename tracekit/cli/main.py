@@ -23,6 +23,10 @@ COMMANDS = {
     "analyze": "tracekit.cli.analyze",
     "findings": "tracekit.cli.findings",
     "diff": "tracekit.cli.diff",
+    "check": "tracekit.cli.check",
+    "bisect": "tracekit.cli.bisect",
+    "ab": "tracekit.cli.ab",
+    "noise": "tracekit.cli.noise",
     "rm": "tracekit.cli.rm",
 }
 """Command name to the module whose `command` it is, in the order people need them."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _MARKDOWN = re.compile(r"([\\`*_\[\]<>|#~&])")
 
 
-def envelope(command: str, **content: Any) -> str:
+def envelope(command: str, /, **content: Any) -> str:
     """A command's JSON output: one object that names its schema.
 
     Characters outside ASCII are escaped, so that no name can steer a terminal and none is altered.

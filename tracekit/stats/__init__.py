@@ -10,6 +10,7 @@ turn around exactly when the sides do.
     effect       estimates with standard errors, for one metric or thousands at once
     decide       from an interval to a verdict
     reasons      the sentence that says why
+    blocks       the order of runs, and which stored runs are pairs
     sequential   more runs until it can be told, without raising the false alarms
     multiple     several metrics in one gate; thousands of kernels to explore
     noise        sigma of a series from runs of the same code, and what it allows to detect

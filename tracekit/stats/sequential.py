@@ -8,7 +8,7 @@ degrees of freedom asks for |t| > 14: such a first look decides nothing.)
 
 Levels that sum to alpha hold by the union bound, whatever the looks have in common. Bounds that use their
 correlation assume known noise: with t tests of few blocks they let 5.3 of 100 false alarms pass, and 5.8
-once Holm divides them among 8 metrics. What the sum costs is 6 % of the smallest effect that the last
+once Holm divides them among 8 metrics. What the sum costs is 5 % of the smallest effect that the last
 look detects.
 
 Sources: Pocock 1977, Lan & DeMets 1983.
@@ -54,17 +54,3 @@ def plan(schedule: Sequence[int] = SCHEDULE, *, alpha: float = ALPHA) -> tuple[L
         raise ValueError(f"a schedule counts runs and increases: {schedule}")
     spent = [alpha * math.log1p((math.e - 1) * k / schedule[-1]) for k in (0, *schedule)]
     return tuple(Look(k, late - early) for k, (early, late) in zip(schedule, pairwise(spent), strict=True))
-
-
-def order(k: int, *, start: int = 0) -> str:
-    """The sides of 2k runs in ABBA order, the base being A; blocks are two runs each.
-
-    Args:
-        k: Runs per side.
-        start: Blocks that were made before, whose order goes on.
-
-    Example:
-        >>> order(5), order(2, start=5)
-        ('ABBAABBAAB', 'BAAB')
-    """
-    return "".join("BA" if block % 2 else "AB" for block in range(start, start + k))

@@ -110,6 +110,7 @@ def test_paired_is_students_t_on_the_logarithms() -> None:
     assert one.p == pytest.approx(oracle.pvalue)
     assert one.ci95 == pytest.approx((np.exp(low), np.exp(high)))
     assert one.ratio == pytest.approx(one.b / one.a)
+    assert one.sigma == pytest.approx(np.std(np.log(B) - np.log(A), ddof=1) / np.sqrt(2))
 
 
 def test_unpaired_is_welchs_t_on_the_logarithms() -> None:
@@ -167,6 +168,9 @@ def test_a_look_is_judged_at_its_own_level() -> None:
     assert strict.ci95 is not None
     assert strict.ci95[0] < usual.ci95[0] < usual.ci95[1] < strict.ci95[1]
     assert strict.p == usual.p
+    half = strict.ci95[1] / (strict.ratio or 0)
+    power = stats.t.ppf(0.8, 3) / stats.t.ppf(0.995, 3)
+    assert strict.mde == pytest.approx(half ** (1 + power) - 1)
 
 
 @pytest.mark.parametrize(

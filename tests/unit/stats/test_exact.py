@@ -74,6 +74,11 @@ def test_a_difference_within_the_tolerance_says_so() -> None:
     assert (one.verdict, one.reason) == (Verdict.PASS, "from 1,000 to 1,512, within the tolerance of 512")
 
 
+def test_runs_that_vary_pass_where_none_is_above_the_tolerance() -> None:
+    assert compare_exact(PEAK, [100, 110], [95, 101], tolerance=2).verdict is Verdict.PASS
+    assert compare_exact(PEAK, [100, 110], [95, 103], tolerance=2).verdict is Verdict.CANNOT_TELL
+
+
 @given(counts, counts, st.integers(0, 3), st.sampled_from([0.0, 0.07, 0.5]))
 def test_sides_exchanged_mirror_the_verdict(a: list[int], b: list[int], tolerance: int, limit: float) -> None:
     one, other = (

@@ -83,6 +83,12 @@ def test_a_jump_made_of_two_is_found_in_both_halves() -> None:
     assert [jump.at for jump in found.jumps] == [10, 50]
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_lesser_part_in_doubt_is_measured_until_it_is_sure(seed: int) -> None:
+    found, _ = searched(noisy(steps(64, {10: 1.10, 50: 1.05}), 0.01, seed=seed), 64)
+    assert [jump.at for jump in found.jumps] == [10, 50]
+
+
 def test_commits_that_cannot_be_measured_are_suspects() -> None:
     broken = frozenset(range(30, 40))
     values = steps(64, {35: 1.2})

@@ -1,4 +1,4 @@
-"""Looks keep to alpha together, and blocks alternate."""
+"""Looks keep to alpha together."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracekit.stats.sequential import order, plan
+from tracekit.stats.sequential import plan
 
 schedules = st.lists(st.integers(1, 12), min_size=1, max_size=3, unique=True).map(sorted)
 
@@ -30,17 +30,3 @@ def test_the_levels_of_all_looks_sum_to_alpha(schedule: list[int], alpha: float)
 def test_a_schedule_must_increase(schedule: list[int]) -> None:
     with pytest.raises(ValueError, match="schedule"):
         plan(schedule)
-
-
-@given(st.integers(0, 9), st.integers(0, 9))
-def test_an_order_goes_on_where_it_stopped(first: int, second: int) -> None:
-    assert order(first) + order(second, start=first) == order(first + second)
-
-
-@given(st.integers(1, 20))
-def test_every_block_has_both_sides_and_a_drift_cancels_in_two(k: int) -> None:
-    sides = order(k)
-    assert all({sides[at], sides[at + 1]} == {"A", "B"} for at in range(0, 2 * k, 2))
-    places = np.arange(2 * k)
-    if k % 2 == 0:
-        assert sum(places[[side == "A" for side in sides]]) == sum(places[[side == "B" for side in sides]])

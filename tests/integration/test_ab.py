@@ -1,0 +1,382 @@
+"""`tracekit ab` on real repositories, with real processes and real kills; planted values decide."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.unit.measuring.test_worktrees import everything
+from tracekit.ab.sides import commit
+from tracekit.cli.main import run
+from tracekit.errors import UnusableInputError
+
+if TYPE_CHECKING:
+    from tests.conftest import Git
+    from tracekit.store import Store
+
+MAIN = "from tracekit.cli.main import main; main()"
+PROGRAM = """
+import math, os, random
+from pathlib import Path
+import level
+
+log = Path(os.environ["BENCH_LOG"])
+number = log.read_text().count("\\n") if log.exists() else 0
+with log.open("a") as stream:
+    stream.write(f"{level.MS} {Path.cwd()}\\n")
+noise = random.Random(f"{os.environ['BENCH_SEED']}-{number}").gauss(0, 0.01)
+print("starting")
+print(f"step: {level.MS * math.exp(noise):.6f} ms")
+"""
+VALUE = ["--value", r"^step: ([0-9.]+) ms$", "--metric", "step_time"]
+WARMUP = ["10", "12"]
+PYTHON = [sys.executable, "bench.py"]
+
+
+@dataclass
+class Repository:
+    """A repository whose commits say how slow they are."""
+
+    git: Git
+    log: Path
+
+    def commit(self, text: str) -> str:
+        Path("level.py").write_text(text)
+        self.git("add", ".")
+        self.git("commit", "--quiet", "--allow-empty", "--message=level")
+        return self.git("rev-parse", "HEAD")
+
+    @property
+    def measured(self) -> list[str]:
+        """Level of each process that ran, in order."""
+        return [line.split()[0] for line in self.log.read_text().splitlines()] if self.log.exists() else []
+
+    @property
+    def folders(self) -> set[str]:
+        return {line.split(maxsplit=1)[1] for line in self.log.read_text().splitlines()}
+
+
+@pytest.fixture
+def repository(git: Git, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
+    log = tmp_path / "log.txt"
+    monkeypatch.setenv("BENCH_LOG", str(log))
+    monkeypatch.setenv("BENCH_SEED", "0")
+    Path("bench.py").write_text(PROGRAM)
+    made = Repository(git, log)
+    made.commit("MS = 10\n")
+    return made
+
+
+def ab(store: Store, *words: str, program: list[str] | None = None) -> list[str]:
+    return ["ab", *words, "--store", str(store.path), "--", *(program or PYTHON)]
+
+
+def answer(
+    store: Store, capsys: pytest.CaptureFixture[str], *words: str, program: list[str] | None = None
+) -> dict[str, Any]:
+    capsys.readouterr()
+    code = run(ab(store, *words, "--format", "json", program=program))
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert found["schema"] == "tracekit.ab/1"
+    assert found["exit_code"] == code
+    return found
+
+
+def traces(store: Store, git: Git) -> list[str]:
+    """What is left in the store and in git, besides the lock."""
+    left = [path.name for name in (".worktrees", ".ab") for path in (store.path / name).iterdir()]
+    return [*(name for name in left if name != "lock"), *git("worktree", "list").splitlines()[1:]]
+
+
+def test_a_slower_commit_is_a_regression_and_the_tree_stays_as_it_is(
+    repository: Repository, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base, head = repository.git("rev-parse", "HEAD"), repository.commit("MS = 12\n")
+    Path("level.py").write_text("MS = 99\n")
+    Path("bench.py").write_text("raise SystemExit('of the user')\n")
+    repository.git("add", "bench.py")
+    before = everything(Path.cwd())
+    found = answer(store, capsys, "HEAD~1", "HEAD", *VALUE)
+    assert everything(Path.cwd()) == before
+    assert (found["verdict"], found["exit_code"]) == ("regression", 1)
+    assert (found["base"]["commit"], found["head"]["commit"]) == (base, head)
+    assert found["design"] | {"looks": None} == {
+        "k": 5,
+        "order": "ABBAABBAAB",
+        "paired": True,
+        "alpha": 0.05,
+        "theta": 0.07,
+        "looks": None,
+        "warmup": 1,
+    }
+    [metric] = found["metrics"]
+    assert (metric["name"], metric["unit"], metric["k"]) == ("step_time", "ns", 5)
+    assert metric["ratio"] == pytest.approx(1.2, rel=0.03)
+    assert metric["mde"] < 0.07
+    assert repository.measured == [*WARMUP, *(str({"A": 10, "B": 12}[side]) for side in "ABBAABBAAB")]
+    assert {Path(folder).name for folder in repository.folders} == {"base", "head"}
+    assert not any(Path(folder).exists() for folder in repository.folders)
+    assert traces(store, repository.git) == []
+
+
+@pytest.mark.parametrize(
+    "seeds", [range(2), pytest.param(range(2, 20), marks=pytest.mark.slow)], ids=["few", "many"]
+)
+def test_equal_commits_pass_or_cannot_be_told(
+    seeds: range,
+    repository: Repository,
+    store: Store,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for seed in seeds:
+        monkeypatch.setenv("BENCH_SEED", str(seed))
+        found = answer(store, capsys, "HEAD", "main", "--max-k", "10", "--warmup", "0", *VALUE)
+        assert found["verdict"] in {"pass", "cannot tell"}, f"seed {seed}"
+
+
+def test_a_faster_commit_is_an_improvement(
+    repository: Repository, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    repository.commit("MS = 8\n")
+    found = answer(store, capsys, "HEAD~1", "HEAD", *VALUE)
+    assert (found["verdict"], found["exit_code"]) == ("improvement", 0)
+
+
+def test_real_time_and_memory_of_equal_commits_are_no_regression(
+    repository: Repository, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = [sys.executable, "-c", "import time; time.sleep(0.1)"]
+    found = answer(store, capsys, "HEAD", "HEAD", "-k", "4", "--max-k", "8", program=program)
+    assert [one["name"] for one in found["metrics"]] == ["wall", "host_peak"]
+    assert found["metrics"][0]["a"] > 100e6
+    assert found["verdict"] in {"pass", "cannot tell"}, found["metrics"]
+
+
+def test_memory_that_grows_is_a_regression(
+    repository: Repository, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    repository.commit("MS = 10\nleak = b'1' * (40 << 20)\n")
+    words = ["HEAD~1", "HEAD", "--metric", "host_peak", "--max-k", "5"]
+    [metric] = answer(store, capsys, *words)["metrics"]
+    assert (metric["name"], metric["verdict"]) == ("host_peak", "regression")
+    assert 30e6 < metric["b"] - metric["a"] < 50e6
+
+
+def test_the_working_tree_is_measured_as_it_is_when_allowed(
+    repository: Repository, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("level.py").write_text("from fresh import MS\n")
+    Path("fresh.py").write_text("MS = 13\n")
+    assert run(ab(store, "HEAD", ".", *VALUE)) == 2
+    assert "uncommitted changes in 2 files" in capsys.readouterr().err
+    before = everything(Path.cwd())
+    found = answer(store, capsys, "HEAD", ".", "--allow-dirty", *VALUE)
+    assert everything(Path.cwd()) == before
+    assert found["verdict"] == "regression"
+    head = found["head"]
+    assert (head["dirty"], head["changed_files"], len(head["diff_sha256"])) == (True, 2, 64)
+    assert found["reproduce"].split()[3] == "."
+    assert "--allow-dirty" in found["reproduce"]
+
+
+def test_a_clean_working_tree_is_its_commit(repository: Repository) -> None:
+    side = commit(".", Path.cwd())
+    assert (side.sha, side.dirty) == (repository.git("rev-parse", "HEAD"), False)
+    Path("new.txt").write_text("")
+    with pytest.raises(UnusableInputError, match="1 file"):
+        commit(".", Path.cwd())
+
+
+def test_a_program_that_fails_names_its_side_and_leaves_nothing(
+    repository: Repository, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    repository.commit("raise RuntimeError('no such kernel')\n")
+    assert run(ab(store, "HEAD~1", "HEAD", *VALUE)) == 5
+    said = capsys.readouterr().err
+    assert "RuntimeError: no such kernel" in said
+    assert "tracekit: head HEAD (" in said.splitlines()[-1]
+    assert "warm-up: the program failed with exit code 1" in said.splitlines()[-1]
+    assert traces(store, repository.git) == []
+
+
+def test_a_value_that_is_not_printed_is_nothing_measured(
+    repository: Repository, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(ab(store, "HEAD", "HEAD", "--value", "speed: (.*)")) == 5
+    assert "--value 'speed: (.*)' matches nothing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["gone", "HEAD"], "no revision 'gone'"),
+        (["HEAD", "HEAD", "-k", "1"], "no plan"),
+        (["HEAD", "HEAD", "--metric", "step_time"], "does not measure step_time"),
+        (["HEAD", "HEAD", "--value", "step: .*"], "has no group"),
+        (["HEAD", "HEAD", "--value", "("], "no regular expression"),
+        (["HEAD", "HEAD", "--value", "(.*)", "--higher-is-better"], "--unit count"),
+    ],
+)
+def test_what_cannot_be_measured_is_said_before_anything_runs(
+    words: list[str], message: str, repository: Repository, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(ab(store, *words)) == 2
+    assert message in capsys.readouterr().err
+    assert repository.measured == []
+
+
+def test_a_rate_that_falls_is_a_regression(
+    repository: Repository, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    repository.commit("MS = 8\n")
+    words = ["--value", "step: (.*) ms", "--unit", "count", "--higher-is-better", "--metric", "value"]
+    found = answer(store, capsys, "HEAD~1", "HEAD", *words)
+    assert (found["verdict"], found["metrics"][0]["direction"]) == ("regression", "higher")
+
+
+def test_a_setup_runs_once_in_each_worktree(
+    repository: Repository, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    repository.commit("from built import MS\n")
+    setup = "cd . && echo MS = 10 > built.py && echo built in $PWD >> $BENCH_LOG"
+    found = answer(store, capsys, "HEAD~1", "HEAD", "--setup", setup, *VALUE)
+    assert found["verdict"] == "pass"
+    assert repository.measured[:2] == ["built", "built"]
+    assert repository.measured.count("built") == 2
+    assert not Path("built.py").exists()
+
+
+def test_submodules_that_are_missing_are_said(
+    repository: Repository, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path(".gitmodules").write_text("")
+    found = answer(store, capsys, "HEAD", "HEAD", "-k", "2", "--max-k", "2", *VALUE)
+    assert any("submodule update --init" in text for text in found["warnings"])
+
+
+def test_a_folder_below_the_root_is_where_it_runs(
+    repository: Repository, store: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("below").mkdir()
+    Path("below/file.txt").write_text("")
+    repository.commit("MS = 12\n")
+    monkeypatch.chdir("below")
+    words = ["-k", "2", "--max-k", "2", *VALUE]
+    program = [sys.executable, "../bench.py"]
+    assert run(ab(store, "HEAD~1", "HEAD", *words, program=program)) == 2
+    assert "the commit has no folder below" in capsys.readouterr().err
+    answer(store, capsys, "HEAD", "HEAD", *words, program=program)
+    assert {Path(folder).name for folder in repository.folders} == {"below"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_call_that_was_interrupted_goes_on_where_it_stopped(
+    number: signal.Signals, repository: Repository, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    repository.commit("MS = 12\n")
+    before = everything(Path.cwd())
+    cut = _interrupted(repository, store, number)
+    assert cut.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -9}[number]
+    if number != signal.SIGKILL:
+        assert [name for name in traces(store, repository.git) if not name.endswith(".json")] == []
+        assert everything(Path.cwd()) == before
+    made = len(repository.measured)
+    found = answer(store, capsys, "HEAD~1", "HEAD", *VALUE)
+    assert (found["verdict"], found["design"]["order"]) == ("regression", "ABBAABBAAB")
+    assert len(repository.measured) - made < 12, "all was measured again"
+    assert everything(Path.cwd()) == before
+    assert traces(store, repository.git) == []
+
+
+def test_restart_forgets(repository: Repository, store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    repository.commit("MS = 12\n")
+    _interrupted(repository, store, signal.SIGKILL)
+    made = len(repository.measured)
+    answer(store, capsys, "HEAD~1", "HEAD", "--restart", *VALUE)
+    assert len(repository.measured) - made == 12
+
+
+def test_another_program_or_commit_does_not_go_on_from_it(
+    repository: Repository, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    repository.commit("MS = 12\n")
+    _interrupted(repository, store, signal.SIGINT)
+    made = len(repository.measured)
+    answer(store, capsys, "HEAD", "HEAD~1", *VALUE)
+    answer(store, capsys, "HEAD~1", "HEAD", *VALUE, program=[*PYTHON, "--again"])
+    assert len(repository.measured) - made == 24
+
+
+def test_two_at_once_are_refused(
+    repository: Repository, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", MAIN, *ab(store, "HEAD", "HEAD", program=["sleep", "600"])],
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as other:
+        assert other.stderr
+        while "warm-up" not in other.stderr.readline():
+            assert other.poll() is None
+        assert run(ab(store, "HEAD", "HEAD", *VALUE)) == 2
+        assert "another `tracekit ab` is measuring" in capsys.readouterr().err
+        other.terminate()
+        other.communicate()
+
+
+@pytest.mark.parametrize("output_format", ["table", "markdown"])
+def test_people_see_verdict_numbers_reasons_and_the_command(
+    output_format: str, repository: Repository, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    repository.commit("MS = 12\n")
+    assert run(ab(store, "HEAD~1", "HEAD", "--format", output_format, *VALUE)) == 1
+    captured = capsys.readouterr()
+    text = " ".join(captured.out.replace("\\", "").split())
+    for part in ("Regression: HEAD (", "ci95", "mde", "is a worsening of at least", "ABBA order", "-k 5"):
+        assert part in text
+    assert "1 of 10: base HEAD~1 (" in captured.err
+    assert "left" in captured.err
+
+
+def test_collections_are_judged_by_their_unprofiled_steps_and_one_profile_a_side_is_kept(
+    repository: Repository, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("torch")
+    words = ["--workload", "mnist_cnn", "--device", "cpu", "--threads", "1", "--batch-size", "4"]
+    program = ["tracekit", "collect", *words, "--steps", "2", "--warmup", "1"]
+    options = ["-k", "2", "--max-k", "2", "--warmup", "0"]
+    found = answer(store, capsys, "HEAD", "HEAD", *options, program=program)
+    assert [one["name"] for one in found["metrics"]] == ["step_time", "host_peak"]
+    assert found["metrics"][1]["a"] > 50e6
+    runs = {kept.meta.label: kept for kept in store.runs()}
+    assert {f"ab-{side}": run_id for side, run_id in found["runs"].items()} == {
+        label: kept.id for label, kept in runs.items()
+    }
+    kept = runs["ab-head"]
+    assert kept.rows("host_intervals") > 100
+    assert kept.meta.git is not None
+    assert (kept.meta.git.sha, kept.meta.git.dirty) == (repository.git("rev-parse", "HEAD"), False)
+    assert traces(store, repository.git) == []
+
+
+def _interrupted(repository: Repository, store: Store, number: signal.Signals) -> subprocess.Popen[str]:
+    """A call that got a signal once a block of it was kept."""
+    words = ab(store, "HEAD~1", "HEAD", *VALUE)
+    cut = subprocess.Popen(
+        [sys.executable, "-c", MAIN, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert cut.stderr
+    while not cut.stderr.readline().startswith("4 of 10"):
+        assert cut.poll() is None
+    cut.send_signal(number)
+    cut.communicate()
+    assert any((store.path / ".ab").glob("*.json"))
+    return cut

@@ -1,0 +1,89 @@
+"""The search without processes: a lab that knows every value."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tracekit.bisecting import Bisection, Search, bisect
+from tracekit.bisecting.cache import Cache, Record
+from tracekit.bisecting.model import Changed, Subject
+from tracekit.errors import CollectionError, ExitCode, UnusableInputError
+from tracekit.stats.comparison import Metric
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+LAST = 64
+
+
+class Lab:
+    """Counts what it measures."""
+
+    def __init__(self, values: Callable[[int], dict[str, float]]) -> None:
+        self.values, self.measured = values, [0] * (LAST + 1)
+
+    def measure(self, subject: Subject) -> dict[str, float]:
+        at = int(subject.key)
+        self.measured[at] += 1
+        return self.values(at)
+
+
+def search(lab: Lab, path: Path, *, metric: str = "step_time", **options: object) -> Bisection:
+    subjects = tuple(Subject(str(at), f"change {at}") for at in range(LAST + 1))
+    asked = Search(subjects=subjects, metric=Metric(metric), **options)  # type: ignore[arg-type]
+    return bisect(asked, lab, Cache(path / "cache.jsonl"))
+
+
+def at(found: Bisection) -> list[int]:
+    return [int(one.suspects[-1].key) for one in found.culprits]
+
+
+def test_a_count_decides_in_one_run_per_commit_and_is_never_measured_twice(tmp_path: Path) -> None:
+    lab = Lab(lambda number: {"fills": 161.0 if number >= 37 else 0.0})
+    found = search(lab, tmp_path, metric="fills", exact=True)
+    (culprit,) = found.culprits
+    assert (at(found), culprit.effect, found.exit_code) == ([37], 161.0, ExitCode.OK)
+    assert max(lab.measured) == 1
+    assert sum(lab.measured) == 8  # both ends, and six halvings of 64
+    again = search(lab, tmp_path, metric="fills", exact=True)
+    assert (at(again), sum(lab.measured)) == ([37], 8)
+
+
+def test_a_count_that_is_equal_at_both_ends_cannot_be_searched(tmp_path: Path) -> None:
+    found = search(Lab(lambda _: {"fills": 4.0}), tmp_path, metric="fills", exact=True)
+    assert (found.culprits, found.exit_code) == ((), ExitCode.CANNOT_TELL)
+
+
+def test_counts_that_changed_between_the_ends_are_told(tmp_path: Path) -> None:
+    lab = Lab(
+        lambda number: (
+            {"step_time": 120.0, "launches": 161.0, "ops": 7.0}
+            if number >= 5
+            else {"step_time": 100.0, "launches": 1.0, "ops": 7.0}
+        )
+    )
+    found = search(lab, tmp_path)
+    assert (at(found), found.changed) == ([5], (Changed("launches", 1.0, 161.0),))
+
+
+def test_a_lab_that_lacks_the_metric_says_what_there_is(tmp_path: Path) -> None:
+    with pytest.raises(CollectionError, match="it measured no step_time, only wall"):
+        search(Lab(lambda _: {"wall": 1.0}), tmp_path)
+
+
+def test_an_end_cannot_be_skipped(tmp_path: Path) -> None:
+    with pytest.raises(UnusableInputError, match="an end of the range is skipped"):
+        search(Lab(lambda _: {}), tmp_path, skipped=frozenset({"0"}))
+
+
+def test_a_line_of_the_cache_that_was_cut_off_loses_nothing_else(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "cache.jsonl")
+    first, second = Record("s", "a", {"wall": 1.0}), Record("s", "b", problem="broken")
+    cache.add(first)
+    with cache.path.open("a") as stream:
+        stream.write('{"session": "s", "ke')
+    cache.add(second)
+    assert cache.records() == [first, second]

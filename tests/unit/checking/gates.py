@@ -1,0 +1,74 @@
+"""Recorded runs for gates: commits of a real repository, hand-made numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tests.runs import make_run, step_rows
+from tracekit.meta import Git, Timings
+from tracekit.schema import C
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tests.conftest import Git as Repository
+    from tracekit.run import Run
+    from tracekit.store import Store
+
+FINGERPRINT: dict[str, Any] = {
+    "workload": "resnet50",
+    "mode": "train",
+    "device": "cuda",
+    "batch_size": 8,
+    "torch": "2.13.0",
+    "gpu": "H200",
+}
+
+
+def commit(git: Repository, text: str, *, branch: str = "") -> str:
+    """A new commit, on a new branch if one is named."""
+    if branch:
+        git("checkout", "--quiet", "-b", branch)
+    git("commit", "--quiet", "--allow-empty", f"--message={text}")
+    return git("rev-parse", "HEAD")
+
+
+def state(sha: str, *, dirty: bool = False) -> Git:
+    return Git(
+        sha=sha, tree="", branch=None, dirty=dirty, diff_sha256="changed" if dirty else None, commit_time=""
+    )
+
+
+def record(
+    store: Store,
+    sha: str | None,
+    step_ns: Sequence[int],
+    *,
+    dirty: bool = False,
+    device_peak: int | None = 1 << 30,
+    host_peak: int | None = 1 << 31,
+    label: str | None = None,
+    **fields: Any,
+) -> list[Run]:
+    """One run for each step time, after all runs that the store has."""
+    made = []
+    for step in step_ns:
+        peaks = {"device_peak_allocated_bytes": device_peak, "host_peak_bytes": host_peak}
+        counters = [
+            {C.T_NS: 0, C.SOURCE: "torch", C.METRIC: name, C.UNIT: "bytes", C.VALUE: float(value)}
+            for name, value in peaks.items()
+            if value
+        ]
+        made.append(
+            make_run(
+                store,
+                after_s=len(store.runs()),
+                tables={"steps": step_rows(0, 20), "counters": counters},
+                git=state(sha, dirty=dirty) if sha else None,
+                label=label,
+                command=["tracekit", "collect", "--workload", "resnet50"],
+                fingerprint=FINGERPRINT | fields,
+                timings=Timings([step] * 3, [], "cuda_event") if step else None,
+            )
+        )
+    return made

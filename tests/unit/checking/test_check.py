@@ -1,0 +1,272 @@
+"""The gate: which runs are compared, what it says, what it exits with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.unit.checking.gates import commit, record
+from tracekit.checking import Options, check, judge
+from tracekit.checking.model import Outcome
+from tracekit.errors import CollectionError, ExitCode, UnusableInputError
+from tracekit.stats.comparison import Verdict
+
+if TYPE_CHECKING:
+    from tests.conftest import Git
+    from tracekit.checking import Gate
+    from tracekit.store import Store
+
+BASE = (1_000_000, 1_004_000, 996_000, 1_002_000, 998_000)
+SLOWER = tuple(round(1.12 * step) for step in BASE)
+STEP_TIME = Options(metrics=("step_time",))
+
+
+def verdicts(gate: Gate) -> dict[str, dict[str, str]]:
+    return {
+        each.name: {one.name: str(one.verdict) for one in each.comparisons} for each in gate.configurations
+    }
+
+
+@pytest.fixture
+def branch(git: Git, store: Store) -> tuple[str, str]:
+    """A commit of main with five runs, and a commit of a branch from it without any."""
+    base = git("rev-parse", "HEAD")
+    record(store, base, BASE)
+    return base, commit(git, "topic", branch="topic")
+
+
+def test_a_slower_head_is_a_regression_in_its_step_time_alone(branch: tuple[str, str], store: Store) -> None:
+    record(store, branch[1], SLOWER)
+    gate = check(store, "main")
+    told = {"step_time": "regression", "device_peak": "pass", "host_peak": "pass"}
+    assert verdicts(gate) == {"resnet50 train cuda": told}
+    assert (gate.exit_code, gate.merge_base) == (ExitCode.REGRESSION, branch[0])
+    assert gate.configurations[0].comparisons[0].ratio == pytest.approx(1.12)
+    assert gate.configurations[0].comparisons[0].p_adjusted is not None
+
+
+def test_an_unchanged_head_passes_and_a_faster_one_too(branch: tuple[str, str], store: Store) -> None:
+    record(store, branch[1], BASE)
+    assert check(store, "main").exit_code is ExitCode.OK
+    runs = record(store, branch[1], [step // 2 for step in BASE])
+    gate = check(store, "main", runs=[run.id for run in runs])
+    assert (gate.verdict, gate.exit_code) == (Verdict.IMPROVEMENT, ExitCode.OK)
+
+
+def test_a_commit_means_all_its_runs_of_every_configuration(branch: tuple[str, str], store: Store) -> None:
+    record(store, branch[1], BASE)
+    record(store, branch[1], BASE, mode="infer")
+    gate = check(store, "main", runs=["git:topic"], options=STEP_TIME)
+    assert [len(each.head.runs) for each in gate.configurations] == [5, 5]
+
+
+def test_a_small_change_of_noisy_runs_cannot_be_told(branch: tuple[str, str], store: Store) -> None:
+    record(store, branch[1], [900_000, 1_300_000, 1_000_000, 1_400_000, 850_000])
+    assert check(store, "main", options=STEP_TIME).exit_code is ExitCode.CANNOT_TELL
+
+
+def test_device_peaks_are_exact_within_the_tolerance(branch: tuple[str, str], store: Store) -> None:
+    record(store, branch[1], BASE, device_peak=(1 << 30) + (1 << 20))
+    options = Options(metrics=("device_peak",))
+    assert check(store, "main", options=options).exit_code is ExitCode.OK
+    runs = record(store, branch[1], [BASE[0]], device_peak=round(1.1 * (1 << 30)))
+    gate = check(store, "main", runs=[runs[0].id], options=options)
+    assert gate.exit_code is ExitCode.REGRESSION
+    assert gate.comparisons[0].method == "exact"
+
+
+def test_the_baseline_is_never_a_newer_commit_of_the_reference(git: Git, store: Store) -> None:
+    """Main went on after the branch left it, and got slower: the branch must not profit."""
+    record(store, git("rev-parse", "HEAD"), BASE)
+    head = commit(git, "topic", branch="topic")
+    git("checkout", "--quiet", "main")
+    record(store, commit(git, "slow main"), SLOWER)
+    runs = record(store, head, SLOWER)
+    gate = check(store, "main", runs=[run.id for run in runs], options=STEP_TIME)
+    assert gate.exit_code is ExitCode.REGRESSION
+
+
+def test_the_nearest_ancestor_with_enough_runs_is_chosen_and_its_distance_told(
+    git: Git, store: Store
+) -> None:
+    far = commit(git, "far")
+    near = commit(git, "near")
+    commit(git, "no runs")
+    runs = record(store, far, BASE)
+    record(store, near, BASE[:2])
+    record(store, commit(git, "topic", branch="topic"), BASE)
+    gate = check(store, "main")
+    base = gate.configurations[0].base
+    assert base is not None
+    assert (base.commit, base.distance, base.runs) == (far, 2, tuple(run.id for run in runs))
+    base = check(store, "main", options=Options(least=2)).configurations[0].base
+    assert base is not None
+    assert (base.commit, base.distance) == (near, 1)
+
+
+def test_a_smaller_baseline_serves_where_no_ancestor_has_enough_and_is_told(git: Git, store: Store) -> None:
+    record(store, git("rev-parse", "HEAD"), BASE[:2])
+    record(store, commit(git, "topic", branch="topic"), BASE)
+    gate = check(store, "main")
+    assert gate.configurations[0].outcome is Outcome.COMPARED
+    assert any("has 3 runs" in note for note in gate.configurations[0].notes)
+
+
+def test_runs_with_changes_are_no_baseline_unless_allowed(git: Git, store: Store) -> None:
+    record(store, git("rev-parse", "HEAD"), BASE, dirty=True)
+    record(store, commit(git, "topic", branch="topic"), BASE)
+    with pytest.raises(CollectionError, match="5 runs with uncommitted changes"):
+        check(store, "main")
+    assert check(store, "main", options=Options(allow_dirty=True)).exit_code is ExitCode.OK
+
+
+def test_a_head_with_changes_is_compared_with_the_clean_runs_of_its_commit(git: Git, store: Store) -> None:
+    sha = git("rev-parse", "HEAD")
+    record(store, sha, BASE)
+    record(store, sha, SLOWER, dirty=True)
+    gate = check(store, "main", options=STEP_TIME)
+    assert (gate.exit_code, gate.configurations[0].head.dirty) == (ExitCode.REGRESSION, True)
+
+
+def test_a_head_on_the_reference_is_compared_with_its_ancestor_not_with_itself(
+    git: Git, store: Store
+) -> None:
+    record(store, git("rev-parse", "HEAD"), BASE)
+    record(store, commit(git, "second"), SLOWER)
+    gate = check(store, "main", options=STEP_TIME)
+    assert gate.exit_code is ExitCode.REGRESSION
+
+
+def test_other_runs_of_the_heads_commit_are_no_baseline(git: Git, store: Store) -> None:
+    record(store, git("rev-parse", "HEAD"), BASE)
+    sha = commit(git, "second")
+    record(store, sha, SLOWER, label="earlier")
+    record(store, sha, SLOWER, label="head")
+    assert check(store, "main", label="head", options=STEP_TIME).exit_code is ExitCode.REGRESSION
+
+
+def test_another_torch_is_not_comparable_unless_declared(branch: tuple[str, str], store: Store) -> None:
+    record(store, branch[1], BASE, torch="2.14.0")
+    gate = check(store, "main")
+    assert (gate.exit_code, gate.comparisons) == (ExitCode.NOT_COMPARABLE, ())
+    assert [one.field for one in gate.configurations[0].differences] == ["torch"]
+    declared = check(store, "main", options=Options(varying=("torch",)))
+    assert declared.exit_code is ExitCode.OK
+
+
+def test_an_older_ancestor_with_an_equal_fingerprint_beats_a_nearer_one(git: Git, store: Store) -> None:
+    record(store, git("rev-parse", "HEAD"), BASE)
+    record(store, commit(git, "other torch"), BASE, torch="2.12.0")
+    record(store, commit(git, "topic", branch="topic"), BASE)
+    gate = check(store, "main")
+    base = gate.configurations[0].base
+    assert base is not None
+    assert (gate.exit_code, base.distance) == (ExitCode.OK, 1)
+
+
+def test_each_configuration_has_its_own_verdict_and_one_sided_ones_are_listed(git: Git, store: Store) -> None:
+    base = git("rev-parse", "HEAD")
+    record(store, base, BASE)
+    record(store, base, BASE, device="cpu", gpu=None)
+    record(store, base, BASE, mode="infer")
+    head = commit(git, "topic", branch="topic")
+    record(store, head, SLOWER)
+    record(store, head, BASE, device="cpu", gpu=None)
+    record(store, head, BASE, workload="unet")
+    gate = check(store, "main", options=STEP_TIME)
+    assert verdicts(gate) == {
+        "resnet50 train cuda": {"step_time": "regression"},
+        "resnet50 train cpu": {"step_time": "pass"},
+        "unet train cuda": {},
+    }
+    assert gate.missing == ("resnet50 infer cuda",)
+    assert gate.configurations[2].outcome is Outcome.NO_BASELINE
+
+
+def test_batch_sizes_are_never_mixed(git: Git, store: Store) -> None:
+    base = git("rev-parse", "HEAD")
+    record(store, base, BASE)
+    record(store, base, [4 * step for step in BASE], batch_size=32)
+    head = commit(git, "topic", branch="topic")
+    record(store, head, BASE)
+    record(store, head, [4 * step for step in SLOWER], batch_size=32)
+    gate = check(store, "main", options=STEP_TIME)
+    assert verdicts(gate) == {
+        "resnet50 train cuda, batch_size 8": {"step_time": "pass"},
+        "resnet50 train cuda, batch_size 32": {"step_time": "regression"},
+    }
+
+
+def test_one_run_a_side_needs_the_history_of_the_store(branch: tuple[str, str], store: Store) -> None:
+    runs = record(store, branch[1], [1_500_000])
+    gate = check(store, "main", runs=[runs[0].id], options=STEP_TIME)
+    assert gate.comparisons[0].method == "t with known noise"
+    assert gate.exit_code is ExitCode.REGRESSION
+
+
+def test_one_run_a_side_without_history_has_no_verdict(git: Git, store: Store) -> None:
+    record(store, git("rev-parse", "HEAD"), BASE[:1])
+    record(store, commit(git, "topic", branch="topic"), SLOWER[:1])
+    gate = check(store, "main", options=STEP_TIME)
+    assert (gate.verdict, gate.exit_code) == (Verdict.NONE, ExitCode.CANNOT_TELL)
+
+
+def test_a_metric_that_only_one_side_measured_keeps_the_gate_from_passing(
+    branch: tuple[str, str], store: Store
+) -> None:
+    record(store, branch[1], [0] * 5)
+    gate = check(store, "main")
+    assert gate.exit_code is ExitCode.CANNOT_TELL
+    assert gate.configurations[0].one_sided == ("step_time",)
+
+
+def test_labels_are_compared_without_git(store: Store) -> None:
+    record(store, None, BASE, label="before")
+    record(store, None, SLOWER, label="after")
+    gate = check(store, "label:before", label="after", options=STEP_TIME)
+    assert (gate.exit_code, gate.merge_base) == (ExitCode.REGRESSION, None)
+
+
+def test_a_name_that_is_a_label_and_a_revision_is_refused(branch: tuple[str, str], store: Store) -> None:
+    record(store, branch[1], BASE)
+    record(store, branch[0], BASE, label="main")
+    with pytest.raises(UnusableInputError, match="is a label of runs and a git revision"):
+        check(store, "main", runs=["latest~5"])
+
+
+def test_runs_of_two_commits_are_no_head(branch: tuple[str, str], store: Store) -> None:
+    record(store, branch[1], BASE)
+    with pytest.raises(UnusableInputError, match="more than one commit"):
+        check(store, "main", runs=["latest", "latest~5"])
+
+
+def test_nothing_recorded_is_nothing_measured(git: Git, store: Store) -> None:
+    with pytest.raises(CollectionError, match="knows its commit"):
+        check(store, "main")
+
+
+def test_alternating_runs_are_paired_and_runs_apart_are_told(branch: tuple[str, str], store: Store) -> None:
+    record_alternating(branch, store)
+    paired = check(store, "label:a", label="b", options=STEP_TIME)
+    assert paired.comparisons[0].paired
+    assert not any("drift" in note for note in paired.configurations[0].notes)
+    record(store, branch[1], BASE, label="c")
+    apart = check(store, "label:a", label="c", options=STEP_TIME)
+    assert not apart.comparisons[0].paired
+    assert any("drift" in note for note in apart.configurations[0].notes)
+
+
+def test_pairs_are_those_that_were_made_together_in_whatever_order_runs_are_given(
+    branch: tuple[str, str], store: Store
+) -> None:
+    record_alternating(branch, store)
+    base, head = ([run for run in store.runs() if run.meta.label == label] for label in "ab")
+    one = judge.compared(base, head, store.runs(), STEP_TIME)
+    assert judge.compared(base, head[::-1], store.runs(), STEP_TIME) == one
+
+
+def record_alternating(branch: tuple[str, str], store: Store) -> None:
+    for number, side in enumerate("ABBAABBA"):
+        sha, label = (branch[0], "a") if side == "A" else (branch[1], "b")
+        record(store, sha, [1_000_000 + 1000 * number], label=label)

@@ -1,0 +1,164 @@
+"""`tracekit check` at the command line: exit codes and formats."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from tests.unit.checking.gates import commit, record
+from tracekit.cli.main import run
+
+if TYPE_CHECKING:
+    from tests.conftest import Git
+    from tracekit.store import Store
+
+BASE = (1_000_000, 1_004_000, 996_000, 1_002_000, 998_000)
+SLOWER = tuple(round(1.12 * step) for step in BASE)
+
+
+@pytest.fixture
+def head(git: Git, store: Store) -> str:
+    """A commit of a branch with slower runs than those of main; a second configuration is as it was."""
+    base = git("rev-parse", "HEAD")
+    record(store, base, BASE)
+    record(store, base, BASE, device="cpu", gpu=None)
+    sha = commit(git, "topic", branch="topic")
+    record(store, sha, SLOWER)
+    record(store, sha, BASE, device="cpu", gpu=None)
+    return sha
+
+
+def checked(store: Store, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    code = run(["check", "--against", "main", "--store", str(store.path), *words])
+    return code, capsys.readouterr().out
+
+
+def test_json_holds_verdict_sides_and_metrics(
+    head: str, store: Store, git: Git, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out = checked(store, capsys, "--format", "json")
+    found: dict[str, Any] = json.loads(out)
+    assert (code, found["schema"], found["verdict"], found["exit_code"]) == (
+        1,
+        "tracekit.check/1",
+        "regression",
+        1,
+    )
+    cuda, cpu = found["configurations"]
+    assert (cuda["name"], cuda["head"]["commit"], cuda["base"]["distance"]) == (
+        "resnet50 train cuda",
+        head,
+        0,
+    )
+    assert cuda["base"]["commit"] == found["merge_base"] == git("rev-parse", "main")
+    assert {one["name"]: one["verdict"] for one in cuda["metrics"]} == {
+        "step_time": "regression",
+        "device_peak": "pass",
+        "host_peak": "pass",
+    }
+    assert {one["verdict"] for one in cpu["metrics"]} == {"pass"}
+    assert all(one["p_adjusted"] >= one["p"] for one in cuda["metrics"] if one["p"] is not None)
+
+
+def test_people_read_change_interval_detectable_effect_and_what_to_do(
+    head: str, store: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    _, out = checked(store, capsys)
+    assert f"Regression: resnet50 train cuda step_time +12.0 %, {head[:12]} against main" in out
+    for told in ("change", "interval", "detectable", "the merge-base", "tracekit diff "):
+        assert told in out
+    assert f"..{head[:12]} -- tracekit collect --workload resnet50" in out
+
+
+def test_markdown_reproduces_the_check_and_stays_small(
+    head: str, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, out = checked(store, capsys, "--format", "markdown", "--threshold", "5%")
+    assert out.startswith("## ❌ Regression: ")
+    assert len(out.encode()) < 60_000
+    (command,) = [line for line in out.splitlines() if line.startswith("Reproduce: `")]
+    words = command.removeprefix("Reproduce: `tracekit ").removesuffix("`").split()
+    assert run([*words, "--store", str(store.path)]) == 1
+
+
+def test_markdown_of_very_many_configurations_stays_below_what_a_comment_holds(
+    git: Git, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = git("rev-parse", "HEAD")
+    names = [f"{'long' * 100}-{number}" for number in range(60)]
+    for name in names:
+        record(store, base, BASE[:1], workload=name)
+    sha = commit(git, "topic", branch="topic")
+    for name in names:
+        record(store, sha, SLOWER[:1], workload=name, torch="2.14.0")
+    code, out = checked(store, capsys, "--format", "markdown")
+    assert code == 4
+    assert "Reproduce: `" in out
+    assert len(out.encode()) < 60_000
+
+
+def test_junit_has_a_case_for_each_metric(
+    head: str, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, out = checked(store, capsys, "--format", "junit", "--metric", "step_time,device_peak")
+    suite = ET.fromstring(out)  # noqa: S314 (our own)
+    cases = {(case.get("classname"), case.get("name")): [child.tag for child in case] for case in suite[:-1]}
+    assert cases == {
+        ("resnet50 train cuda", "step_time"): ["failure"],
+        ("resnet50 train cuda", "device_peak"): [],
+        ("resnet50 train cpu", "step_time"): [],
+        ("resnet50 train cpu", "device_peak"): [],
+    }
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("4", "1", "0")
+
+
+def test_github_annotates_the_regression_alone(
+    head: str, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, out = checked(store, capsys, "--format", "github")
+    (line,) = out.splitlines()
+    assert line.startswith("::error title=resnet50 train cuda%3A step_time::regression: +12.0 %25 (95 %25")
+
+
+def test_a_label_cannot_start_a_workflow_command_of_its_own(
+    git: Git, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(store, git("rev-parse", "HEAD"), BASE, workload="a\n::error::b")
+    record(store, commit(git, "topic", branch="topic"), SLOWER, workload="a\n::error::b")
+    for output_format in ("github", "table", "markdown"):
+        _, out = checked(store, capsys, "--format", output_format)
+        assert not any(line.startswith("::error::b") for line in out.splitlines())
+
+
+def test_not_comparable_says_how_to_declare_it(
+    git: Git, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(store, git("rev-parse", "HEAD"), BASE)
+    record(store, commit(git, "topic", branch="topic"), BASE, torch="2.14.0")
+    code, out = checked(store, capsys)
+    assert code == 4
+    assert "--varying FIELD" in out
+    assert "2.14.0" in out
+    assert checked(store, capsys, "--varying", "torch")[0] == 0
+    suite = ET.fromstring(checked(store, capsys, "--format", "junit")[1])  # noqa: S314 (our own)
+    assert suite.get("errors") == "1"
+
+
+def test_nothing_to_compare_with_is_nothing_measured(
+    git: Git, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(store, git("rev-parse", "HEAD"), BASE)
+    assert run(["check", "--against", "main", "--store", str(store.path)]) == 5
+    assert "no run to compare with was recorded" in capsys.readouterr().err
+
+
+def test_an_unknown_metric_or_revision_is_unusable(
+    head: str, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert checked(store, capsys, "--metric", "speed")[0] == 2
+    assert run(["check", "--against", "nowhere", "--store", str(store.path)]) == 2
+    assert "git knows no revision 'nowhere'" in capsys.readouterr().err

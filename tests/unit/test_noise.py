@@ -1,0 +1,117 @@
+"""Noise of the runs of a store: pooled within runs of the same code, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from tests.runs import make_run
+from tracekit.cli.main import run as command
+from tracekit.meta import Git, Timings
+from tracekit.noise import history
+from tracekit.schema import C
+
+if TYPE_CHECKING:
+    from tracekit.run import Run
+    from tracekit.store import Store
+
+COLLECT = ["tracekit", "collect", "--workload", "resnet50"]
+FINGERPRINT = {"workload": "resnet50", "mode": "train", "device": "cpu", "batch_size": 4, "gpu": None}
+
+
+def git(sha: str, *, dirty: bool = False) -> Git:
+    return Git(sha * 40, "t" * 40, "main", dirty, "d" * 64 if dirty else None, "2026-11-21T03:15:00Z")
+
+
+def made(store: Store, second: int, step_ns: int, peak: float | None = None, **fields: Any) -> Run:
+    sample = {C.T_NS: 0, C.SOURCE: "process", C.METRIC: "host_peak_bytes", C.UNIT: "bytes", C.VALUE: peak}
+    defaults = {
+        "git": git("a"),
+        "fingerprint": FINGERPRINT,
+        "command": COLLECT,
+        "timings": Timings([step_ns, 9 * step_ns, step_ns], [], "perf_counter"),
+        "tables": {"counters": [] if peak is None else [sample]},
+    }
+    return make_run(store, after_s=second, **defaults | fields)
+
+
+def test_sigma_is_pooled_within_commits_so_that_changes_do_not_enter(store: Store) -> None:
+    for second, (sha, step_ns) in enumerate([("a", 100), ("b", 200), ("a", 110), ("b", 220), ("c", 900)]):
+        made(store, second, step_ns, git=git(sha))
+    [series] = history(store.runs()).series
+    expected = math.log(1.1) / math.sqrt(2)
+    assert series.noise.sigma == pytest.approx(expected)
+    assert (series.noise.df, series.noise.runs, series.noise.groups, series.values) == (2.0, 4, 2, 5)
+    assert (series.configuration, series.metric) == ("resnet50 train cpu batch 4", "step_time")
+
+
+def test_every_metric_and_configuration_is_a_series_of_its_own(store: Store) -> None:
+    for second, (batch, peak) in enumerate([(4, 1e6), (8, 2e6), (4, 1e6), (8, 2e6)]):
+        made(store, second, 100, peak, fingerprint=FINGERPRINT | {"batch_size": batch})
+    found = history(store.runs()).series
+    assert [(one.configuration[-7:], one.metric, one.noise.sigma) for one in found] == [
+        (f"batch {batch}", metric, 0.0) for batch in (4, 8) for metric in ("step_time", "host_peak")
+    ]
+    assert len({one.id for one in found}) == 2
+
+
+def test_changed_code_is_never_a_repeat_of_its_commit(store: Store) -> None:
+    made(store, 0, 100)
+    made(store, 1, 200, git=git("a", dirty=True))
+    made(store, 2, 200, git=git("a", dirty=True), label="mine")
+    made(store, 3, 200, git=None)
+    found = history(store.runs())
+    assert (found.without_code, found.unmeasured) == (2, 0)
+    assert [(one.noise.groups, one.values) for one in found.series] == [(0, 2)]
+    made(store, 4, 210, git=git("a", dirty=True), label="mine")
+    assert history(store.runs()).series[0].noise.groups == 1
+
+
+def test_the_order_of_runs_does_not_matter(store: Store) -> None:
+    steps = np.random.default_rng(1).integers(90, 110, 12)
+    for second, step_ns in enumerate(steps.tolist()):
+        made(store, second, step_ns, git=git("ab"[second % 2]))
+    runs = store.runs()
+    assert history(runs) == history(runs[::-1])
+
+
+def test_what_is_missing_is_said_with_the_command_that_gives_it(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made(store, 0, 100)
+    made(store, 1, 100, git=None)
+    make_run(store, after_s=2)
+    assert command(["noise", "--store", str(store.path), "--format", "json"]) == 0
+    captured = capsys.readouterr()
+    found = json.loads(captured.out)
+    [row] = found["series"]
+    assert found["schema"] == "tracekit.noise/1"
+    assert (row["sigma"], row["detectable_5"], row["repeats"]) == (None, None, 0)
+    assert row["needs"] == (
+        "two runs of the same commit or more: tracekit collect --workload resnet50 --repeat 5"
+    )
+    assert "1 run is left out: without a clean commit" in captured.err
+    assert "1 run is left out: un-profiled step times and peaks of memory are" in captured.err
+
+
+def test_an_empty_store_says_what_to_do(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(["noise", "--store", str(store.path)]) == 0
+    captured = capsys.readouterr()
+    assert (captured.out, "--repeat 5" in captured.err) == ("", True)
+
+
+@pytest.mark.parametrize("output_format", ["table", "csv", "markdown"])
+def test_what_can_be_detected_is_shown(
+    output_format: str, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for second, step_ns in enumerate([100_000, 101_000, 99_000, 100_500, 99_500]):
+        made(store, second, step_ns)
+    [series] = history(store.runs()).series
+    assert series.needs == ""
+    assert command(["noise", "--store", str(store.path), "--format", output_format]) == 0
+    shown = repr(series.noise.mde(5)) if output_format == "csv" else f"{100 * series.noise.mde(5):.1f} %"
+    assert shown in capsys.readouterr().out

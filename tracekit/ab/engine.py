@@ -1,0 +1,240 @@
+"""Two commits, measured against each other: git, processes, the session and its state together."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tracekit.ab import surroundings
+from tracekit.ab.keeping import keep
+from tracekit.ab.report import Question, Report
+from tracekit.ab.session import Block, Listener, Side, hold
+from tracekit.ab.sides import Commit, check_out, commit
+from tracekit.ab.state import FOLDER, StateFile, block_values, key
+from tracekit.errors import TracekitError, UnusableInputError
+from tracekit.measuring.locks import only_one
+from tracekit.measuring.metrics import OF_RUNS, metric
+from tracekit.measuring.program import Program, measure, prepare, program
+from tracekit.measuring.worktrees import Worktrees, repository_root, worktrees
+from tracekit.stats.comparison import Direction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from tracekit.stats.comparison import Comparison, Metric
+    from tracekit.stats.sequential import Look
+    from tracekit.store import Store
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A measurement that begins.
+
+    Attributes:
+        side: Which side.
+        commit: Its commit, as a person reads it.
+        number: Which measurement, from 1; 0 for one that does not count.
+        total: How many there are up to the next look.
+        seconds: Time since the start of this call.
+        left: Time that those up to the next look will take; None before there is one to tell by.
+    """
+
+    side: Side
+    commit: str
+    number: int
+    total: int
+    seconds: float
+    left: float | None
+
+
+@dataclass(frozen=True)
+class Watcher:
+    """Told how far it is.
+
+    Attributes:
+        say: Told what happens before and around the measurements.
+        measuring: Told of each measurement that begins.
+        looked: Told of each look, its runs per side, and the metrics it left open.
+    """
+
+    say: Callable[[str], None] = lambda _text: None
+    measuring: Callable[[Moment], None] = lambda _moment: None
+    looked: Callable[[Look, Sequence[Comparison]], None] = lambda _look, _open: None
+
+
+def compare_commits(store: Store, question: Question, *, watcher: Watcher | None = None) -> Report:
+    """Measure two commits of the current repository against each other.
+
+    Args:
+        store: Holds the worktrees while it measures, the state of an interrupted call, and the profiles.
+        question: What is asked.
+        watcher: Told how far it is.
+
+    Returns:
+        The report; what was measured is forgotten once there is one.
+
+    Raises:
+        ProgramError: The program failed on one side, which the message names.
+        CollectionError: It measured nothing.
+        RunNotFoundError: There is no such revision.
+        UnusableInputError: The command cannot be measured, or another call measures in this store.
+    """
+    watcher, root = watcher or Watcher(), repository_root()
+    sides: dict[Side, Commit] = {
+        "base": commit(question.base, root),
+        "head": commit(question.head, root, allow_dirty=question.allow_dirty),
+    }
+    made = program(question.command, root, reading=question.reading)
+    metrics = _metrics(question, made)
+    _ = question.design.looks  # a plan that is none is refused before anything starts
+    warned = [*surroundings.warnings(), *_submodules(question, root)]
+    for text in warned:
+        watcher.say(f"warning: {text}")
+    with _alone(store), worktrees(store, root) as trees:
+        state = StateFile(store.folder(FOLDER) / f"{key(_asked(question, made, sides))}.json")
+        if question.restart:
+            state.forget()
+        bench = _Bench(store, made, sides, trees, state, watcher)
+        return bench.report(question, metrics, warned)
+
+
+class _Bench:
+    """The worktrees with what is measured in them, and what was measured so far."""
+
+    def __init__(
+        self,
+        store: Store,
+        made: Program,
+        sides: dict[Side, Commit],
+        trees: Worktrees,
+        state: StateFile,
+        watcher: Watcher,
+    ) -> None:
+        self.store, self.made, self.sides, self.watcher, self.state = store, made, sides, watcher, state
+        self.start, self.counted = time.monotonic(), 0
+        self.first = self.start
+        self.measured = state.read()
+        self.scratch = trees.folder / "runs"
+        self.trees: dict[Side, Path] = {side: check_out(trees, one, name=side) for side, one in sides.items()}
+
+    def report(self, question: Question, metrics: Sequence[Metric], warned: Sequence[str]) -> Report:
+        """Hold the session."""
+        before = [Block(*values) for values in self.measured.blocks]
+        if before:
+            self.watcher.say(f"going on after {len(before)} blocks of two that were measured before")
+        if question.setup:
+            self.set_up(question.setup)
+        for side in ("base", "head") * question.design.warmup:
+            self.once(side, 0, 0)
+        self.first = time.monotonic()
+        listener = Listener(self.remember, self.watcher.looked)
+        outcome = hold(question.design, metrics, self.counting, listener, before=before)
+        self.state.forget()
+        return Report(
+            question=question,
+            base=self.sides["base"],
+            head=self.sides["head"],
+            outcome=outcome,
+            runs=self.measured.runs,
+            warnings=tuple(warned),
+            seconds=self.measured.seconds + self.spent(),
+        )
+
+    def set_up(self, setup: str) -> None:
+        """Build both worktrees."""
+        for side, tree in self.trees.items():
+            self.watcher.say(f"setting up {side}, {self.sides[side].name}")
+            with self.named(side, "set up"):
+                prepare(self.made, tree, setup, scratch=self.scratch)
+
+    def counting(self, side: Side, number: int, total: int) -> dict[str, float]:
+        """One measurement that counts."""
+        values = self.once(side, number, total)
+        self.counted += 1
+        return values
+
+    def once(self, side: Side, number: int, total: int) -> dict[str, float]:
+        """One measurement; the first profile of a side is kept."""
+        each = (time.monotonic() - self.first) / self.counted if self.counted else None
+        left = each * (total - number + 1) if each is not None else None
+        name = self.sides[side].name
+        self.watcher.measuring(Moment(side, name, number, total, self.spent(), left))
+        with self.named(side, f"measurement {number} of {total}" if number else "warm-up"):
+            sample = measure(self.made, self.trees[side], scratch=self.scratch)
+        if sample.run and number and side not in self.measured.runs:
+            kept = keep(self.store, sample.run, label=f"ab-{side}")
+            self.measured = replace(self.measured, runs={**self.measured.runs, side: kept.id})
+        return sample.values
+
+    def remember(self, blocks: Sequence[Block]) -> None:
+        """Keep what was measured, so that an interrupt loses no block."""
+        kept = tuple(block_values(block.base, block.head) for block in blocks)
+        self.measured = replace(self.measured, blocks=kept)
+        self.state.write(replace(self.measured, seconds=self.measured.seconds + self.spent()))
+
+    def spent(self) -> float:
+        """Time since this call began, s."""
+        return time.monotonic() - self.start
+
+    @contextmanager
+    def named(self, side: Side, what: str) -> Iterator[None]:
+        """Says in an error which side failed, and at what."""
+        try:
+            yield
+        except TracekitError as error:
+            error.message = f"{side} {self.sides[side].name}, {what}: {error.message}"
+            raise
+
+
+def _metrics(question: Question, made: Program) -> list[Metric]:
+    """What is judged, in the order it is shown."""
+    able = OF_RUNS if made.collects else tuple(dict.fromkeys([*made.metrics, "wall"]))
+    for name in question.design.metrics:
+        if name not in able:
+            raise UnusableInputError(
+                f"the command does not measure {name}, but {', '.join(able)}",
+                hint="read a time or a number that it prints with --value and --unit",
+            )
+    if made.collects and question.reading:
+        raise UnusableInputError(
+            "`tracekit collect` prints no value to read", hint="leave --value out, its steps are timed"
+        )
+    direction = Direction.HIGHER if question.higher_is_better else Direction.LOWER
+    if question.higher_is_better and "value" not in able:
+        raise UnusableInputError(
+            "--higher-is-better says so of a value, but there is none", hint="use --value with --unit count"
+        )
+    unit = "bytes" if question.reading and question.reading.unit.endswith(("B", "bytes")) else "count"
+    return [metric(name, unit=unit, direction=direction) for name in question.design.metrics or made.metrics]
+
+
+def _submodules(question: Question, root: Path) -> list[str]:
+    if question.setup or not (root / ".gitmodules").exists():
+        return []
+    return ["submodules are not checked out; --setup 'git submodule update --init' does it"]
+
+
+def _asked(question: Question, made: Program, sides: dict[Side, Commit]) -> dict[str, object]:
+    """All that the measured values depend on; how they are judged is left out, so that it may change."""
+    reading = question.reading
+    return {
+        "sides": [[one.sha, one.changes.sha256 if one.changes else None] for one in sides.values()],
+        "command": list(made.command),
+        "place": str(made.place),
+        "reading": [reading.pattern, reading.unit] if reading else None,
+        "setup": question.setup,
+    }
+
+
+@contextmanager
+def _alone(store: Store) -> Iterator[None]:
+    """Two that measure at once would measure each other."""
+    with only_one(store.folder(FOLDER) / "lock") as alone:
+        if not alone:
+            raise UnusableInputError(
+                f"another `tracekit ab` is measuring in {store.path}", hint="wait until it is done"
+            )
+        yield

@@ -1,0 +1,23 @@
+"""One profile a side, kept in the store for `tracekit diff`."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tracekit import meta as run_meta
+
+if TYPE_CHECKING:
+    from tracekit.run import Run
+    from tracekit.store import Store
+
+
+def keep(store: Store, run: Run, *, label: str) -> Run:
+    """Move a run into a store, under a label."""
+    with store.draft() as draft:
+        with store.writing():
+            for path in run.path.iterdir():
+                if path.name != run_meta.FILE_NAME:
+                    shutil.move(path, draft.path / path.name)
+        return draft.commit(replace(run.meta, label=label))

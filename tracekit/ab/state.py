@@ -1,0 +1,84 @@
+"""What was measured so far, kept in the store until there is a verdict."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tracekit import environment
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from tracekit.ab.session import Values
+
+FOLDER = ".ab"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Content of a state file.
+
+    Attributes:
+        blocks: Values of base and head by metric, block by block.
+        runs: Ids of the runs that were kept, by side.
+        seconds: Time it took.
+    """
+
+    blocks: tuple[tuple[dict[str, float], dict[str, float]], ...] = ()
+    runs: dict[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+def key(question: Mapping[str, object]) -> str:
+    """Name of the state of one question, asked on one machine.
+
+    Args:
+        question: All that the values depend on: commits, changes, command, options. Only its hash is kept.
+    """
+    machine = {
+        "cpu": environment.cpu_name(),
+        "cpus": os.cpu_count(),
+        "gpus": [gpu["uuid"] for gpu in environment.nvml_gpus()],
+        "driver": environment.nvml_driver(),
+        "packages": environment.packages(),
+    }
+    text = json.dumps({"machine": machine, **question}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+@dataclass(frozen=True)
+class StateFile:
+    """A state on disk; a file that cannot be read counts as none."""
+
+    path: Path
+
+    def read(self) -> Measured:
+        """What was measured before; nothing where there is no file."""
+        try:
+            return msgspec.json.decode(self.path.read_bytes(), type=Measured)
+        except (OSError, msgspec.DecodeError):
+            return Measured()
+
+    def write(self, measured: Measured) -> None:
+        """Replace the file at once, so that it is never half written."""
+        part = self.path.with_suffix(".part")
+        part.write_text(json.dumps(asdict(measured)))
+        part.replace(self.path)
+
+    def forget(self) -> None:
+        """Remove it."""
+        with suppress(FileNotFoundError):
+            self.path.unlink()
+
+
+def block_values(base: Values, head: Values) -> tuple[dict[str, float], dict[str, float]]:
+    """A block as the file keeps it."""
+    return dict(base), dict(head)

@@ -1,0 +1,181 @@
+"""From the words of a person to a search: what is measured, between which ends, by which metric."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tracekit import gitinfo
+from tracekit.bisecting import ends
+from tracekit.bisecting.cache import Cache, open_cache
+from tracekit.bisecting.lab import VERSION, Lab, commit_lab, version_lab
+from tracekit.bisecting.model import Search
+from tracekit.errors import UnusableInputError
+from tracekit.measuring import metrics
+from tracekit.measuring.program import UNITS, Program, Reading, program
+from tracekit.measuring.snapshot import changes
+from tracekit.measuring.worktrees import repository_root
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from tracekit.bisecting.model import Subject
+    from tracekit.store import Store
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """A search with all that it needs.
+
+    Attributes:
+        program: What is measured.
+        setup: Shell command that builds a worktree, or that prepares a version.
+        signature: Name of the count that is searched, if one is.
+        warmup: Measurements that do not count, of each subject.
+        package: Whose versions are searched; None for commits.
+        words: What changes the measurements, beside the subject: they find the cache.
+    """
+
+    search: Search
+    program: Program
+    setup: str = ""
+    signature: str = ""
+    warmup: int = 0
+    package: str | None = None
+    words: tuple[Any, ...] = ()
+
+    def lab(self, store: Store) -> AbstractContextManager[Lab]:
+        """Where subjects are measured."""
+        make = version_lab if self.package else commit_lab
+        return make(self.program, store, setup=self.setup, signature=self.signature, warmup=self.warmup)
+
+    def cache(self, store: Store, *, fresh: bool = False) -> Cache:
+        """What was measured before; a fresh one forgets that."""
+        cache = open_cache(store, self.words)
+        if fresh:
+            cache.path.unlink(missing_ok=True)
+        return cache
+
+    def explain(self, before: Subject, after: Subject) -> tuple[str, ...]:
+        """The commands that show how one subject differs from another."""
+        if self.package:
+            return ()
+        reading, setup = self.program.reading, ["--setup", self.setup] if self.setup else []
+        read = ["--value", reading.pattern, "--unit", reading.unit] if reading else []
+        words = ["tracekit", "ab", before.short, after.short, *setup, *read, "--", *self.program.command]
+        again = shlex.join(words)
+        if not self.program.collects:
+            return (again,)
+        return (shlex.join(["tracekit", "diff", f"{before.short}..{after.short}"]), again)
+
+
+def asked(
+    words: tuple[str, ...],
+    *,
+    metric: str | None,
+    value: str | None,
+    unit: str,
+    reps: int,
+    warmup: int,
+    threshold: float,
+    skip: tuple[str, ...],
+    paths: tuple[str, ...],
+    all_parents: bool,
+    signature: str | None,
+    setup: str,
+    dep: str | None,
+    versions: str | None,
+    prepare: str,
+) -> Question:
+    """The search that options and arguments ask for.
+
+    Raises:
+        RunNotFoundError: A revision is unknown.
+        UnusableInputError: They contradict each other, or name nothing to search.
+    """
+    _require(dep, versions, prepare, setup, words)
+    reading = _reading(value, unit)
+    if dep:
+        subjects, command = ends.versions(dep, versions or ""), words
+        root = gitinfo.root() or Path.cwd()
+    else:
+        root = repository_root()
+        subjects = ends.commits(words[0], paths=paths, first_parent=not all_parents)
+        command = words[1:]
+    measured = program(command, root, reading=reading)
+    name, kept_in = _metric(measured, metric, signature)
+    search = Search(
+        subjects=subjects,
+        metric=metrics.metric(name, unit=kept_in),
+        exact=bool(signature),
+        repeats=reps,
+        threshold=threshold,
+        skipped=ends.skipped(subjects, skip, git=not dep),
+    )
+    told = (warmup, measured.command, str(measured.place), value, unit, setup, prepare, dep, signature or "")
+    state = (gitinfo.state(), changes(root).sha256) if dep and gitinfo.root() else ()
+    return Question(
+        search=search,
+        program=measured,
+        setup=prepare if dep else setup,
+        signature=signature or "",
+        warmup=0 if signature else warmup,
+        package=dep,
+        words=(*told, *map(str, state)),
+    )
+
+
+def _reading(pattern: str | None, unit: str) -> Reading | None:
+    if pattern is None:
+        return None
+    try:
+        groups = re.compile(pattern).groups
+    except re.error as error:
+        raise UnusableInputError(f"--value {pattern!r}: {error}", hint="give a regular expression") from error
+    if not groups:
+        raise UnusableInputError(
+            f"--value {pattern!r} has no group", hint="put the number in parentheses: 'step: ([0-9.]+)'"
+        )
+    return Reading(pattern, unit)
+
+
+def _require(dep: str | None, versions: str | None, prepare: str, setup: str, words: tuple[str, ...]) -> None:
+    if not words:
+        raise UnusableInputError(
+            "there is nothing to search", hint="name a range and a command: GOOD..BAD -- CMD"
+        )
+    if bool(dep) != bool(versions) or bool(prepare) > bool(dep) or bool(dep and setup):
+        raise UnusableInputError(
+            "--dep PACKAGE and --versions LIST go together, with --prepare CMD and without --setup",
+            hint="see `tracekit bisect --help`",
+        )
+    if dep and VERSION not in f"{prepare} {shlex.join(words)}":
+        raise UnusableInputError(
+            "neither --prepare nor the command names {version}",
+            hint=f'as in --prepare "venv/bin/pip install {dep}=={VERSION}"',
+        )
+
+
+def _metric(measured: Program, metric: str | None, signature: str | None) -> tuple[str, str]:
+    """Name and unit of what is searched."""
+    if signature:
+        if not measured.collects:
+            raise UnusableInputError(
+                "only a recorded run has counts", hint="use `-- tracekit collect ...` with --signature"
+            )
+        return signature, "count"
+    read = measured.reading
+    if metric == metrics.VALUE and read is None:
+        raise UnusableInputError("nothing says where the value is", hint="add --value REGEX")
+    if read and metric in {None, metrics.VALUE, read.metric}:
+        return read.metric, UNITS[read.unit][0]
+    chosen = metric or measured.metrics[0]
+    if not measured.collects and chosen not in {metrics.WALL, metrics.HOST_PEAK}:
+        raise UnusableInputError(
+            f"{shlex.join(measured.command)[:80]} does not tell its {chosen}",
+            hint="read a number that it prints with --value, or measure `tracekit collect`",
+        )
+    return chosen, "ns"

@@ -1,0 +1,146 @@
+"""What is searched, and what was found; renderers compute nothing more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tracekit.errors import ExitCode
+from tracekit.stats.comparison import THRESHOLD, Comparison, Metric
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A commit or a version.
+
+    Attributes:
+        key: Full sha, or the version.
+        title: Subject of the commit, or the package with its version.
+        author: Of the commit.
+        date: When the commit was written, ISO 8601.
+    """
+
+    key: str
+    title: str
+    author: str = ""
+    date: str = ""
+
+    @property
+    def short(self) -> str:
+        """How people name it."""
+        return self.key[:12]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """What to search.
+
+    Attributes:
+        subjects: From the good one to the bad one, in order.
+        metric: Searched for its jump.
+        exact: Whether it is a count, which one measurement tells.
+        repeats: Measurements of every subject.
+        threshold: Relative change between the ends below which there is nothing to search.
+        skipped: Keys of subjects not to measure.
+    """
+
+    subjects: tuple[Subject, ...]
+    metric: Metric
+    exact: bool = False
+    repeats: int = 3
+    threshold: float = THRESHOLD
+    skipped: frozenset[str] = frozenset()
+
+    @property
+    def last(self) -> int:
+        """Position of the bad end."""
+        return len(self.subjects) - 1
+
+
+@dataclass(frozen=True)
+class Culprit:
+    """A jump.
+
+    Attributes:
+        suspects: What may have made it, the last being the first that was measured after it.
+        before: The last that was measured before it.
+        effect: Ratio after to before; of a count the difference.
+        low: Lower bound of its 95 % interval.
+        high: Upper bound.
+        posterior: Probability that it is a jump in the direction of the whole.
+        commands: What shows the difference.
+    """
+
+    suspects: tuple[Subject, ...]
+    before: Subject
+    effect: float
+    low: float
+    high: float
+    posterior: float
+    commands: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One subject of the log.
+
+    Attributes:
+        position: Among all subjects, the good end being 0.
+        values: Of the metric, in its unit.
+        cached: How many of them are of an earlier call.
+        problem: Why it could not be measured.
+    """
+
+    position: int
+    subject: Subject
+    values: tuple[float, ...] = ()
+    cached: int = 0
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Changed:
+    """A count that differs between the ends, in every run."""
+
+    name: str
+    good: float
+    bad: float
+
+
+@dataclass(frozen=True)
+class Bisection:
+    """The end of a search.
+
+    Attributes:
+        ends: The bad end against the good one.
+        culprits: Sure ones, in order.
+        undecided: Steps that repeats did not make sure.
+        log: What was measured, in order of the subjects.
+        reason: Why there is no culprit, where there is none.
+        changed: Counts that would find their commit in one run each.
+        notes: What else to know.
+    """
+
+    metric: Metric
+    exact: bool
+    good: Subject
+    bad: Subject
+    subjects: int
+    ends: Comparison
+    culprits: tuple[Culprit, ...]
+    undecided: tuple[Culprit, ...] = ()
+    log: tuple[Measured, ...] = ()
+    reason: str = ""
+    changed: tuple[Changed, ...] = ()
+    notes: tuple[str, ...] = ()
+    command: tuple[str, ...] = field(default=())
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """0 where a culprit was found, else 3."""
+        return ExitCode.OK if self.culprits else ExitCode.CANNOT_TELL
+
+    @property
+    def runs(self) -> tuple[int, int]:
+        """Measurements that were made now, and that were known."""
+        known = sum(one.cached for one in self.log)
+        return sum(len(one.values) for one in self.log) - known, known

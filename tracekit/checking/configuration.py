@@ -1,0 +1,80 @@
+"""Runs that measure the same thing, and in what other runs differ from them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from tracekit.diff.model import Comparability
+    from tracekit.run import Run
+
+Kind: TypeAlias = "tuple[Any, Any, Any]"
+"""Workload, mode and device."""
+_KIND = ("workload", "mode", "device")
+
+
+def kind(run: Run) -> Kind:
+    """What a run measured, roughly."""
+    workload, mode, device = (run.meta.fingerprint.get(name) for name in _KIND)
+    return workload, mode, device
+
+
+def told(of: Kind) -> str:
+    """A kind in words.
+
+    Example:
+        >>> told(("resnet50", "train", "cuda")), told((None, None, "cpu"))
+        ('resnet50 train cuda', 'unnamed cpu')
+    """
+    return " ".join(str(one) for one in (of[0] or "unnamed", *of[1:]) if one is not None)
+
+
+def alike(a: Run, b: Run, free: Collection[str]) -> bool:
+    """Whether fingerprints are equal but for declared fields; what a side does not know is not different."""
+    return not _apart(a.meta.fingerprint, b.meta.fingerprint, free)
+
+
+def nearness(a: Run, b: Run, free: Collection[str]) -> int:
+    """In how many fields two runs differ."""
+    return len(_apart(a.meta.fingerprint, b.meta.fingerprint, free))
+
+
+def _apart(a: dict[str, Any], b: dict[str, Any], free: Collection[str]) -> list[str]:
+    return [name for name in a.keys() & b.keys() if name not in free and _differ(a[name], b[name])]
+
+
+def _differ(a: Any, b: Any) -> bool:
+    return a is not None and b is not None and a != b
+
+
+def groups(runs: Iterable[Run], free: Collection[str]) -> list[tuple[Run, ...]]:
+    """The runs by configuration: equal in every field of the fingerprint that is not declared to vary."""
+    found: dict[str, list[Run]] = {}
+    for run in runs:
+        fields = {name: value for name, value in run.meta.fingerprint.items() if name not in free}
+        found.setdefault(repr(sorted(fields.items(), key=str)), []).append(run)
+    return [tuple(own) for own in found.values()]
+
+
+def names(of: Sequence[Sequence[Run]]) -> list[str]:
+    """A name for each configuration; those of one kind are told apart by the fields that differ."""
+    first = [own[0] for own in of]
+    return [_name(run, [other for other in first if kind(other) == kind(run)]) for run in first]
+
+
+def _name(run: Run, same_kind: Sequence[Run]) -> str:
+    prints = [one.meta.fingerprint for one in same_kind]
+    fields = sorted(
+        {name for each in prints for name in each if len({repr(p.get(name)) for p in prints}) > 1}
+    )
+    return ", ".join([told(kind(run)), *(f"{name} {run.meta.fingerprint.get(name)}" for name in fields)])
+
+
+def differences(base: Run, head: Run, varying: Sequence[str]) -> Comparability:
+    """In what two runs differ, the shapes that their ops were given included."""
+    from tracekit.diff import comparability, shapes, spans
+
+    a, b = spans.shared(base, head)
+    return comparability.compare(base, head, (shapes.read(base, a), shapes.read(head, b)), varying=varying)

@@ -1,0 +1,95 @@
+"""The runs of a head against those of its baseline, by one number per run and metric."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tracekit.checking.values import clock, known_noise, value
+from tracekit.measuring.metrics import EXACT, METRICS, STEP_TIME
+from tracekit.stats import blocks
+from tracekit.stats.compare import compare
+from tracekit.stats.exact import compare_exact
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracekit.checking.model import Options
+    from tracekit.run import Run
+    from tracekit.stats.comparison import Comparison
+
+APART = (
+    "all runs of one side were made before all of the other, so a drift of the machine looks like a change; "
+    "`tracekit ab` alternates them"
+)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Comparisons, what to know about them, and the metrics that only one side measured."""
+
+    comparisons: tuple[Comparison, ...]
+    notes: tuple[str, ...]
+    one_sided: tuple[str, ...]
+
+
+def compared(base: Sequence[Run], head: Sequence[Run], stored: Sequence[Run], options: Options) -> Judged:
+    """Compare two sides in every metric that both have.
+
+    Args:
+        base: Runs of the baseline, oldest first.
+        head: Runs in question, oldest first.
+        stored: All runs of the store, whose repeats tell the noise where a side has no repeats.
+        options: Metrics, threshold and tolerance.
+    """
+    place = {run.path: float(at) for at, run in enumerate(stored)}
+    times = [[place.get(run.path, math.inf) for run in own] for own in (base, head)]
+    order = blocks.pairs(*times)
+    if order:
+        base, head = [base[at] for at in order[0]], [head[at] for at in order[1]]
+    sides = _Sides(base, head, stored, options, paired=bool(order))
+    measured = {name: _sidedness(sides, name) for name in options.metrics}
+    clocks = {clock(run) for run in (*base, *head)} - {None}
+    notes = [APART] if blocks.apart(*times) else []
+    if len(clocks) > 1 and STEP_TIME in measured:
+        measured[STEP_TIME] = "the two sides were timed by different clocks"
+    told = {name: why for name, why in measured.items() if why}
+    return Judged(
+        tuple(_one(name, sides) for name in options.metrics if not measured[name]),
+        (*notes, *(f"{name}: {why}" for name, why in told.items() if why != NEITHER)),
+        tuple(name for name, why in told.items() if why != NEITHER),
+    )
+
+
+NEITHER = "neither side measured it"
+
+
+@dataclass(frozen=True)
+class _Sides:
+    base: Sequence[Run]
+    head: Sequence[Run]
+    stored: Sequence[Run]
+    options: Options
+    paired: bool
+
+    def values(self, name: str) -> tuple[list[float | None], list[float | None]]:
+        return [value(run, name) for run in self.base], [value(run, name) for run in self.head]
+
+
+def _sidedness(sides: _Sides, name: str) -> str:
+    """Why a metric cannot be compared; nothing where it can."""
+    a, b = (any(one is not None for one in values) for values in sides.values(name))
+    if a and b:
+        return ""
+    return f"no run of the {'head' if a else 'base'} measured it" if a or b else NEITHER
+
+
+def _one(name: str, sides: _Sides) -> Comparison:
+    a, b = sides.values(name)
+    metric, options = METRICS[name], sides.options
+    if name in EXACT:
+        return compare_exact(metric, a, b, threshold=options.threshold, tolerance=options.tolerance)
+    fewest = min(sum(one is not None for one in values) for values in (a, b))
+    noise = known_noise(name, sides.base[-1], sides.stored) if fewest == 1 else None
+    return compare(metric, a, b, paired=sides.paired, noise=noise, threshold=options.threshold)

@@ -1,0 +1,180 @@
+"""`tracekit ab`: measure two commits against each other."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import rich_click as click
+
+from tracekit.cli.options import open_store, store_option
+from tracekit.cli.percent import Percent
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracekit.ab.engine import Moment, Watcher
+    from tracekit.ab.report import Question, Report
+    from tracekit.measuring.program import Reading
+    from tracekit.stats.comparison import Comparison
+    from tracekit.stats.sequential import Look
+
+METRICS = ("step_time", "wall", "host_peak", "device_peak", "value")
+UNITS = ("ns", "us", "ms", "s", "bytes", "KiB", "MiB", "GiB", "count")
+
+
+@click.command("ab")
+@click.argument("base")
+@click.argument("head")
+@click.argument("program", metavar="-- CMD...", nargs=-1, type=click.UNPROCESSED)
+@click.option("-k", "k", type=int, default=5, show_default=True, help="Runs per side at the first look.")
+@click.option("--max-k", type=int, default=20, show_default=True, help="Runs per side at the last look.")
+@click.option(
+    "--threshold", type=Percent(), default="7%", show_default=True, help="Worsening that is a regression."
+)
+@click.option(
+    "--metric",
+    "metrics",
+    type=click.Choice(METRICS),
+    multiple=True,
+    help="What is judged; may be repeated. Default: time and memory, as far as they are measured.",
+)
+@click.option(
+    "--warmup",
+    type=click.IntRange(min=0),
+    default=1,
+    show_default=True,
+    help="Runs per side that do not count.",
+)
+@click.option("--value", metavar="REGEX", help="Judge the number that CMD prints here, in the first group.")
+@click.option("--unit", type=click.Choice(UNITS), default="ms", show_default=True, help="What --value is in.")
+@click.option("--higher-is-better", is_flag=True, help="Say that of the --value; it counts as a `value`.")
+@click.option("--setup", metavar="CMD", help="Shell command that builds each worktree first.")
+@click.option("--allow-dirty", is_flag=True, help="HEAD may be `.`, the working tree as it is.")
+@click.option("--restart", is_flag=True, help="Forget what an interrupted call measured.")
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(("table", "json", "markdown")),
+    default="table",
+    show_default=True,
+    help="How to print the result on stdout.",
+)
+@store_option
+def command(
+    *,
+    base: str,
+    head: str,
+    program: tuple[str, ...],
+    k: int,
+    max_k: int,
+    threshold: float,
+    metrics: tuple[str, ...],
+    warmup: int,
+    value: str | None,
+    unit: str,
+    higher_is_better: bool,
+    setup: str | None,
+    allow_dirty: bool,
+    restart: bool,
+    output_format: str,
+    store: str | None,
+) -> int:
+    """Measure CMD at commit HEAD against commit BASE, and say whether it got slower or larger.
+
+    Each commit is checked out beside your tree, which is not touched. Every measurement is a fresh process
+    there, in ABBA order, and runs are compared in pairs. After -k runs per side it looks, and goes on with
+    twice as many, up to --max-k, where it cannot tell. Interrupted, the same call goes on where it stopped.
+
+    `tracekit collect ...` is judged by its step times without the profiler and its peaks of memory; one
+    profile per side is kept, labelled ab-base and ab-head. Any other program is judged by its wall time and
+    the peak memory of its largest process, or by the number it prints (--value). Its imports are those of the
+    worktree: the root and src come first in PYTHONPATH.
+
+    Exit codes: 0 pass or improvement, 1 regression, 3 cannot tell, 5 the program failed on one side.
+
+    \b
+    tracekit ab main HEAD -- tracekit collect --workload resnet50 --device cpu
+    tracekit ab HEAD~1 HEAD -k 10 -- python train.py --steps 50
+    tracekit ab v1.0 . --allow-dirty --value 'step: ([0-9.]+) ms' -- python bench.py
+    """  # noqa: D301 (click reads the \b)
+    from tracekit.ab.design import Design
+    from tracekit.ab.report import Question
+
+    design = Design(
+        k=k, max_k=max_k, threshold=threshold, metrics=tuple(dict.fromkeys(metrics)), warmup=warmup
+    )
+    question = Question(
+        base=base,
+        head=head,
+        command=program,
+        design=design,
+        reading=_reading(value, unit),
+        higher_is_better=higher_is_better,
+        setup=setup,
+        allow_dirty=allow_dirty,
+        restart=restart,
+    )
+    report = _answer(question, store)
+    click.echo(_rendered(report, output_format), nl=False)
+    from tracekit.stats.comparison import exit_code
+
+    return int(exit_code(report.verdict))
+
+
+def _reading(pattern: str | None, unit: str) -> Reading | None:
+    from tracekit.measuring.program import Reading
+
+    if pattern is None:
+        return None
+    try:
+        groups = re.compile(pattern).groups
+    except re.error as error:
+        raise click.UsageError(f"--value {pattern!r} is no regular expression: {error}.") from error
+    if not groups:
+        raise click.UsageError(f"--value {pattern!r} has no group: put the number in (...).")
+    return Reading(pattern, unit)
+
+
+def _answer(question: Question, store: str | None) -> Report:
+    from tracekit.ab.engine import compare_commits
+    from tracekit.measuring.process import ProgramError
+
+    try:
+        return compare_commits(open_store(store), question, watcher=_watcher())
+    except ProgramError as error:
+        if error.tail:
+            click.echo(error.tail, err=True)
+        raise
+    except KeyboardInterrupt:
+        click.echo("tracekit: whole pairs of runs are kept; the same call goes on from there", err=True)
+        raise
+
+
+def _watcher() -> Watcher:
+    from tracekit.ab.engine import Watcher
+
+    return Watcher(say=lambda text: click.echo(f"tracekit: {text}", err=True), measuring=_begin, looked=_look)
+
+
+def _begin(moment: Moment) -> None:
+    count = f"{moment.number} of {moment.total}" if moment.number else "warm-up"
+    left = "" if moment.left is None else f", about {_duration(moment.left)} left"
+    click.echo(f"{count}: {moment.side} {moment.commit}, {_duration(moment.seconds)} so far{left}", err=True)
+
+
+def _look(look: Look, undecided: Sequence[Comparison]) -> None:
+    for one in undecided:
+        click.echo(f"after {look.k} runs per side {one.name} cannot be told: {one.reason}", err=True)
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def _rendered(report: Report, output_format: str) -> str:
+    from tracekit.render import ab as render
+
+    writers = {"json": render.as_json, "markdown": render.as_markdown, "table": render.as_text}
+    return writers[output_format](report)

@@ -1,0 +1,135 @@
+"""`tracekit check`: a gate over stored runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import rich_click as click
+
+from tracekit.cli.options import open_store, store_option
+from tracekit.cli.percent import Percent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tracekit.checking import Gate
+
+_FORMATS = ("table", "json", "markdown", "junit", "github")
+_METRICS = ("step_time", "device_peak", "host_peak")
+
+
+class MetricList(click.ParamType):  # type: ignore[type-arg]
+    """Metrics of the gate, separated by commas."""
+
+    name = "metrics"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        """The metrics in the order given, each once."""
+        if isinstance(value, tuple):
+            return value
+        names = tuple(dict.fromkeys(name.strip() for name in str(value).split(",")))
+        for name in names:
+            if name not in _METRICS:
+                self.fail(f"there is no metric {name!r}; known: {', '.join(_METRICS)}", param, ctx)
+        return names
+
+
+@click.command("check")
+@click.option("--against", required=True, metavar="REV|LABEL", help="The revision or label to compare with.")
+@click.option(
+    "--run", "runs", multiple=True, metavar="RUN", help="Run in question; repeat it. Default: latest commit."
+)
+@click.option("--label", help="The runs in question are all of this label.")
+@click.option(
+    "--metric",
+    "metrics",
+    type=MetricList(),
+    default=",".join(_METRICS),
+    show_default=True,
+    help="Metrics of the gate, separated by commas.",
+)
+@click.option(
+    "--threshold", type=Percent(), default="7%", show_default=True, help="Worsening that is a regression."
+)
+@click.option(
+    "--varying", multiple=True, metavar="FIELD", help="A field that differs on purpose; may be repeated."
+)
+@click.option(
+    "--min-runs",
+    type=click.IntRange(min=1),
+    default=3,
+    show_default=True,
+    help="Runs that a baseline should have; an older commit that has them is preferred.",
+)
+@click.option(
+    "--byte-tolerance",
+    type=click.IntRange(min=0),
+    default=1 << 20,
+    show_default=True,
+    help="Difference of the device's peak memory that is none, in bytes.",
+)
+@click.option("--allow-dirty", is_flag=True, help="Runs with uncommitted changes may be the baseline.")
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(_FORMATS),
+    default="table",
+    show_default=True,
+    help="How to print the result on stdout.",
+)
+@store_option
+def command(
+    *,
+    against: str,
+    runs: tuple[str, ...],
+    label: str | None,
+    metrics: tuple[str, ...],
+    threshold: float,
+    varying: tuple[str, ...],
+    min_runs: int,
+    byte_tolerance: int,
+    allow_dirty: bool,
+    output_format: str,
+    store: str | None,
+) -> int:
+    """Fail where stored runs are slower or take more memory than their baseline.
+
+    The runs in question are those of the latest recorded commit, or those named. Against a revision they are
+    compared with the nearest commit at or before the merge-base that has enough runs with an equal
+    fingerprint; the distance is printed. Runs with uncommitted changes are no baseline. Every workload, mode
+    and device is judged in every metric, all together (Holm).
+
+    Exit codes: 0 pass, 1 regression, 3 cannot tell, 4 not comparable, 5 nothing to compare.
+
+    \b
+    tracekit check --against main
+    tracekit check --against origin/main --threshold 5% --format markdown > comment.md
+    tracekit check --against before --label after --varying torch
+    """  # noqa: D301 (click reads the \b)
+    from tracekit.checking import Options, check
+
+    options = Options(
+        metrics=metrics,
+        threshold=threshold,
+        varying=varying,
+        allow_dirty=allow_dirty,
+        least=min_runs,
+        tolerance=byte_tolerance,
+    )
+    gate = check(open_store(store), against, runs=runs, label=label, options=options)
+    click.echo(_writer(output_format)(gate), nl=False)
+    return int(gate.exit_code)
+
+
+def _writer(output_format: str) -> Callable[[Gate], str]:
+    from tracekit.render import check_ci, check_json, check_markdown, check_text
+
+    return {
+        "json": check_json.as_json,
+        "markdown": check_markdown.as_markdown,
+        "junit": check_ci.as_junit,
+        "github": check_ci.as_github,
+        "table": check_text.as_text,
+    }[output_format]

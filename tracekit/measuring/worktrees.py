@@ -1,0 +1,168 @@
+"""Checkouts of commits beside the user's tree.
+
+They are git worktrees in a folder of the store. The user's files, index, branches and stashes are never
+touched, and hooks do not run. Whatever ends the process, they go: at once, or, after a kill that cannot
+be caught, when worktrees are asked for next.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tracekit import gitinfo
+from tracekit.errors import UnusableInputError
+from tracekit.measuring.locks import SUFFIX, abandoned, new_lock, undisturbed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tracekit.store import Store
+
+FOLDER = ".worktrees"
+_LOCAL = (
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_COMMON_DIR",
+    "GIT_PREFIX",
+    "GIT_OBJECT_DIRECTORY",
+)
+"""Variables by which git, in a hook, tells its children which tree is meant."""
+
+
+@dataclass(frozen=True)
+class Worktrees:
+    """The worktrees of one process.
+
+    Attributes:
+        repository: Root of the user's tree.
+        folder: Where the worktrees lie.
+    """
+
+    repository: Path
+    folder: Path
+
+    def add(self, revision: str, *, name: str = "") -> Path:
+        """Check a commit out; returns the root of the new worktree.
+
+        Args:
+            revision: What git knows the commit by.
+            name: Folder of the worktree; by default the commit's sha.
+
+        Raises:
+            RunNotFoundError: There is no such revision.
+            UnusableInputError: git cannot check it out.
+        """
+        sha = gitinfo.commit(revision, self.repository)
+        path = self.folder / (name or sha)
+        git(self.repository, "worktree", "add", "--quiet", "--detach", str(path), sha)
+        return path
+
+    def remove(self, path: Path) -> None:
+        """Remove a worktree, whatever was written into it."""
+        with undisturbed():
+            _remove(self.repository, path)
+
+
+@contextmanager
+def worktrees(store: Store, repository: Path | None = None) -> Iterator[Worktrees]:
+    """Worktrees that vanish at the end, whatever happens.
+
+    Args:
+        store: Where they lie, in a hidden folder.
+        repository: A folder of the user's repository; by default the current one.
+
+    Raises:
+        UnusableInputError: This is no git repository, or the store cannot be written.
+
+    Example:
+        >>> with worktrees(store) as trees:  # doctest: +SKIP
+        ...     base = trees.add("main", name="base")
+    """
+    root = repository_root(repository)
+    place = store.folder(FOLDER).resolve()
+    sweep(place)
+    with new_lock(place, content=f"{root}\n") as lock:
+        folder = lock.with_suffix("")
+        folder.mkdir()
+        try:
+            yield Worktrees(root, folder)
+        finally:
+            with undisturbed():
+                _remove_all(root, folder)
+
+
+def repository_root(folder: Path | None = None) -> Path:
+    """Root of the user's repository.
+
+    Raises:
+        UnusableInputError: There is none.
+    """
+    root = gitinfo.root(folder)
+    if root is None:
+        raise UnusableInputError(
+            f"{folder or Path.cwd()} is in no git repository", hint="run inside the repository to measure"
+        )
+    return root
+
+
+def sweep(place: Path) -> None:
+    """Remove what processes left that were killed."""
+    for lock in place.glob(f"*{SUFFIX}"):
+        with abandoned(lock) as free:
+            if free:
+                words = lock.read_text().splitlines()
+                _remove_all(Path(words[1]) if len(words) > 1 else place, lock.with_suffix(""))
+                lock.unlink(missing_ok=True)
+
+
+def git(folder: Path, *arguments: str) -> bytes:
+    """What git prints, run in a folder without hooks and without touching the index.
+
+    Raises:
+        UnusableInputError: git failed, or there is none.
+    """
+    words = ["git", "--no-optional-locks", "-c", f"core.hooksPath={os.devnull}"]
+    words += ["-c", "diff.autoRefreshIndex=false", *arguments]
+    try:
+        done = subprocess.run(words, cwd=folder, env=environment(), capture_output=True, check=True)  # noqa: S603
+    except subprocess.CalledProcessError as error:
+        said = error.stderr.decode(errors="replace").strip().splitlines()
+        reason = said[-1] if said else f"exit code {error.returncode}"
+        raise UnusableInputError(
+            f"git {' '.join(arguments[:2])} failed: {reason}", hint="see `git worktree list`"
+        ) from error
+    except OSError as error:
+        raise UnusableInputError(f"git cannot run: {error.strerror}", hint="install git") from error
+    return done.stdout
+
+
+def environment() -> dict[str, str]:
+    """The variables of this process without those that point git at a certain tree."""
+    return {name: value for name, value in os.environ.items() if name not in _LOCAL}
+
+
+def _remove_all(repository: Path, folder: Path) -> None:
+    try:
+        listed = git(repository, "worktree", "list", "--porcelain").decode(errors="surrogateescape")
+    except UnusableInputError:  # the repository is gone
+        listed = ""
+    known = [Path(line.removeprefix("worktree ")) for line in listed.splitlines() if line[:9] == "worktree "]
+    for path in known:
+        if path.is_relative_to(folder):
+            _remove(repository, path)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove(repository: Path, path: Path) -> None:
+    shutil.rmtree(path, ignore_errors=True)  # git stops at folders it cannot enter or does not know
+    try:
+        git(repository, "worktree", "remove", "--force", "--force", str(path))
+    except UnusableInputError:
+        shutil.rmtree(path, ignore_errors=True)

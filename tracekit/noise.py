@@ -1,0 +1,150 @@
+"""How much runs of the same code differ, per series, from what the store holds.
+
+A series is a metric of one configuration: runs with equal fingerprints. Its noise is pooled within groups of
+runs of the same code: the same clean commit, else the same label with the same changes. What differs between
+commits does not enter.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tracekit.measuring.metrics import OF_RUNS, of_run
+from tracekit.stats.noise import Noise, estimate_noise
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Mapping
+
+    from tracekit.run import Run
+
+LOOKS = (5, 10, 20)
+REPEATS = 5
+_NAMED = ("workload", "mode", "level", "device", "dtype")
+
+
+@dataclass(frozen=True)
+class Series:
+    """Noise of one metric of one configuration.
+
+    Attributes:
+        id: Short hash of the fingerprint.
+        configuration: The fingerprint in a few words.
+        metric: One of `tracekit.measuring.metrics.OF_RUNS`.
+        unit: Of the metric.
+        noise: Of one run; its sigma is NaN where no two runs are of the same code.
+        values: Runs that measured it, of any code.
+        needs: What to do for an estimate, or for a better one; empty where there is enough.
+    """
+
+    id: str
+    configuration: str
+    metric: str
+    unit: str
+    noise: Noise
+    values: int
+    needs: str
+
+
+@dataclass(frozen=True)
+class History:
+    """What the runs of a store say of noise.
+
+    Attributes:
+        series: By configuration and metric.
+        without_code: Runs that were left out: no clean commit, and no label to go by.
+        unmeasured: Runs that were left out: no metric is known of them.
+    """
+
+    series: tuple[Series, ...]
+    without_code: int
+    unmeasured: int
+
+
+@dataclass(frozen=True)
+class _Point:
+    """A run by what matters here."""
+
+    run: Run
+    code: Hashable
+    values: Mapping[str, float]
+
+
+def history(runs: Iterable[Run]) -> History:
+    """Estimate noise from stored runs.
+
+    Args:
+        runs: Readable runs, in any order.
+
+    Example:
+        >>> history([])
+        History(series=(), without_code=0, unmeasured=0)
+    """
+    points = [_Point(run, code(run), of_run(run)) for run in runs]
+    measured = [point for point in points if point.values]
+    known = [point for point in measured if point.code is not None]
+    configurations: dict[str, list[_Point]] = {}
+    for point in known:
+        configurations.setdefault(fingerprint_id(point.run), []).append(point)
+    found = [one for name, own in configurations.items() for one in _series(name, own)]
+    return History(
+        tuple(sorted(found, key=lambda one: (one.configuration, one.id, OF_RUNS.index(one.metric)))),
+        len(measured) - len(known),
+        len(points) - len(measured),
+    )
+
+
+def code(run: Run) -> Hashable | None:
+    """What code a run ran, as far as that can be known: runs that are equal in it are repeats.
+
+    Returns:
+        Its clean commit; else its label with commit and changes; None where it has neither.
+    """
+    git, label = run.meta.git, run.meta.label
+    if git and not git.dirty:
+        return git.sha
+    return (label, git.sha if git else None, git.diff_sha256 if git else None) if label else None
+
+
+def fingerprint_id(run: Run) -> str:
+    """Short hash of a run's fingerprint."""
+    text = json.dumps(run.meta.fingerprint, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def _series(name: str, points: list[_Point]) -> list[Series]:
+    from tracekit.measuring.metrics import METRICS
+
+    words = _words(points[0].run)
+    found = []
+    for metric in OF_RUNS:
+        groups: dict[Hashable, list[float]] = {}
+        for point in points:
+            if point.values.get(metric):  # an allocator that was not used has no ratio
+                groups.setdefault(point.code, []).append(point.values[metric])
+        if groups:
+            noise = estimate_noise([sorted(group) for group in groups.values()])
+            count = sum(map(len, groups.values()))
+            needs = _needs(points[-1].run, noise)
+            found.append(Series(name, words, metric, METRICS[metric].unit, noise, count, needs))
+    return found
+
+
+def _words(run: Run) -> str:
+    known = run.meta.fingerprint
+    parts = [str(known[field]) for field in _NAMED if known.get(field) is not None]
+    parts += [f"batch {known['batch_size']}"] if known.get("batch_size") is not None else []
+    parts += [f"resolution {known['resolution']}"] if known.get("resolution") is not None else []
+    parts += [str(known["gpu"])] if known.get("gpu") else []
+    return " ".join(parts) or "unknown"
+
+
+def _needs(run: Run, noise: Noise) -> str:
+    if noise.df >= REPEATS - 1:
+        return ""
+    what = "few repeats" if noise.runs else "two runs of the same commit or more"
+    words = shlex.join(run.meta.command) if run.meta.command[:2] == ["tracekit", "collect"] else ""
+    return f"{what}: {words or 'tracekit collect'} --repeat {REPEATS}"
