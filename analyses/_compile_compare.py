@@ -157,7 +157,8 @@ def _findings(found: Diff, head: Run, part: Compiled) -> tuple[Finding, ...]:
         advice=(
             "look at what the head has beside its kernels: guard checks, regions (graph breaks) and "
             "compilations in the table of quantities, and analyze the head alone with `compile`; compile "
-            "with `mode='reduce-overhead'` where launches bind, or leave parts eager with `torch.compiler.disable`"
+            "with `mode='reduce-overhead'` where launches bind, or leave parts eager with "
+            "`torch.compiler.disable`"
         ),
         saving_ns_per_step=round(time.b - time.a),
         basis=Basis.MEASURED,

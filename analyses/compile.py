@@ -12,8 +12,8 @@ integer nanoseconds.
   into the capture. `lookup_idle_ns` and `compile_idle_ns` are the time of the lookups and of the compilations
   in which no device of the rank ran anything.
 * `resumes` are regions inside of a Python function `torch_dynamo_resume_in_…`, which runs what follows a
-  graph break, and `break_idle_ns` is the time from the region before each, devices idle. Both are missing where no
-  Python frames were recorded: without them a graph break and a function compiled apart look alike.
+  graph break, and `break_idle_ns` is the time from the region before each, devices idle. Both are missing
+  where no Python frames were recorded: without them a graph break and a function compiled apart look alike.
 * A kernel's origin: `inductor` (`triton_…`, which Inductor generates), `replayed` (launched by a CUDA graph),
   `library` (another kernel that compiled code launched), or `eager`.
 

@@ -1,4 +1,4 @@
-"""One inference program, eager and compiled, with graph breaks, dear guards or compilations where asked for."""
+"""One inference program, eager and compiled, with graph breaks, dear guards or compilations in steps."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from samples.simulator.program import Program
 
 STEPS = 4
 LAYERS = 6
-ADD_NS, RELU_NS, FUSED_NS, LINEAR_NS = 8_000, 6_000, 9_000, 20_000
+ADD_NS, RELU_NS, FUSED_NS, LINEAR_NS = 8_000, 6_000, 9_000, 200_000
 LOOKUP_NS = 2_000
 SLOW_LOOKUP_NS = 400_000
-BREAK_NS = 50_000
+BREAK_NS = 1_000_000
 COMPILE_NS = 900_000
 
 
