@@ -9,7 +9,7 @@ and the host may differ, everything else that decides must be equal.
   `tracekit.diff`, so kernels may have other names, as cuBLAS's and hipBLASLt's have.
 * allowed = the ratio of the devices' memory bandwidths; for matrix products, convolutions and attention the
   lower one of it and of the ratio of the peaks at the precision of the op's first floating-point input, FP32
-  counting as TF32 too; of copies to and from the host nothing is known. An op that makes as much of one device as of the other gains that at least. reached =
+  counting as TF32 too. An op that makes as much of one device as of the other gains that at least. reached =
   gain over allowed. Peaks say nothing of short kernels, of launch costs, or of copies to and from the host.
 
 Source: TorchBench (Hao et al., 2023), section 3.3, Fig. 5 and Table 3.
@@ -78,7 +78,7 @@ _DEVICES = (
 ANALYSIS = Analysis(
     name="device_compare",
     title="Comparison of devices",
-    question="How much faster is the same work on another device, and which ops gain less than its peaks allow?",
+    question="How much faster is another device at the same work, and which ops gain less than peaks allow?",
     definition=(
         "gain = device time of an op on the base over that on the head; allowed = ratio of the memory "
         "bandwidths, for matrix products, convolutions and attention the lower one of it and of the ratio of "

@@ -21,12 +21,14 @@ class Machine:
         sm_count: Its streaming multiprocessors.
         linear: Gain of the linear layer.
         add: Gain of the addition.
+        link_gb_per_s: Rate of copies from the host.
     """
 
     name: str = A100
     sm_count: int = 108
     linear: float = 1.0
     add: float = 1.0
+    link_gb_per_s: float = 20
 
 
 def program(machine: Machine) -> Program:
@@ -41,7 +43,7 @@ def program(machine: Machine) -> Program:
     for _ in range(STEPS):
         with made.step():
             with made.op("aten::copy_", shapes=[[1024, 1024]], dtypes=["float"]):
-                made.copy("H2D", COPY_BYTES, host_memory="pinned", gb_per_s=20)
+                made.copy("H2D", COPY_BYTES, host_memory="pinned", gb_per_s=machine.link_gb_per_s)
             with made.op("aten::addmm", shapes=[[1024, 1024], [1024, 1024]], dtypes=half):
                 made.kernel("gemm_f16", round(LINEAR_NS / machine.linear))
             with made.op("aten::add", shapes=[[1024, 1024]], dtypes=half):
