@@ -21,7 +21,8 @@ from samples.simulator.planted.changes import (
     program,
 )
 from tracekit.diff import Diff, Options, diff
-from tracekit.diff.model import Amount, Status, Terms, Verdict
+from tracekit.diff.ledgers import Amount, Terms
+from tracekit.diff.model import Status, Verdict
 from tracekit.ingest import import_traces
 
 if TYPE_CHECKING:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tracekit.analysis import Analysis, Result
-    from tracekit.diff.model import Comparability, Design, Metric, Wall
+    from tracekit.diff.ledgers import Wall
+    from tracekit.diff.model import Comparability, Design, Metric
     from tracekit.diff.pieces import Pieces
     from tracekit.diff.spans import Span
     from tracekit.run import Run
@@ -143,6 +144,7 @@ def _explained(
     walls, why = _wall(pair, (a, b), explain=options.explain)
     progress("analyses")
     analyses, failed = _compared(pair) if options.explain else ((), ())
+    warnings = (*_warnings(pair, sides, (a, b), options), *judge.doubts(how), *why, *failed)
     return Diff(
         *sides,
         found,
@@ -158,7 +160,7 @@ def _explained(
         groups=groups,
         counts=rollup.counts(groups),
         analyses=analyses,
-        warnings=(*_warnings(pair, sides, (a, b), options), *why, *failed),
+        warnings=warnings,
     )
 
 

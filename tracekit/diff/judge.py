@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
 ONE_RUN = "one run a side shows no spread: repeat the runs for a verdict"
 
-__all__ = ["ALPHA", "ONE_RUN", "THRESHOLD", "design", "judged", "overall"]
+APART = (
+    "all runs of one side were made before the other: what drifted looks like an effect; alternate the sides"
+)
+
+__all__ = ["ALPHA", "APART", "ONE_RUN", "THRESHOLD", "design", "doubts", "judged", "overall"]
 
 
 def design(base: Sequence[Run], head: Sequence[Run], *, threshold: float) -> Design:
@@ -34,6 +38,18 @@ def design(base: Sequence[Run], head: Sequence[Run], *, threshold: float) -> Des
     paired = len(base) == len(head) > 1 and blocks == {frozenset("AB")}
     repeated = max(len(base), len(head)) > 1
     return Design((len(base), len(head)), order, paired, ALPHA if repeated else None, threshold)
+
+
+def doubts(how: Design) -> tuple[str, ...]:
+    """What speaks against the verdicts: all runs of one side before all of the other.
+
+    Example:
+        >>> doubts(Design((2, 2), "ABBA", True, 0.05, 0.07))
+        ()
+    """
+    first, second = "A" * how.k[0], "B" * how.k[1]
+    apart = min(how.k) > 1 and how.order in {first + second, second + first}
+    return (APART,) if apart else ()
 
 
 def judged(measured: Sequence[Measured], how: Design) -> tuple[Metric, ...]:

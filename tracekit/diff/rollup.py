@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracekit.diff.model import Amount, Cause, Changed, Terms
+from tracekit.diff.ledgers import Amount, Cause, Changed, Terms
 from tracekit.diff.optree import PATH_ARROW
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tracekit.diff.model import Group
+    from tracekit.diff.ledgers import Group
 
 VIEWS = ("op", "module", "kernel")
 NO_OP = "(no op recorded)"

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from tracekit import intervals
 from tracekit.diff.idle import DATALOAD, LAUNCH_BOUND, LINES, SYNC
-from tracekit.diff.model import Wall, WallLine
+from tracekit.diff.ledgers import Wall, WallLine
 from tracekit.diff.names import COMMUNICATION
 from tracekit.run import busy
 from tracekit.schema import C, DeviceKind, HostKind

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from tracekit.diff.ledgers import NOTHING, Amount, Group, Matched, Rung, Terms, Work
 from tracekit.diff.matching import GROUP, RUNG, RUNGS, SIDE, UNMATCHED
-from tracekit.diff.model import NOTHING, Amount, Group, Matched, Rung, Terms, Work
 from tracekit.diff.names import RULES_VERSION
 from tracekit.diff.optree import NO_ROW
 from tracekit.diff.pieces import CANONICAL, COUNT, LONGEST_ROW, OP_PLACE, ROLE, TOTAL_NS

@@ -12,7 +12,8 @@ from tracekit.render.cells import clean, human
 from tracekit.render.headers import header, is_text
 
 if TYPE_CHECKING:
-    from tracekit.diff.model import Diff, WallLine
+    from tracekit.diff.ledgers import WallLine
+    from tracekit.diff.model import Diff
     from tracekit.render.diff_tables import Table
 
 _TEMPLATE = "diff.html.j2"

@@ -10,7 +10,8 @@ from tracekit.render.data import records
 from tracekit.render.plain import csv_text, envelope
 
 if TYPE_CHECKING:
-    from tracekit.diff.model import Amount, Cause, Diff, Group, Side, Terms, WallLine
+    from tracekit.diff.ledgers import Amount, Cause, Group, Terms, WallLine
+    from tracekit.diff.model import Diff, Side
 
 
 def as_json(diff: Diff, *, exit_code: int, limit: int = 0) -> str:

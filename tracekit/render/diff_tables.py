@@ -15,7 +15,8 @@ from tracekit.render.cells import human
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tracekit.diff.model import Diff, Terms
+    from tracekit.diff.ledgers import Terms
+    from tracekit.diff.model import Diff
 
 NOT_MATCHED = "one side"
 

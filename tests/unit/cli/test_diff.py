@@ -304,3 +304,15 @@ def test_runs_in_which_nothing_was_recorded_are_an_error(tracekit: Tracekit, sto
     done = tracekit("diff", "empty", "empty")
     assert (done.code, done.out) == (5, "")
     assert "holds neither steps nor intervals" in done.err
+
+
+@pytest.mark.parametrize(("places", "doubted"), [((0, 1, 2, 3), True), ((0, 2, 1, 3), False)])
+def test_sides_that_were_not_alternated_are_doubted(
+    tracekit: Tracekit, store: Store, places: tuple[int, ...], doubted: bool
+) -> None:
+    for label, seconds in (("before", places[:2]), ("after", places[2:])):
+        for second in seconds:
+            measured(store.path, label=label, step_ns=1000 + second, second=second)
+    found = json.loads(tracekit("diff", "before", "after", "--format", "json").out)
+    assert any("alternate the sides" in text for text in found["warnings"]) is doubted
+    assert found["design"]["paired"] is not doubted

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.builders import host, kernel, make_run, memcpy, step
 from tracekit.diff import Diff, Options, diff
-from tracekit.diff.model import Terms
+from tracekit.diff.ledgers import Terms
 from tracekit.schema import C
 
 if TYPE_CHECKING:

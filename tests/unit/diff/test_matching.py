@@ -14,7 +14,7 @@ from tracekit.schema import C
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracekit.diff.model import Group
+    from tracekit.diff.ledgers import Group
     from tracekit.run import Run
 
 Launch = tuple[tuple[str, ...], str | None, str, int]
@@ -176,3 +176,30 @@ def test_work_of_ops_without_a_common_path_is_named_by_what_it_does(tmp_path: Pa
     before: list[Launch] = [(("aten::x",), None, "a_gemm", 10), (("aten::v",), None, "a_gemm", 10)]
     (group,) = groups(tmp_path, before, [(("aten::y",), None, "b_gemm", 30)])
     assert (group.rung, group.path) == ("role", ("(several ops: gemm)",))
+
+
+def one_op(place: Path, *kernels: tuple[str, int]) -> Run:
+    """One op that launches all of these kernels."""
+    device = [
+        kernel(100 * number, 100 * number + length, **{C.NAME: name, C.STEP: 1, C.OP_ROW: 0})
+        for number, (name, length) in enumerate(kernels)
+    ]
+    ops = [host("aten::mm", 0, 900, step=1, **{C.INPUT_SHAPES: "[[8]]"})]
+    return make_run(place, host_intervals=ops, device_intervals=device, steps=[step(1, 0, 1000)])
+
+
+def test_of_the_kernels_of_an_op_the_same_name_goes_first(tmp_path: Path) -> None:
+    a = one_op(tmp_path / "a", ("gemm", 10), ("bias", 5))
+    b = one_op(tmp_path / "b", ("bias", 6), ("fast_gemm", 7))
+    found = diff([a], [b], options=Options(explain=False)).groups
+    assert sorted(told(list(found))) == [
+        ("op+shape", "bias", "bias"),  # not by hash: the op as a whole launches something else
+        ("op+shape", "gemm", "fast_gemm"),
+    ]
+
+
+def test_the_evidence_is_the_longest_interval_and_of_equal_ones_the_first(tmp_path: Path) -> None:
+    a = one_op(tmp_path / "a", ("k", 5), ("k", 9), ("k", 9))
+    b = one_op(tmp_path / "b", ("k", 20), ("k", 30), ("k", 10))
+    (group,) = diff([a], [b], options=Options(explain=False)).groups
+    assert group.evidence == {"a": [1], "b": [1]}

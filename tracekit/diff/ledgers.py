@@ -1,0 +1,183 @@
+"""What a difference is made of: amounts and terms, groups of matched work, and the two ledgers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, order=True)
+class Amount:
+    """How many intervals, and the sum of their durations."""
+
+    count: int
+    total_ns: int
+
+
+NOTHING = Amount(0, 0)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a difference is made of, ns: `delta = added − removed + count + rate`, exactly.
+
+    Attributes:
+        added: Time of what only the head has.
+        removed: Time of what only the base has.
+        count: Change of the number times the mean of both mean durations, rounded to whole ns.
+        rate: The rest of what both have: change of the mean duration times the mean number.
+    """
+
+    added: int = 0
+    removed: int = 0
+    count: int = 0
+    rate: int = 0
+
+    @property
+    def delta(self) -> int:
+        """The whole difference."""
+        return self.added - self.removed + self.count + self.rate
+
+    def __add__(self, other: Terms) -> Terms:
+        return Terms(
+            self.added + other.added,
+            self.removed + other.removed,
+            self.count + other.count,
+            self.rate + other.rate,
+        )
+
+
+@dataclass(frozen=True)
+class Group:
+    """Work of both runs that was matched, or work that only one has.
+
+    Attributes:
+        path: Names of the ops from the outermost to the launching one, or to the one around all that launched
+            it; empty where no op is known.
+        shapes: Input shapes of the launching op of its longest interval; empty where unknown.
+        module: Module of that op; empty where unknown.
+        name_a: Canonical name of its longest work in the base; empty where it has none.
+        name_b: The same in the head.
+        sort: kernel, memset, graph, op, or memcpy with its direction.
+        role: What it does.
+        rung: How it was matched; empty where only one side has it.
+        a: Intervals of the base.
+        b: Intervals of the head.
+        terms: What the difference is made of.
+        evidence: Rows of the longest intervals of the base (`a`) and the head (`b`).
+    """
+
+    path: tuple[str, ...]
+    shapes: str
+    module: str
+    name_a: str
+    name_b: str
+    sort: str
+    role: str
+    rung: str
+    a: Amount
+    b: Amount
+    terms: Terms
+    evidence: dict[str, list[int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One line of the work ledger: groups summed by op, module or kernel.
+
+    Attributes:
+        label: The op path, module or kernel.
+        detail: What ran: names of the base and of the head where they differ.
+        rungs: How its groups were matched.
+        evidence: Rows of the longest intervals of the base (`a`) and the head (`b`).
+        modules: Modules of its groups, the largest difference first, a few of them.
+    """
+
+    label: str
+    detail: str
+    a: Amount
+    b: Amount
+    terms: Terms
+    rungs: tuple[str, ...]
+    evidence: dict[str, list[int]]
+    modules: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Work:
+    """The work ledger: Σ of durations on both sides, and what their difference is made of."""
+
+    a_ns: int
+    b_ns: int
+    terms: Terms
+
+    @property
+    def residual(self) -> int:
+        """What the terms leave unexplained: nothing, by construction."""
+        return self.b_ns - self.a_ns - self.terms.delta
+
+
+@dataclass(frozen=True)
+class WallLine:
+    """One line of the wall ledger: time of the compared steps, ns."""
+
+    name: str
+    meaning: str
+    a_ns: int
+    b_ns: int
+
+    @property
+    def delta(self) -> int:
+        """Head minus base."""
+        return self.b_ns - self.a_ns
+
+
+@dataclass(frozen=True)
+class Wall:
+    """The wall ledger: the compared steps cut into parts that sum to them exactly on both sides.
+
+    Attributes:
+        lines: The parts.
+        total: The steps.
+        overlap: Work minus the time in which any of it ran: what joins the two ledgers.
+    """
+
+    lines: tuple[WallLine, ...]
+    total: WallLine
+    overlap: WallLine
+
+
+@dataclass(frozen=True)
+class Rung:
+    """How much time was matched on one rung."""
+
+    rung: str
+    groups: int
+    a_ns: int
+    b_ns: int
+
+
+@dataclass(frozen=True)
+class Matched:
+    """How well work could be matched.
+
+    Attributes:
+        share_a: Matched share of the base's work; None where it has none.
+        share_b: Matched share of the head's work.
+        by_rung: Time matched on each rung, the strongest first; the last has no name and is not matched.
+        rules: Version of the rules for names.
+    """
+
+    share_a: float | None
+    share_b: float | None
+    by_rung: tuple[Rung, ...]
+    rules: int
+
+
+@dataclass(frozen=True)
+class Changed:
+    """Something that runs another number of times: exact counts over the compared steps."""
+
+    label: str
+    name: str
+    a: int
+    b: int
