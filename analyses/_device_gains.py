@@ -47,7 +47,8 @@ GAIN = Rule(
     "device_gain_short",
     states=(
         f"an op of {LARGE_SHARE:.0%} or more of the head's device time, whose kernels took "
-        f"{LONG_NS // 1000} µs or more each on the base, gained less than {SHORT:.0%} of what the lower ratio of the peaks allows"
+        f"{LONG_NS // 1000} µs or more each on the base, gained less than {SHORT:.0%} of "
+        "what the lower ratio of the peaks allows"
     ),
     why=(
         "shorter kernels mostly pay fixed costs, which peaks say nothing of; libraries reach 60 to 90 % of a "
