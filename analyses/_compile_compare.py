@@ -19,7 +19,7 @@ from ._compiled import GENERATED, ORIGIN, VARIANT
 
 if TYPE_CHECKING:
     from tracekit.diff import Diff
-    from tracekit.diff.model import Group
+    from tracekit.diff.ledgers import Group
     from tracekit.run import Run
 
     from ._compiled import Compiled

@@ -34,7 +34,8 @@ from tests.runs import START
 from tracekit import meta
 from tracekit.analysis import analyze
 from tracekit.diff import Diff, Options, diff
-from tracekit.diff.model import Terms, Verdict
+from tracekit.diff.ledgers import Terms
+from tracekit.diff.model import Verdict
 from tracekit.ingest import import_traces
 from tracekit.meta import Timings
 from tracekit.run import Run
