@@ -24,6 +24,7 @@ from samples.simulator.planted.compiled import (
 )
 from tests.golden.test_planted import imported, length
 from tracekit.analysis import Finding, Result, analyze, compare
+from tracekit.diff import diff
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -225,3 +226,9 @@ def test_the_sides_are_told_apart(load: Load) -> None:
     assert "the other way round" in compare(compiled, eager, "compile").notes[0]
     assert compare(eager, compiled, "compile").notes == ()
     assert "two compiled programs" in compare(compiled, compiled, "compile").notes[0]
+
+
+def test_a_comparison_of_runs_shows_it_only_where_it_applies(load: Load) -> None:
+    eager, compiled = load(EAGER), load(CLEAN)
+    shown = [{one.name for one, _ in diff([eager], [other]).analyses} for other in (load(EAGER), compiled)]
+    assert [{"compile", "device_compare"} & names for names in shown] == [set(), {"compile"}]
