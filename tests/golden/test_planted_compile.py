@@ -173,6 +173,13 @@ def test_without_python_frames_no_graph_break_is_claimed(load: Load) -> None:
     assert (row["breaks"], row["resumes"], row["break_idle_ns"]) == (2, None, None)
 
 
+def test_functions_compiled_one_by_one_are_no_graph_breaks(load: Load) -> None:
+    run = load(Compilation(breaks=2, apart=True))
+    assert codes(analyze(run, "compile")) == []
+    row = summary(run)
+    assert (row["breaks"], row["resumes"], row["break_idle_ns"]) == (2, 0, 0)
+
+
 def test_compiling_inside_of_steps_is_found_once_each(load: Load) -> None:
     chosen = Compilation(compiles=True)
     run = load(chosen)

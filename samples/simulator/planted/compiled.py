@@ -24,6 +24,7 @@ class Compilation:
         lookup_ns: Time of each search for compiled code, twice as long as this before the work of a step.
         breaks: Graph breaks of a step, each with Python code in it that the host runs alone.
         frames: Whether Python frames are recorded.
+        apart: Whether what would be breaks are calls of functions that are compiled one by one.
         compiles: Whether a step compiles.
         variants: Whether every other step runs code that was compiled again.
         numbered: Whether regions carry numbers.
@@ -34,6 +35,7 @@ class Compilation:
     lookup_ns: int = LOOKUP_NS
     breaks: int = 0
     frames: bool = True
+    apart: bool = False
     compiles: bool = False
     variants: bool = False
     numbered: bool = True
@@ -84,7 +86,8 @@ def _compiled_step(made: Program, chosen: Compilation, number: int) -> None:
     for broken in range(1, chosen.breaks + 1):
         made.wait(BREAK_NS)
         if chosen.frames:
-            with made.python(f"model.py(20): torch_dynamo_resume_in_forward_at_{broken}"):
+            name = "part" if chosen.apart else f"torch_dynamo_resume_in_forward_at_{broken}"
+            with made.python(f"model.py(20): {name}"):
                 _region(made, chosen, broken, variant, layers)
         else:
             _region(made, chosen, broken, variant, layers)
