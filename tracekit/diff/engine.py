@@ -179,15 +179,18 @@ def _wall(pair: _Pair, both: tuple[Pieces, Pieces], *, explain: bool) -> tuple[W
 
 
 def _compared(pair: _Pair) -> tuple[tuple[tuple[Analysis, Result], ...], tuple[str, ...]]:
-    """What the analyses that compare say, and those that failed."""
+    """What the analyses that apply to both runs say, and those that failed."""
     found, failed = [], []
     for one in analysis.available():
         if one.compare is None:
             continue
         try:
-            found.append((one, analysis.compare(pair.base, pair.head, one.name)))
+            result = analysis.compare(pair.base, pair.head, one.name)
         except TracekitError as error:
             failed.append(f"{one.name}: {error.message}")
+            continue
+        if result.tables or result.findings:  # else it does not apply to these runs
+            found.append((one, result))
     return tuple(found), tuple(failed)
 
 

@@ -113,7 +113,7 @@ def test_the_list_comes_from_the_metadata(output_format: str, capsys: Capture) -
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("latest", "nope"), "known: critical_path, d2h_copies, gpu_breakdown"),
+        (("latest", "nope"), "known: compile, critical_path, d2h_copies"),
         (("latest", "kernels", "--table", "nope"), "there are: families"),
         (("absent",), "absent"),
     ],

@@ -1,0 +1,193 @@
+"""Eager against compiled, side by side per step: time, memory, kernels, launches, idle time and guards."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import pandas as pd
+
+from tracekit.analysis import EVIDENCE_ROWS, Basis, Column, Finding, Result, Rule, Severity, TableSpec
+from tracekit.diff.idle import LAUNCH_BOUND
+from tracekit.diff.judge import THRESHOLD
+from tracekit.diff.metrics import STEP_TIME
+from tracekit.savings import budget
+from tracekit.schema import C, DeviceKind
+
+from . import _compiled, _declared
+from ._common import ints
+from ._compiled import GENERATED, ORIGIN, VARIANT
+
+if TYPE_CHECKING:
+    from tracekit.diff import Diff
+    from tracekit.diff.ledgers import Group
+    from tracekit.run import Run
+
+    from ._compiled import Compiled
+
+VARYING = ("level", "shapes", "profiler_record_shapes", "profiler_profile_memory", "profiler_with_stack")
+"""What compiling changes of itself, and what has to be recorded otherwise to see it."""
+MOST_GROUPS = 50
+NEITHER = "neither run has compiled code: there is nothing to compare as eager and compiled"
+BASE_TOO = "the base has compiled code, too: this compares two compiled programs"
+NOT_THE_HEAD = "the head has no compiled code, the base has: the sides are the other way round"
+
+SLOWER = Rule(
+    "compile_slower",
+    states=f"a step of the compiled head takes {THRESHOLD:.0%} or more longer than one of the eager base",
+    why="below that two runs of one program may differ as much (TorchBench alarms at 7 %)",
+)
+RULES = (SLOWER,)
+
+
+class _Line(NamedTuple):
+    """One quantity of both sides; None where it is unknown."""
+
+    quantity: str
+    unit: str
+    base: float | None
+    head: float | None
+
+
+def compare(base: Run, head: Run) -> Result:
+    """Set an eager base and a compiled head beside each other."""
+    parts = (_compiled.read(base), _compiled.read(head))
+    if not any(one.any for one in parts):
+        return Result(notes=(NEITHER,))
+    found = _declared.between(base, head, VARYING)
+    if why := _declared.refusal(found):
+        return Result(notes=(why,))
+    lines = [*_measured(found), *_counted(base, head, parts), *_idle(base, head, found)]
+    tables = {"ratios": _frame(lines)}
+    if any(_is_kernel(group) for group in found.groups):
+        tables["fusion"] = _fusion(found)
+    return Result(tables, _findings(found, head, parts[1]), _notes(parts))
+
+
+def _notes(parts: tuple[Compiled, Compiled]) -> tuple[str, ...]:
+    if parts[0].any:
+        return (BASE_TOO,) if parts[1].any else (NOT_THE_HEAD,)
+    return ()
+
+
+def _frame(lines: list[_Line]) -> pd.DataFrame:
+    table = pd.DataFrame(lines, columns=["quantity", "unit", "base", "head"])
+    table[["base", "head"]] = table[["base", "head"]].astype("float64")
+    table["ratio"] = table["head"] / table["base"].where(table["base"] > 0)
+    return table[[column.name for column in _RATIOS]]
+
+
+def _measured(found: Diff) -> list[_Line]:
+    return [_Line(f"{one.name}: {one.basis}", one.unit, float(one.a), float(one.b)) for one in found.metrics]
+
+
+def _counted(base: Run, head: Run, parts: tuple[Compiled, Compiled]) -> list[_Line]:
+    """What is counted and summed up in the profiled steps of each side, per step."""
+    sides = [_per_step(run, part) for run, part in zip((base, head), parts, strict=True)]
+    units = {name: "ns" if name.endswith("time") else "count" for name in sides[0]}
+    return [_Line(f"{name}, per step", units[name], sides[0][name], sides[1][name]) for name in sides[0]]
+
+
+def _per_step(run: Run, part: Compiled) -> dict[str, float]:
+    steps, kernels = budget(run).steps, part.kernels
+    whole = {
+        "kernels": len(kernels),
+        "kernels of Inductor": int((kernels[ORIGIN] == GENERATED).sum()),
+        "kernel time": int(ints(kernels, C.DUR_NS).sum()),
+        "launch calls of kernels": int(kernels[C.LAUNCH_ROW].nunique()),
+        "CUDA graph replays": len(part.replays),
+        "compiled regions": len(part.regions),
+        "compiled regions of frames compiled again": int((part.regions[VARIANT] > 0).sum()),
+        "graphs of Inductor": len(part.graphs),
+        "guard checks": len(part.lookups),
+        "guard check host time": int(ints(part.lookups, C.DUR_NS).sum()),
+        "compilations": len(part.compilations),
+        "compilation host time": int(ints(part.compilations, C.DUR_NS).sum()),
+    }
+    return {name: value / steps for name, value in whole.items()}
+
+
+def _idle(base: Run, head: Run, found: Diff) -> list[_Line]:
+    """Idle time of the compared steps, per step; launch-bound time apart."""
+    if found.compared is None or not found.compared.on_device:
+        return []
+    a, b = (
+        {name: length / found.compared.steps for name, length in side.items() if "idle" in name}
+        for side in _declared.parts(base, head)
+    )
+    lines = [_Line("idle time of the device, per step", "ns", sum(a.values()), sum(b.values()))]
+    if LAUNCH_BOUND in a:
+        lines.append(_Line("launch-bound idle time, per step", "ns", a[LAUNCH_BOUND], b[LAUNCH_BOUND]))
+    return lines
+
+
+def _is_kernel(group: Group) -> bool:
+    return group.sort in {str(DeviceKind.KERNEL), str(DeviceKind.GRAPH)}
+
+
+def _fusion(found: Diff) -> pd.DataFrame:
+    """The kernels that changed, the largest difference first."""
+    groups = [group for group in found.groups if _is_kernel(group)][:MOST_GROUPS]
+    rows = [
+        {
+            "path": " > ".join(group.path),
+            "base_kernels": group.a.count,
+            "head_kernels": group.b.count,
+            "base_ns": group.a.total_ns,
+            "head_ns": group.b.total_ns,
+            "delta_ns": group.terms.delta,
+            "base_name": group.name_a,
+            "head_name": group.name_b,
+            "rung": group.rung,
+        }
+        for group in groups
+    ]
+    return pd.DataFrame(rows, columns=[column.name for column in _FUSION])
+
+
+def _findings(found: Diff, head: Run, part: Compiled) -> tuple[Finding, ...]:
+    """That compiling made a step slower, where it did."""
+    time = next((one for one in found.metrics if one.name == STEP_TIME), None)
+    if not part.any or time is None or time.ratio is None or time.ratio < 1 + THRESHOLD:
+        return ()
+    rows = part.lookups.sort_values([C.DUR_NS, C.ROW_ID], ascending=[False, True])[C.ROW_ID]
+    finding = Finding(
+        code=SLOWER.code,
+        severity=Severity.WARN,
+        title=f"a compiled step takes {time.ratio:.2f}× the time of an eager one ({time.basis})",
+        advice=(
+            "look at what the head has beside its kernels: guard checks, regions (graph breaks) and "
+            "compilations in the table of quantities, and analyze the head alone with `compile`; compile "
+            "with `mode='reduce-overhead'` where launches bind, or leave parts eager with "
+            "`torch.compiler.disable`"
+        ),
+        saving_ns_per_step=round(time.b - time.a),
+        basis=Basis.MEASURED,
+        how="step of the head minus step of the base",
+        confidence=0.6,
+        evidence={"host_intervals": [int(row) for row in rows[:EVIDENCE_ROWS]]} if len(rows) else {},
+    )
+    return (finding,)
+
+
+_RATIOS = (
+    Column("quantity", "", "what is measured, and how or per what"),
+    Column("unit", "", "ns, bytes or count"),
+    Column("base", "", "of the eager base; missing where unknown"),
+    Column("head", "", "of the compiled head; missing where unknown"),
+    Column("ratio", "×", "head over base; missing where the base has none"),
+)
+_FUSION = (
+    Column("path", "", "ops around all of them, the outermost first"),
+    Column("base_kernels", "count", "kernels of the base in the compared steps"),
+    Column("head_kernels", "count", "kernels of the head they became"),
+    Column("base_ns", "ns", "Σ of durations of the base's"),
+    Column("head_ns", "ns", "Σ of durations of the head's"),
+    Column("delta_ns", "ns", "head minus base"),
+    Column("base_name", "", "canonical name of the base's longest kernel; empty without one"),
+    Column("head_name", "", "canonical name of the head's longest kernel; empty without one"),
+    Column("rung", "", "how they were matched; empty where only one side has them"),
+)
+TABLES = (
+    TableSpec("ratios", "Eager base and compiled head", _RATIOS),
+    TableSpec("fusion", f"Kernels that became others, the {MOST_GROUPS} largest differences", _FUSION),
+)

@@ -1,0 +1,202 @@
+"""What a trace shows of compiled code: regions, graphs, guards, compilations, and where kernels come from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import pyarrow.compute as pc
+
+from tracekit import intervals
+from tracekit.run import busy
+from tracekit.schema import C, DeviceKind, HostKind
+
+from ._common import NO_PARENT, ints, matches, positions, segments_by, spans
+from ._launches import GRAPH_CALL
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    import numpy.typing as npt
+
+    from tracekit.intervals import Ints, Union
+    from tracekit.run import Run
+
+    Bools: TypeAlias = npt.NDArray[np.bool_]
+
+REGION = r"^Torch-Compiled Region"
+NUMBERED = r"^Torch-Compiled Region: (\d+)/(\d+)"
+GRAPH = r"CompiledFxGraph "
+LOOKUP = r"^TorchDynamo Cache Lookup$"
+COMPILING = r"\(dynamo_timed\)$"
+COMPILED = r"^Torch-Compiled Region|CompiledFxGraph |^CompiledFunction(?:Backward)?$"
+INDUCTOR = r"^triton_"
+RESUMES = r"torch_dynamo_resume_in_"
+FRAME, VARIANT, ORIGIN = "frame", "variant", "origin"
+GENERATED, REPLAYED, CALLED, EAGER = "inductor", "replayed", "library", "eager"
+ORIGINS = (GENERATED, CALLED, REPLAYED, EAGER)
+
+_READ = (C.ROW_ID, C.KIND, C.NAME, C.RANK, C.PID, C.TID, C.START_NS, C.DUR_NS, C.STEP, C.PARENT_ROW)
+_LANE = (C.RANK, C.PID, C.TID)
+_DEVICE = (C.ROW_ID, C.KIND, C.NAME, C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.STEP, C.LAUNCH_ROW, C.GRAPH_ID)
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """The compiled parts of a run; of a run with marked steps those in its steps.
+
+    Attributes:
+        regions: Calls of compiled regions, with their `frame` and `variant` where the name tells them.
+        graphs: Calls of graphs that Inductor made.
+        lookups: Searches for the compiled code that fits, which is where guards run.
+        compilations: Compilations, the outermost interval of each.
+        replays: Calls that replay a CUDA graph.
+        kernels: Kernels and opaque graphs with their `origin`.
+        breaks: Time of the host from a region to the one after a graph break; None without Python frames.
+    """
+
+    regions: pd.DataFrame
+    graphs: pd.DataFrame
+    lookups: pd.DataFrame
+    compilations: pd.DataFrame
+    replays: pd.DataFrame
+    kernels: pd.DataFrame
+    breaks: pd.DataFrame | None
+
+    @property
+    def any(self) -> bool:
+        """Whether anything of the run was compiled."""
+        parts = (self.regions, self.graphs, self.lookups, self.compilations)
+        return any(len(part) for part in parts) or bool((self.kernels[ORIGIN] == GENERATED).any())
+
+
+def read(run: Run) -> Compiled:
+    """Find the compiled parts of a run."""
+    where = pc.field(C.KIND) != str(HostKind.PYTHON)
+    host = run.table("host_intervals", columns=list(_READ), where=where)
+    kernels = _kernels(run, host)
+    if run.rows("steps"):
+        host, kernels = host[host[C.STEP].notna()], kernels[kernels[C.STEP].notna()]
+    regions = _numbered(_named(host, REGION))
+    return Compiled(
+        regions=regions,
+        graphs=_named(host, GRAPH),
+        lookups=_named(host, LOOKUP),
+        compilations=_outermost(_named(host, COMPILING)),
+        replays=_named(host, GRAPH_CALL),
+        kernels=kernels.reset_index(drop=True),
+        breaks=_breaks(run, regions) if len(regions) else None,
+    )
+
+
+def _named(host: pd.DataFrame, pattern: str) -> pd.DataFrame:
+    own: pd.DataFrame = host[matches(host[C.NAME], pattern)]
+    return own.sort_values([C.RANK, C.START_NS, C.ROW_ID]).reset_index(drop=True)
+
+
+def _numbered(regions: pd.DataFrame) -> pd.DataFrame:
+    """Adds the frame a region was compiled from, and which compilation of it ran; missing where not told."""
+    told = regions[C.NAME].astype(object).astype("string").str.extract(NUMBERED).astype("Int64")
+    return regions.assign(**{FRAME: told[0], VARIANT: told[1]})
+
+
+def _outermost(rows: pd.DataFrame) -> pd.DataFrame:
+    """Intervals that no earlier one of their thread reaches beyond."""
+    start, end = spans(rows)
+    lane = rows.groupby(list(_LANE), sort=True).ngroup().to_numpy().astype(np.int64)
+    order = np.lexsort((-end, start, lane))
+    reach = pd.Series(end[order]).groupby(lane[order]).cummax().groupby(lane[order]).shift(fill_value=-1)
+    kept = order[(start[order] >= reach.to_numpy(np.int64))]
+    outer: pd.DataFrame = rows.iloc[np.sort(kept)]
+    return outer.reset_index(drop=True)
+
+
+def _kernels(run: Run, host: pd.DataFrame) -> pd.DataFrame:
+    """Kernels and opaque graphs by origin: Inductor's by name, replayed, of compiled code, or eager."""
+    device = busy(run, list(_DEVICE))
+    kernels = device[device[C.KIND].isin([str(DeviceKind.KERNEL), str(DeviceKind.GRAPH)])]
+    kernels = kernels.reset_index(drop=True)
+    at = positions(host[C.ROW_ID], kernels[C.LAUNCH_ROW])
+    launched = at != NO_PARENT
+    graph_call = matches(host[C.NAME], GRAPH_CALL).to_numpy(bool)
+    opaque = (kernels[C.KIND].astype(str) == DeviceKind.GRAPH).to_numpy(bool)
+    replayed = opaque | kernels[C.GRAPH_ID].notna().to_numpy(bool)
+    replayed[launched] |= graph_call[at[launched]]
+    inside = np.zeros(len(kernels), bool)
+    inside[launched] = _inside(host, at[launched])
+    generated = matches(kernels[C.NAME], INDUCTOR).to_numpy(bool)
+    origin = np.select([generated, replayed, inside], [GENERATED, REPLAYED, CALLED], EAGER)
+    return kernels.assign(**{ORIGIN: origin.astype(object)})
+
+
+def _inside(host: pd.DataFrame, at: Ints) -> Bools:
+    """Whether each of these host rows starts while compiled code runs on its thread."""
+    if not len(at):
+        return np.zeros(0, bool)
+    lane = host.groupby(list(_LANE), sort=True).ngroup().to_numpy().astype(np.int64)
+    start, end = spans(host)
+    compiled = matches(host[C.NAME], COMPILED).to_numpy(bool)
+    return _covers(segments_by(lane[compiled], start[compiled], end[compiled]), lane[at], start[at])
+
+
+def _covers(segments: tuple[Ints, Ints, Ints], lane: Ints, moment: Ints) -> Bools:
+    """Whether a segment of its lane covers each moment."""
+    lanes, starts, ends = segments
+    if not len(lanes) or not len(lane):
+        return np.zeros(len(lane), bool)
+    first = min(int(starts.min()), int(moment.min()))
+    width = max(int(ends.max()), int(moment.max())) - first + 1
+    begin, finish = lanes * width + starts - first, lanes * width + ends - first
+    asked = lane * width + moment - first
+    place = np.searchsorted(begin, asked, side="right") - 1
+    found: Bools = (place >= 0) & (asked < finish[np.maximum(place, 0)])
+    return found
+
+
+def _breaks(run: Run, regions: pd.DataFrame) -> pd.DataFrame | None:
+    """The time on the host from each region to the next one, where that is in a function that resumes.
+
+    What follows a graph break is a function `torch_dynamo_resume_in_…`, which Python frames show.
+
+    Returns:
+        Rank, start and duration of each such gap, and the row of the region after it; None without frames.
+    """
+    where = pc.field(C.KIND) == str(HostKind.PYTHON)
+    frames = run.table("host_intervals", columns=list(_READ), where=where)
+    if frames.empty:
+        return None
+    resumed = frames[matches(frames[C.NAME], RESUMES)]
+    both = pd.concat([regions[list(_LANE)], resumed[list(_LANE)]], ignore_index=True)
+    lane = both.groupby(list(_LANE), sort=True).ngroup().to_numpy().astype(np.int64)
+    own = lane[: len(regions)]
+    start, end = spans(regions)
+    inside = _covers(segments_by(lane[len(regions) :], *spans(resumed)), own, start)
+    order = np.lexsort((start, own))
+    before = np.concatenate(([-1], order[:-1])).astype(np.int64)[: len(order)]
+    step = regions[C.STEP].fillna(NO_PARENT).to_numpy(np.int64)
+    alike = (before >= 0) & (own[before] == own[order]) & (step[before] == step[order])
+    kept = alike & inside[order] & (start[order] > end[before])
+    after, earlier = order[kept], before[kept]
+    columns = {C.RANK: ints(regions, C.RANK)[after], C.START_NS: end[earlier]}
+    lengths = start[after] - end[earlier]
+    return pd.DataFrame({**columns, C.DUR_NS: lengths, C.ROW_ID: ints(regions, C.ROW_ID)[after]})
+
+
+def idle_during(run: Run, rows: pd.DataFrame) -> dict[int, int]:
+    """By rank, the time of these host rows in which no device of the rank ran anything.
+
+    Time before the first and after the last work of the devices does not count.
+    """
+    device = busy(run, [C.RANK, C.START_NS, C.DUR_NS])
+    found = {}
+    for rank in sorted({int(one) for one in rows[C.RANK]}):
+        own, mine = rows[rows[C.RANK] == rank], device[device[C.RANK] == rank]
+        if len(mine):
+            found[rank] = intervals.length(intervals.intersect(_idle(mine), intervals.union(*spans(own))))
+    return found
+
+
+def _idle(device: pd.DataFrame) -> Union:
+    return intervals.gaps(*spans(device))

@@ -1,0 +1,213 @@
+"""Two devices side by side: how much faster each op became, and how much their peaks allow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import pandas as pd
+
+from tracekit.analysis import EVIDENCE_ROWS, Basis, Column, Finding, Result, Rule, TableSpec
+from tracekit.diff.rollup import path_of
+from tracekit.render import human
+from tracekit.run import busy
+from tracekit.savings import budget
+from tracekit.schema import C
+
+from . import _declared, _devices
+from ._device_peaks import LINK, PRECISIONS, Ops, Peaks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tracekit.diff import Diff
+    from tracekit.diff.ledgers import Cause
+    from tracekit.diff.model import Compared, Metric
+    from tracekit.run import Run
+
+
+VARYING = ("gpu", "driver", "cuda", "cudnn", "cpu", "os")
+"""What differs of itself between two machines; `gpu` brings the rest of what a device is."""
+_OVER_LINK = ("Memcpy H2D", "Memcpy D2H", "Memcpy P2P")
+SHORT = 0.8
+LARGE_SHARE = 0.05
+LONG_NS = 10_000
+UNNAMED = "the devices are not named in both runs, so that two kinds of device cannot be told apart"
+ALIKE = "both runs used {}: there are no two devices to compare"
+UNLISTED = "the peaks of {} are not listed: its ops are compared with each other, not with what peaks allow"
+
+GAIN = Rule(
+    "device_gain_short",
+    states=(
+        f"an op of {LARGE_SHARE:.0%} or more of the head's device time, whose kernels took "
+        f"{LONG_NS // 1000} µs or more each on the base, gained less than {SHORT:.0%} of "
+        "what the lower ratio of the peaks allows"
+    ),
+    why=(
+        "shorter kernels mostly pay fixed costs, which peaks say nothing of; libraries reach 60 to 90 % of a "
+        "peak, and so differ by that much without a fault"
+    ),
+)
+
+
+class _Line(NamedTuple):
+    quantity: str
+    unit: str
+    base: float | None
+    head: float | None
+
+
+def compare(base: Run, head: Run) -> Result:
+    """Set the same work on two devices beside each other."""
+    names = (_name(base), _name(head))
+    if not all(names):
+        return Result(notes=(UNNAMED,))
+    if names[0] == names[1]:
+        return Result(notes=(ALIKE.format(names[0]),))
+    found = _declared.between(base, head, VARYING)
+    if why := _declared.refusal(found):
+        return Result(notes=(why,))
+    if found.compared is None or not found.compared.on_device:
+        return Result(notes=("nothing ran on a device in one of the runs",))
+    peaks = Peaks(*(_devices.known(name) for name in names))
+    lines = [*_measured(found.metrics), *_worked(found, found.compared), *_listed(peaks)]
+    ops = _ops(found, found.compared, peaks, Ops(base))
+    notes = tuple(
+        UNLISTED.format(name)
+        for name, device in zip(names, (peaks.base, peaks.head), strict=True)
+        if device is None
+    )
+    tables = {"ratios": _frame(lines), "ops": ops[[column.name for column in _OPS]]}
+    return Result(tables, _findings(ops, found, head, names), notes)
+
+
+def _name(run: Run) -> str:
+    """The name of the devices that a run used; empty where unknown, or where there are several kinds."""
+    used = busy(run, [C.DEVICE])[C.DEVICE].unique().tolist()
+    named = set(_devices.names(run, used).values())
+    return named.pop() if len(named) == 1 else ""
+
+
+def _frame(lines: list[_Line]) -> pd.DataFrame:
+    table = pd.DataFrame(lines, columns=["quantity", "unit", "base", "head"])
+    table[["base", "head"]] = table[["base", "head"]].astype("float64")
+    table["ratio"] = table["head"] / table["base"].where(table["base"] > 0)
+    return table
+
+
+def _measured(metrics: Iterable[Metric]) -> list[_Line]:
+    return [_Line(f"{one.name}: {one.basis}", one.unit, float(one.a), float(one.b)) for one in metrics]
+
+
+def _worked(found: Diff, compared: Compared) -> list[_Line]:
+    if found.work is None:
+        return []
+    a, b = found.work.a_ns / compared.steps, found.work.b_ns / compared.steps
+    return [_Line("device time of all work, per step", "ns", a, b)]
+
+
+def _listed(peaks: Peaks) -> list[_Line]:
+    """The peaks of both devices, as far as both are known."""
+    if not peaks.base or not peaks.head:
+        return []
+    lines = [_Line("memory bandwidth, peak", "GB/s", peaks.base.gb_per_s, peaks.head.gb_per_s)]
+    for precision in PRECISIONS:
+        if peaks.compute(precision):
+            pair = (peaks.base.peak(precision), peaks.head.peak(precision))
+            lines.append(_Line(f"{precision} matrix products, peak", "TFLOP/s", *pair))
+    return lines
+
+
+def _ops(found: Diff, compared: Compared, peaks: Peaks, ops: Ops) -> pd.DataFrame:
+    """One row per op path that both sides have, the longest on the head first."""
+    roles: dict[str, str] = {}
+    for group in found.groups:
+        over_link = group.sort.startswith(_OVER_LINK)
+        roles.setdefault(path_of(group), LINK if over_link else group.role)
+    both = [cause for cause in found.causes if cause.a.total_ns and cause.b.total_ns]
+    rows = [_row(cause, roles, compared.steps, peaks, ops) for cause in both]
+    table = pd.DataFrame(rows, columns=[*(column.name for column in _OPS), "evidence", "mean_ns", "lost_ns"])
+    return table.sort_values(["head_ns", "op"], ascending=[False, True], ignore_index=True)
+
+
+def _row(cause: Cause, roles: dict[str, str], steps: int, peaks: Peaks, ops: Ops) -> dict[str, object]:
+    role = roles[cause.label]
+    precision = ops.precision(cause.evidence.get("a", ()))
+    allowed = peaks.allowed(role, precision)
+    gain = cause.a.total_ns / cause.b.total_ns
+    lost = cause.b.total_ns - cause.a.total_ns / allowed if allowed else 0.0
+    return {
+        "op": cause.label,
+        "base_ns": cause.a.total_ns // steps,
+        "head_ns": cause.b.total_ns // steps,
+        "gain": gain,
+        "allowed": float("nan") if allowed is None else allowed,
+        "reached": float("nan") if allowed is None else gain / allowed,
+        "role": role,
+        "precision": precision,
+        "base_count": cause.a.count,
+        "head_count": cause.b.count,
+        "evidence": cause.evidence.get("b", []),
+        "mean_ns": cause.a.total_ns // cause.a.count,
+        "lost_ns": max(0, int(lost)),
+    }
+
+
+def _findings(ops: pd.DataFrame, found: Diff, head: Run, names: tuple[str, str]) -> tuple[Finding, ...]:
+    """The ops that gain less than the peaks allow, the largest loss first."""
+    if found.work is None or found.compared is None:
+        return ()
+    least = LARGE_SHARE * found.work.b_ns / found.compared.steps
+    short = ops[(ops["reached"] < SHORT) & (ops["head_ns"] >= least) & (ops["mean_ns"] >= LONG_NS)]
+    short = short.sort_values(["lost_ns", "op"], ascending=[False, True])
+    return tuple(_finding(row, found.compared.steps, head, names) for _, row in short.iterrows())
+
+
+def _finding(row: pd.Series, steps: int, head: Run, names: tuple[str, str]) -> Finding:
+    per_step, allowed = int(row["lost_ns"]) // steps, budget(head)
+    return Finding(
+        code=GAIN.code,
+        severity=allowed.severity(per_step * allowed.steps),
+        title=(
+            f"{row['op']} runs at {row['gain']:.2f}× the speed it has on {names[0]}; the peaks of {names[1]} "
+            f"allow {row['allowed']:.2f}×"
+        ),
+        advice=(
+            f"look for a better kernel on {names[1]}: another library or backend of the op, tuned kernels "
+            "(TunableOp, max-autotune), a layout or a precision its matrix units take; see `roofline` of the "
+            "head"
+        ),
+        saving_ns_per_step=per_step,
+        basis=Basis.ESTIMATED,
+        how=(
+            f"device time of {human(int(row['head_ns']), 'ns')} minus the base's "
+            f"{human(int(row['base_ns']), 'ns')} over {row['allowed']:.2f}, the lower ratio of the peaks; "
+            "where the device waits for the host less is saved"
+        ),
+        confidence=0.5,
+        evidence={"device_intervals": [int(one) for one in row["evidence"][:EVIDENCE_ROWS]]},
+    )
+
+
+_RATIOS = (
+    Column("quantity", "", "what is measured or listed"),
+    Column("unit", "", "ns, bytes, GB/s or TFLOP/s"),
+    Column("base", "", "of the base's device"),
+    Column("head", "", "of the head's device"),
+    Column("ratio", "×", "head over base: below 1 is faster for times, above 1 is more for peaks"),
+)
+_OPS = (
+    Column("op", "", "path of ops, as `tracekit diff` matches them"),
+    Column("base_ns", "ns", "device time on the base, per step, rounded down"),
+    Column("head_ns", "ns", "device time on the head, per step, rounded down"),
+    Column("gain", "×", "base over head: above 1 is faster on the head"),
+    Column("allowed", "×", "lower ratio of the peaks that may bind it; missing where one is not known"),
+    Column("reached", "×", "gain over what the peaks allow: below 1 the head's device is used less well"),
+    Column("role", "", "what it does, by the rules of `tracekit diff`; copies to and from the host apart"),
+    Column("precision", "", "of its first floating-point input on the base; empty where not recorded"),
+    Column("base_count", "count", "kernels and copies on the base in the compared steps"),
+    Column("head_count", "count", "kernels and copies on the head in the compared steps"),
+)
+TABLES = (
+    TableSpec("ratios", "Time and peaks of both devices", _RATIOS),
+    TableSpec("ops", "Ops that both have", _OPS),
+)

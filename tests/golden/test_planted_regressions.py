@@ -1,0 +1,245 @@
+"""Slowdowns that a benchmark once caught, simulated: the verdict is right, and the ledgers name the change.
+
+Of each program one trace is made. A side has five runs of it, whose un-profiled timings scatter at random
+around the simulated step; the runs of both sides were taken in turns.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import shutil
+from dataclasses import replace
+from datetime import timedelta
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from samples.simulator import Program, write
+from samples.simulator.planted import regressions as planted
+from samples.simulator.planted.regressions import (
+    CONV_NS,
+    SLOWDOWNS,
+    STEPS,
+    TABLES,
+    WORKSPACE_BYTES,
+    Change,
+    Regression,
+    program,
+    step_ns,
+)
+from tests.runs import START
+from tracekit import meta
+from tracekit.analysis import analyze
+from tracekit.diff import Diff, Options, diff
+from tracekit.diff.ledgers import Terms
+from tracekit.diff.model import Verdict
+from tracekit.ingest import import_traces
+from tracekit.meta import Timings
+from tracekit.run import Run
+from tracekit.store import timestamp
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tracekit.store import Store
+
+K = 5
+ORDER = "ABBAABBAAB"
+BETWEEN_RUNS, BETWEEN_STEPS, MEASURED_STEPS = 0.005, 0.01, 20
+BARE = Options(explain=False)
+
+
+@cache
+def case(name: str) -> Regression:
+    return SLOWDOWNS[name]()
+
+
+class Bench:
+    """Measures programs as a benchmark does: again and again, with noise."""
+
+    def __init__(self, store: Store, directory: Path) -> None:
+        self.store, self.directory = store, directory
+        self._numbers = itertools.count()
+
+    def once(self, change: Change) -> Run:
+        path = self.directory / f"{next(self._numbers)}.json"
+        (run,) = import_traces(self.store, [write(program(change), path)])
+        return run
+
+    def sides(self, base: Change, head: Change, *, seed: int) -> tuple[list[Run], list[Run]]:
+        """Five runs of each side, taken in turns."""
+        random = np.random.default_rng(seed)
+        made = {"A": (self.once(base), program(base)), "B": (self.once(head), program(head))}
+        sides: dict[str, list[Run]] = {"A": [], "B": []}
+        for place, side in enumerate(ORDER):
+            run, simulated = made[side]
+            sides[side].append(self._again(run, simulated, place, random))
+        return sides["A"], sides["B"]
+
+    def _again(self, run: Run, made: Program, place: int, random: np.random.Generator) -> Run:
+        noise = random.normal(0, BETWEEN_RUNS) + random.normal(0, BETWEEN_STEPS, MEASURED_STEPS)
+        taken = Timings([round(step_ns(made) * math.exp(one)) for one in noise], [], "cuda_event")
+        path = self.directory / f"{next(self._numbers)}"
+        shutil.copytree(run.path, path)
+        created = timestamp(START + timedelta(minutes=place))
+        known = replace(run.meta, run_id=f"{run.id}-{place}", created_at=created, timings=taken)
+        meta.write(path, known)
+        return Run(path)
+
+
+@pytest.fixture
+def bench(store: Store, tmp_path: Path) -> Bench:
+    (tmp_path / "bench").mkdir()
+    return Bench(store, tmp_path / "bench")
+
+
+def one_each(bench: Bench, name: str, options: Options = BARE) -> Diff:
+    chosen = case(name)
+    return diff([bench.once(chosen.base)], [bench.once(chosen.head)], options=options)
+
+
+def lines(found: Diff) -> dict[str, Terms]:
+    return {cause.label: cause.terms for cause in found.causes}
+
+
+def idle(found: Diff, name: str) -> int:
+    assert found.wall is not None
+    return {line.name: line.delta for line in found.wall.lines}[name]
+
+
+@pytest.mark.parametrize("name", SLOWDOWNS)
+def test_the_planted_slowdown_is_the_reported_one(name: str) -> None:
+    chosen = case(name)
+    ratio = step_ns(program(chosen.head)) / step_ns(program(chosen.base))
+    assert ratio == pytest.approx(chosen.ratio, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", SLOWDOWNS)
+def test_five_runs_a_side_find_each_of_them(bench: Bench, name: str) -> None:
+    chosen = case(name)
+    found = diff(*bench.sides(chosen.base, chosen.head, seed=chosen.pull), options=BARE)
+    assert (found.design.k, found.design.order, found.design.paired) == ((K, K), ORDER, True)
+    (metric, peak) = found.metrics
+    assert (found.verdict, metric.verdict) == (Verdict.REGRESSION, Verdict.REGRESSION)
+    assert metric.ratio == pytest.approx(chosen.ratio, rel=0.01)
+    assert metric.ci95 is not None
+    assert metric.ci95[0] <= chosen.ratio <= metric.ci95[1]
+    assert metric.mde is not None
+    assert 0 < metric.mde < found.design.theta
+    assert (peak.name, peak.verdict, peak.ratio) == ("device_peak", Verdict.PASS, 1.0)
+
+
+@pytest.mark.parametrize("name", SLOWDOWNS)
+def test_the_other_way_round_each_is_an_improvement(bench: Bench, name: str) -> None:
+    chosen = case(name)
+    found = diff(*bench.sides(chosen.head, chosen.base, seed=chosen.pull), options=BARE)
+    assert found.verdict is Verdict.IMPROVEMENT
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("training", [True, False])
+def test_noise_alone_passes(bench: Bench, seed: int, *, training: bool) -> None:
+    same = Change(training=training)
+    found = diff(*bench.sides(same, same, seed=seed), options=BARE)
+    assert [one.verdict for one in found.metrics] == [Verdict.PASS, Verdict.PASS]
+    assert (found.causes, found.counts) == ((), ())
+
+
+@pytest.mark.parametrize("name", SLOWDOWNS)
+def test_head_minus_base_is_the_negative_of_base_minus_head(bench: Bench, name: str) -> None:
+    chosen = case(name)
+    a, b = bench.once(chosen.base), bench.once(chosen.head)
+    there, back = diff([a], [b], options=BARE), diff([b], [a], options=BARE)
+    mirrored = {
+        label: Terms(terms.removed, terms.added, -terms.count, -terms.rate)
+        for label, terms in lines(there).items()
+    }
+    assert lines(back) == mirrored
+    assert there.wall is not None
+    assert back.wall is not None
+    assert [-line.delta for line in there.wall.lines] == [line.delta for line in back.wall.lines]
+    same = diff([b], [b], options=BARE)
+    assert (same.causes, same.groups, same.counts) == ((), (), ())
+
+
+def test_redundant_bound_checks_are_added_work(bench: Bench) -> None:
+    found = one_each(bench, "61056")
+    asserted = case("61056").head.assert_ns
+    assert asserted is not None
+    assert lines(found) == {"aten::index > aten::_assert_async": Terms(added=STEPS * asserted)}
+    (changed,) = found.counts
+    assert (changed.a, changed.b) == (0, STEPS)
+    assert idle(found, "compute only") == STEPS * asserted
+
+
+def test_another_template_of_a_kernel_is_a_rate(bench: Bench) -> None:
+    found = one_each(bench, "65594")
+    chosen = case("65594")
+    slower = chosen.head.add_ns - chosen.base.add_ns
+    assert lines(found) == {"aten::add_": Terms(rate=STEPS * slower)}
+    (group,) = found.groups
+    assert (group.rung, "vectorized" in group.name_a, "unrolled" in group.name_b) == ("op+shape", True, True)
+    assert found.counts == ()
+
+
+def test_another_library_is_a_rate_of_the_same_op(bench: Bench) -> None:
+    found = one_each(bench, "72148")
+    chosen = case("72148")
+    slower = chosen.head.linear_ns - chosen.base.linear_ns
+    assert lines(found) == {"aten::linear > aten::addmm": Terms(rate=STEPS * slower)}
+    (group,) = found.groups
+    assert (group.rung, "sgemm" in group.name_a, "cublasLt" in group.name_b) == ("op+shape", True, True)
+
+
+@pytest.mark.parametrize("name", ["65839 in training", "65839 in inference"])
+def test_a_badly_set_up_library_is_a_rate(bench: Bench, name: str) -> None:
+    found = one_each(bench, name)
+    slower = case(name).head.conv_ns - CONV_NS
+    assert lines(found) == {"aten::conv2d > aten::convolution": Terms(rate=STEPS * slower)}
+    assert idle(found, "compute only") == STEPS * slower
+
+
+def test_checks_that_the_host_reads_are_added_work_and_sync_idle(bench: Bench) -> None:
+    found = one_each(bench, "71904", Options())
+    check = case("71904").head.bag_check_ns
+    assert check is not None
+    assert lines(found) == {
+        "aten::embedding_bag > aten::max": Terms(added=STEPS * TABLES * check),
+        "aten::embedding_bag > aten::item > aten::_local_scalar_dense": Terms(added=STEPS * TABLES),
+    }
+    assert {(one.name, one.a, one.b) for one in found.counts} == {
+        ("Memcpy D2H (device to pageable)", 0, STEPS * TABLES),
+        ("reduce_kernel<MaxOps<long>>", 0, STEPS * TABLES),
+    }
+    assert found.wall is not None
+    assert idle(found, "sync idle") > 0.9 * (found.wall.total.delta - STEPS * TABLES * check)
+
+
+def test_a_check_after_each_launch_is_launch_bound_idle_and_no_work(bench: Bench) -> None:
+    found = one_each(bench, "87855", Options())
+    assert found.work is not None
+    assert (found.causes, found.counts, found.work.terms) == ((), (), Terms())
+    assert found.wall is not None
+    assert idle(found, "launch-bound idle") > 0.8 * found.wall.total.delta > 0
+
+
+def test_a_kept_workspace_is_memory_and_no_time(bench: Bench) -> None:
+    chosen = planted.kept_workspace()
+    found = diff(*bench.sides(chosen.base, chosen.head, seed=chosen.pull), options=BARE)
+    (time, peak) = found.metrics
+    assert (time.name, time.verdict) == ("step_time", Verdict.PASS)
+    assert (peak.name, peak.verdict) == ("device_peak", Verdict.REGRESSION)
+    assert (peak.a, peak.b) == (planted.ACTIVATION_BYTES, planted.ACTIVATION_BYTES + STEPS * WORKSPACE_BYTES)
+    assert (found.causes, found.counts) == ((), ())
+
+
+def test_a_kept_workspace_is_growth_by_its_size_per_step(bench: Bench) -> None:
+    chosen = planted.kept_workspace()
+    before, after = (analyze(bench.once(one), "memory") for one in (chosen.base, chosen.head))
+    assert before.findings == ()
+    assert before.tables["leak"]["growth"].tolist() == [0]
+    assert after.tables["leak"]["growth"].tolist() == [WORKSPACE_BYTES]
+    assert [one.code for one in after.findings] == ["memory_leak"]
