@@ -40,14 +40,14 @@ from tracekit.analysis import Analysis, Column, Result, TableSpec
 from tracekit.savings import budget
 from tracekit.schema import C, DeviceKind
 
-from . import _compile_compare, _compile_rules, _compiled
-from ._common import RANK, absent_device_note, ints, share
-from ._compiled import FRAME, ORIGIN, ORIGINS, VARIANT
+from ._compile import compare, reading, rules
+from ._compile.reading import FRAME, ORIGIN, ORIGINS, VARIANT
+from ._shared.common import RANK, absent_device_note, ints, share
 
 if TYPE_CHECKING:
     from tracekit.run import Run
 
-    from ._compiled import Compiled
+    from ._compile.reading import Compiled
 
 NOTHING_COMPILED = (
     "no compiled code in this capture: nothing ran through `torch.compile`, or no CPU activity was recorded"
@@ -57,12 +57,12 @@ NO_NUMBERS = "regions carry no numbers, as of older versions of PyTorch: frames 
 
 def compute(run: Run) -> Result:
     """Describe the compiled parts of a run."""
-    parts = _compiled.read(run)
+    parts = reading.read(run)
     steps = budget(run)
     tables = {"kernels": _kernels(parts)} if len(parts.kernels) else {}
     if parts.any:
         tables |= {"summary": _summary(run, parts), "regions": _regions(parts), "graphs": _graphs(parts)}
-    return Result(tables, _compile_rules.findings(run, parts, steps), _notes(run, parts))
+    return Result(tables, rules.findings(run, parts, steps), _notes(run, parts))
 
 
 def _notes(run: Run, parts: Compiled) -> tuple[str, ...]:
@@ -78,7 +78,7 @@ def _summary(run: Run, parts: Compiled) -> pd.DataFrame:
         {int(rank) for part in (parts.regions, parts.lookups, parts.kernels) for rank in part[C.RANK]}
     )
     gaps = parts.breaks if parts.breaks is not None else parts.regions[:0]
-    idle = [_compiled.idle_during(run, rows) for rows in (parts.lookups, parts.compilations, gaps)]
+    idle = [reading.idle_during(run, rows) for rows in (parts.lookups, parts.compilations, gaps)]
     rows = []
     for rank in ranks:
         regions, graphs, lookups, compilations, replays, kernels = (
@@ -209,7 +209,7 @@ ANALYSIS = Analysis(
     sources=("TorchBench 3.2, Fig. 3 and 4",),
     order=90,
     compute=compute,
-    rules=(*_compile_rules.RULES, *_compile_compare.RULES),
-    compare=_compile_compare.compare,
-    comparison=_compile_compare.TABLES,
+    rules=(*rules.RULES, *compare.RULES),
+    compare=compare.compare,
+    comparison=compare.TABLES,
 )

@@ -30,8 +30,9 @@ from tracekit.analysis import Analysis, Column, Result, TableSpec
 from tracekit.run import busy
 from tracekit.schema import C
 
-from . import _device_gains, _devices
-from ._common import DEVICE, RANK, absent_device_note
+from ._device_compare import gains
+from ._roofline import devices
+from ._shared.common import DEVICE, RANK, absent_device_note
 
 if TYPE_CHECKING:
     from tracekit.run import Run
@@ -46,20 +47,20 @@ def compute(run: Run) -> Result:
         return Result(notes=(absent_device_note(run),))
     grouped = device.groupby([C.RANK, C.DEVICE], sort=True)
     table = grouped[C.DUR_NS].agg(intervals="size", sum_ns="sum").reset_index()
-    names = _devices.names(run, [int(one) for one in table[C.DEVICE]])
+    names = devices.names(run, [int(one) for one in table[C.DEVICE]])
     told = [names.get(int(one), "") for one in table[C.DEVICE]]
-    known = [_devices.known(name) for name in told]
+    known = [devices.known(name) for name in told]
     table["device_name"] = told
     for precision in _PEAKS:
         peaks = [one.peak(precision) if one else None for one in known]
         table[precision] = pd.Series(peaks, index=table.index, dtype="float64")
     table["gb_per_s"] = pd.Series([one.gb_per_s if one else None for one in known], dtype="float64")
-    notes = [_device_gains.UNLISTED.format(name or "an unnamed device") for name in sorted(_unlisted(told))]
+    notes = [gains.UNLISTED.format(name or "an unnamed device") for name in sorted(_unlisted(told))]
     return Result({"devices": table[[column.name for column in _DEVICES]]}, notes=tuple(notes))
 
 
 def _unlisted(names: list[str]) -> set[str]:
-    return {name for name in names if _devices.known(name) is None}
+    return {name for name in names if devices.known(name) is None}
 
 
 _DEVICES = (
@@ -89,7 +90,7 @@ ANALYSIS = Analysis(
     sources=("TorchBench 3.3, Fig. 5 and Table 3",),
     order=91,
     compute=compute,
-    rules=(_device_gains.GAIN,),
-    compare=_device_gains.compare,
-    comparison=_device_gains.TABLES,
+    rules=(gains.GAIN,),
+    compare=gains.compare,
+    comparison=gains.TABLES,
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pytest
-from tracekit.analyses import _devices
+from tracekit.analyses._roofline import devices
 
 from samples.simulator import write
 from samples.simulator.planted.devices import A100, ADD_NS, H100, LINEAR_NS, STEPS, TINY, Machine, program
@@ -38,7 +38,7 @@ def load(store: Store, tmp_path: Path) -> Load:
 
 
 def peak(name: str, precision: str) -> float:
-    device = _devices.known(name)
+    device = devices.known(name)
     assert device is not None
     found = device.gb_per_s if precision == "memory" else device.peak(precision)
     assert found is not None

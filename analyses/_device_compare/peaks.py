@@ -13,14 +13,14 @@ from tracekit.diff.names import Role
 from tracekit.run import busy
 from tracekit.schema import C
 
-from ._work import precision_of
+from .._roofline.work import precision_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tracekit.run import Run
 
-    from ._devices import Device
+    from .._roofline.devices import Device
 
 MATRIX_ROLES = (Role.GEMM, Role.CONV, Role.ATTENTION)
 LINK = "copy over the link"

@@ -13,8 +13,8 @@ from tracekit import intervals
 from tracekit.run import busy
 from tracekit.schema import C, DeviceKind, HostKind
 
-from ._common import NO_PARENT, ints, matches, positions, segments_by, spans
-from ._launches import GRAPH_CALL
+from .._latency.launches import GRAPH_CALL
+from .._shared.common import NO_PARENT, ints, matches, positions, segments_by, spans
 
 if TYPE_CHECKING:
     from typing import TypeAlias

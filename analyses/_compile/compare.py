@@ -13,16 +13,17 @@ from tracekit.diff.metrics import STEP_TIME
 from tracekit.savings import budget
 from tracekit.schema import C, DeviceKind
 
-from . import _compiled, _declared
-from ._common import ints
-from ._compiled import GENERATED, ORIGIN, VARIANT
+from .._shared import declared
+from .._shared.common import ints
+from . import reading
+from .reading import GENERATED, ORIGIN, VARIANT
 
 if TYPE_CHECKING:
     from tracekit.diff import Diff
     from tracekit.diff.ledgers import Group
     from tracekit.run import Run
 
-    from ._compiled import Compiled
+    from .reading import Compiled
 
 VARYING = ("level", "shapes", "profiler_record_shapes", "profiler_profile_memory", "profiler_with_stack")
 """What compiling changes of itself, and what has to be recorded otherwise to see it."""
@@ -50,11 +51,11 @@ class _Line(NamedTuple):
 
 def compare(base: Run, head: Run) -> Result:
     """Set an eager base and a compiled head beside each other."""
-    parts = (_compiled.read(base), _compiled.read(head))
+    parts = (reading.read(base), reading.read(head))
     if not any(one.any for one in parts):
         return Result(notes=(NEITHER,))
-    found = _declared.between(base, head, VARYING)
-    if why := _declared.refusal(found):
+    found = declared.between(base, head, VARYING)
+    if why := declared.refusal(found):
         return Result(notes=(why,))
     lines = [*_measured(found), *_counted(base, head, parts), *_idle(base, head, found)]
     tables = {"ratios": _frame(lines)}
@@ -112,7 +113,7 @@ def _idle(base: Run, head: Run, found: Diff) -> list[_Line]:
         return []
     a, b = (
         {name: length / found.compared.steps for name, length in side.items() if "idle" in name}
-        for side in _declared.parts(base, head)
+        for side in declared.parts(base, head)
     )
     lines = [_Line("idle time of the device, per step", "ns", sum(a.values()), sum(b.values()))]
     if LAUNCH_BOUND in a:

@@ -13,8 +13,9 @@ from tracekit.run import busy
 from tracekit.savings import budget
 from tracekit.schema import C
 
-from . import _declared, _devices
-from ._device_peaks import LINK, PRECISIONS, Ops, Peaks
+from .._roofline import devices
+from .._shared import declared
+from .peaks import LINK, PRECISIONS, Ops, Peaks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -63,12 +64,12 @@ def compare(base: Run, head: Run) -> Result:
         return Result(notes=(UNNAMED,))
     if names[0] == names[1]:
         return Result(notes=(ALIKE.format(names[0]),))
-    found = _declared.between(base, head, VARYING)
-    if why := _declared.refusal(found):
+    found = declared.between(base, head, VARYING)
+    if why := declared.refusal(found):
         return Result(notes=(why,))
     if found.compared is None or not found.compared.on_device:
         return Result(notes=("nothing ran on a device in one of the runs",))
-    peaks = Peaks(*(_devices.known(name) for name in names))
+    peaks = Peaks(*(devices.known(name) for name in names))
     lines = [*_measured(found.metrics), *_worked(found, found.compared), *_listed(peaks)]
     ops = _ops(found, found.compared, peaks, Ops(base))
     notes = tuple(
@@ -83,7 +84,7 @@ def compare(base: Run, head: Run) -> Result:
 def _name(run: Run) -> str:
     """The name of the devices that a run used; empty where unknown, or where there are several kinds."""
     used = busy(run, [C.DEVICE])[C.DEVICE].unique().tolist()
-    named = set(_devices.names(run, used).values())
+    named = set(devices.names(run, used).values())
     return named.pop() if len(named) == 1 else ""
 
 

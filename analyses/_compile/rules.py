@@ -8,8 +8,8 @@ from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule
 from tracekit.render import human
 from tracekit.schema import C
 
-from . import _compiled
-from ._ranges import weightiest
+from .._shared.ranges import weightiest
+from . import reading
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tracekit.run import Run
     from tracekit.savings import Budget
 
-    from ._compiled import Compiled
+    from .reading import Compiled
 
 _WHY = "below 1 % two runs of one program differ by as much"
 GUARDS = Rule(
@@ -115,7 +115,7 @@ def _finding(
     how: str,
     confidence: float,
 ) -> Finding | None:
-    saving = sum(_compiled.idle_during(run, rows).values())
+    saving = sum(reading.idle_during(run, rows).values())
     if not steps.matters(saving):
         return None
     return Finding(

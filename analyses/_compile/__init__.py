@@ -1,0 +1,1 @@
+"""What torch.compile left in a trace: behind `compile`."""

@@ -1,0 +1,1 @@
+"""Gains of a device beside what peaks allow: behind `device_compare`."""
