@@ -200,7 +200,8 @@ def _longest_waits(run: Run, own: pd.DataFrame) -> tuple[list[int], str]:
     if waits.empty:
         return [], ""
     waits = waits.assign(**host_rows(run, waits["host_row"], [C.NAME, C.DUR_NS]))
-    total = waits.groupby([C.NAME, "op"], observed=True)[C.DUR_NS].sum().reset_index()
+    waits = waits.astype({"op": object})  # ties go by name, categories by their order in the file
+    total = waits.groupby([C.NAME, "op"])[C.DUR_NS].sum().reset_index()
     most = total.sort_values([C.DUR_NS, C.NAME, "op"], ascending=[False, True, True]).iloc[0]
     place = "outside of ops" if most["op"] == NO_OP else f"in {brief(str(most['op']))}"
     ordered = waits.sort_values([C.DUR_NS, "host_row"], ascending=[False, True])["host_row"]
@@ -210,7 +211,7 @@ def _longest_waits(run: Run, own: pd.DataFrame) -> tuple[list[int], str]:
 
 def _advice(what: str, own: pd.DataFrame) -> str:
     """What to do, and about which op first."""
-    by_op = own.groupby("op", observed=True)[C.DUR_NS].sum()
+    by_op = own.astype({"op": object}).groupby("op")[C.DUR_NS].sum()
     named = by_op[by_op.index != NO_OP]
     if named.empty:
         return _ADVICE[what]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 from tracekit.analyses import critical_path
@@ -334,6 +334,7 @@ def shuffled(run: Run, where: Path) -> Run:
 
 @settings(max_examples=8, deadline=None)
 @given(st.integers(0, 10**6))
+@example(7)
 def test_laws(seed: int) -> None:
     with TemporaryDirectory() as name:
         directory = Path(name)

@@ -207,8 +207,9 @@ def test_csv_has_a_column_for_each_term(tracekit: Tracekit, traces: tuple[str, s
 
 
 def test_the_terminal_names_the_verdict_first_and_the_command_keeps_its_promise(
-    tracekit: Tracekit, traces: tuple[str, str]
+    tracekit: Tracekit, traces: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
     lines = tracekit("diff", *traces, "--no-explain").out.splitlines()
     assert lines[2].startswith("no verdict: step time")
     assert any(line.startswith("aten::zero_ > aten::fill_") and "count +16.66 µs" in line for line in lines)
