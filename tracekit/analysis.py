@@ -237,6 +237,17 @@ def analyze_each(
             if names:
                 raise
             yield analysis, Result(notes=(f"failed: {error.message}",))
+        _release()
+
+
+def _release() -> None:
+    """Give back what the tables of one analysis took, so that the next starts with as little."""
+    import gc
+
+    import pyarrow as pa
+
+    gc.collect()  # results refer to frames in cycles
+    pa.default_memory_pool().release_unused()
 
 
 def _guarded(analysis: Analysis, *runs: Run) -> Result:

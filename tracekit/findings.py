@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tracekit.analysis import Remark, Severity, analyze_each
@@ -41,7 +41,8 @@ class Advice:
         findings: Ranked: by saving, those without one last; then by severity and confidence.
         budget: What savings are measured against.
         rules: Number of rules that were asked.
-        results: Every analysis with its result.
+        results: Every analysis with its result, without the tables of those that give advice: these can have
+            a row for every gap, and evidence names the rows that matter.
     """
 
     findings: tuple[Ranked, ...]
@@ -90,7 +91,10 @@ def advise(run: Run, names: Sequence[str] = (), *, progress: Progress | None = N
         >>> from tracekit.findings import advise
         >>> [one.finding.title for one in advise(tracekit.open("latest")).findings]  # doctest: +SKIP
     """
-    results = tuple(analyze_each(run, names, progress=progress))
+    results = tuple(
+        (analysis, replace(result, tables={}) if analysis.rules else result)
+        for analysis, result in analyze_each(run, names, progress=progress)
+    )
     against = budget(run)
     ranked = [
         Ranked(analysis.name, finding, _share(finding, against))
