@@ -30,13 +30,13 @@ import pandas as pd
 from tracekit import intervals
 from tracekit.analysis import Analysis, Column, Result, TableSpec
 from tracekit.intervals import covered
-from tracekit.kernel_names import COMMUNICATION
+from tracekit.kernel_names import COMMUNICATION, matches
 from tracekit.run import busy
 from tracekit.schema import C, DeviceKind
 from tracekit.windows import step_windows
 
 from ._shared import host_time
-from ._shared.common import DEVICE, NO_STEPS, RANK, STEP, absent_device_note, matches, share, spans
+from ._shared.common import DEVICE, NO_STEPS, RANK, STEP, absent_device_note, share, spans
 
 if TYPE_CHECKING:
     from tracekit.intervals import Ints, Union

@@ -246,7 +246,8 @@ def _release() -> None:
 
     import pyarrow as pa
 
-    gc.collect()  # results refer to frames in cycles
+    # Results refer to frames in cycles. The oldest generation is left alone: it holds the libraries.
+    gc.collect(1)
     pa.default_memory_pool().release_unused()
 
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from tracekit.render.cells import shorten
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _ANONYMOUS = re.compile(r"(?:\(anonymous namespace\)|<unnamed>|_GLOBAL__N__\w+)(?:::)?")
 _LAMBDA = re.compile(r"\{lambda[^{}]*\}")
@@ -56,6 +60,18 @@ def family(name: str) -> str:
     short = short.replace("<lambda>", "{lambda}").replace("<>", "")
     short = re.sub(r"^ncclKernel_", "ncclDevKernel_", short.strip())
     return _SUFFIX.sub("", short) or name
+
+
+def matches(names: pd.Series, pattern: str) -> pd.Series:
+    """Whether each name contains the pattern; each distinct name is looked at once.
+
+    Example:
+        >>> import pandas as pd
+        >>> matches(pd.Series(["cudaLaunchKernel", "cudaFree"], dtype="category"), "(?i)launch").tolist()
+        [True, False]
+    """
+    distinct = names.cat.categories.astype(str)
+    return names.isin(distinct[distinct.str.contains(pattern, regex=True)])
 
 
 def brief(name: str, width: int = BRIEF) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -15,6 +15,7 @@ from tracekit.schema import C, DeviceKind
 
 from .._shared import declared
 from .._shared.common import ints
+from .._shared.declared import Line
 from . import reading
 from .reading import GENERATED, ORIGIN, VARIANT
 
@@ -40,15 +41,6 @@ SLOWER = Rule(
 RULES = (SLOWER,)
 
 
-class _Line(NamedTuple):
-    """One quantity of both sides; None where it is unknown."""
-
-    quantity: str
-    unit: str
-    base: float | None
-    head: float | None
-
-
 def compare(base: Run, head: Run) -> Result:
     """Set an eager base and a compiled head beside each other."""
     parts = (reading.read(base), reading.read(head))
@@ -57,8 +49,8 @@ def compare(base: Run, head: Run) -> Result:
     found = declared.between(base, head, VARYING)
     if why := declared.refusal(found):
         return Result(notes=(why,))
-    lines = [*_measured(found), *_counted(base, head, parts), *_idle(base, head, found)]
-    tables = {"ratios": _frame(lines)}
+    lines = [*declared.measured(found.metrics), *_counted(base, head, parts), *_idle(base, head, found)]
+    tables = {"ratios": declared.ratios(lines)}
     if any(_is_kernel(group) for group in found.groups):
         tables["fusion"] = _fusion(found)
     return Result(tables, _findings(found, head, parts[1]), _notes(parts))
@@ -70,22 +62,11 @@ def _notes(parts: tuple[Compiled, Compiled]) -> tuple[str, ...]:
     return ()
 
 
-def _frame(lines: list[_Line]) -> pd.DataFrame:
-    table = pd.DataFrame(lines, columns=["quantity", "unit", "base", "head"])
-    table[["base", "head"]] = table[["base", "head"]].astype("float64")
-    table["ratio"] = table["head"] / table["base"].where(table["base"] > 0)
-    return table[[column.name for column in _RATIOS]]
-
-
-def _measured(found: Diff) -> list[_Line]:
-    return [_Line(f"{one.name}: {one.basis}", one.unit, float(one.a), float(one.b)) for one in found.metrics]
-
-
-def _counted(base: Run, head: Run, parts: tuple[Compiled, Compiled]) -> list[_Line]:
+def _counted(base: Run, head: Run, parts: tuple[Compiled, Compiled]) -> list[Line]:
     """What is counted and summed up in the profiled steps of each side, per step."""
     sides = [_per_step(run, part) for run, part in zip((base, head), parts, strict=True)]
     units = {name: "ns" if name.endswith("time") else "count" for name in sides[0]}
-    return [_Line(f"{name}, per step", units[name], sides[0][name], sides[1][name]) for name in sides[0]]
+    return [Line(f"{name}, per step", units[name], sides[0][name], sides[1][name]) for name in sides[0]]
 
 
 def _per_step(run: Run, part: Compiled) -> dict[str, float]:
@@ -107,7 +88,7 @@ def _per_step(run: Run, part: Compiled) -> dict[str, float]:
     return {name: value / steps for name, value in whole.items()}
 
 
-def _idle(base: Run, head: Run, found: Diff) -> list[_Line]:
+def _idle(base: Run, head: Run, found: Diff) -> list[Line]:
     """Idle time of the compared steps, per step; launch-bound time apart."""
     if found.compared is None or not found.compared.on_device:
         return []
@@ -115,9 +96,9 @@ def _idle(base: Run, head: Run, found: Diff) -> list[_Line]:
         {name: length / found.compared.steps for name, length in side.items() if "idle" in name}
         for side in declared.parts(base, head)
     )
-    lines = [_Line("idle time of the device, per step", "ns", sum(a.values()), sum(b.values()))]
+    lines = [Line("idle time of the device, per step", "ns", sum(a.values()), sum(b.values()))]
     if LAUNCH_BOUND in a:
-        lines.append(_Line("launch-bound idle time, per step", "ns", a[LAUNCH_BOUND], b[LAUNCH_BOUND]))
+        lines.append(Line("launch-bound idle time, per step", "ns", a[LAUNCH_BOUND], b[LAUNCH_BOUND]))
     return lines
 
 

@@ -10,11 +10,12 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit import intervals
+from tracekit.kernel_names import matches
 from tracekit.run import busy
 from tracekit.schema import C, DeviceKind, HostKind
 
 from .._latency.launches import GRAPH_CALL
-from .._shared.common import NO_PARENT, ints, matches, positions, segments_by, spans
+from .._shared.common import NO_PARENT, ints, positions, segments_by, spans
 
 if TYPE_CHECKING:
     from typing import TypeAlias

@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracekit.analysis import EVIDENCE_ROWS
-from tracekit.kernel_names import brief
+from tracekit.kernel_names import brief, matches
 from tracekit.schema import C, CopyKind, DeviceKind, HostKind, Memory
 
-from .._shared.common import NO_PARENT, ints, matches, positions
+from .._shared.common import NO_PARENT, ints, positions
 from .._shared.hosts import NO_OP, NO_SHAPES, host_rows, source_lines, texts
 
 if TYPE_CHECKING:

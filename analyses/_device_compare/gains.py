@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -15,14 +15,13 @@ from tracekit.schema import C
 
 from .._roofline import devices
 from .._shared import declared
+from .._shared.declared import Line
 from .peaks import LINK, PRECISIONS, Ops, Peaks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from tracekit.diff import Diff
     from tracekit.diff.ledgers import Cause
-    from tracekit.diff.model import Compared, Metric
+    from tracekit.diff.model import Compared
     from tracekit.run import Run
 
 
@@ -50,13 +49,6 @@ GAIN = Rule(
 )
 
 
-class _Line(NamedTuple):
-    quantity: str
-    unit: str
-    base: float | None
-    head: float | None
-
-
 def compare(base: Run, head: Run) -> Result:
     """Set the same work on two devices beside each other."""
     names = (_name(base), _name(head))
@@ -70,14 +62,14 @@ def compare(base: Run, head: Run) -> Result:
     if found.compared is None or not found.compared.on_device:
         return Result(notes=("nothing ran on a device in one of the runs",))
     peaks = Peaks(*(devices.known(name) for name in names))
-    lines = [*_measured(found.metrics), *_worked(found, found.compared), *_listed(peaks)]
+    lines = [*declared.measured(found.metrics), *_worked(found, found.compared), *_listed(peaks)]
     ops = _ops(found, found.compared, peaks, Ops(base))
     notes = tuple(
         UNLISTED.format(name)
         for name, device in zip(names, (peaks.base, peaks.head), strict=True)
         if device is None
     )
-    tables = {"ratios": _frame(lines), "ops": ops[[column.name for column in _OPS]]}
+    tables = {"ratios": declared.ratios(lines), "ops": ops[[column.name for column in _OPS]]}
     return Result(tables, _findings(ops, found, head, names), notes)
 
 
@@ -88,33 +80,22 @@ def _name(run: Run) -> str:
     return named.pop() if len(named) == 1 else ""
 
 
-def _frame(lines: list[_Line]) -> pd.DataFrame:
-    table = pd.DataFrame(lines, columns=["quantity", "unit", "base", "head"])
-    table[["base", "head"]] = table[["base", "head"]].astype("float64")
-    table["ratio"] = table["head"] / table["base"].where(table["base"] > 0)
-    return table
-
-
-def _measured(metrics: Iterable[Metric]) -> list[_Line]:
-    return [_Line(f"{one.name}: {one.basis}", one.unit, float(one.a), float(one.b)) for one in metrics]
-
-
-def _worked(found: Diff, compared: Compared) -> list[_Line]:
+def _worked(found: Diff, compared: Compared) -> list[Line]:
     if found.work is None:
         return []
     a, b = found.work.a_ns / compared.steps, found.work.b_ns / compared.steps
-    return [_Line("device time of all work, per step", "ns", a, b)]
+    return [Line("device time of all work, per step", "ns", a, b)]
 
 
-def _listed(peaks: Peaks) -> list[_Line]:
+def _listed(peaks: Peaks) -> list[Line]:
     """The peaks of both devices, as far as both are known."""
     if not peaks.base or not peaks.head:
         return []
-    lines = [_Line("memory bandwidth, peak", "GB/s", peaks.base.gb_per_s, peaks.head.gb_per_s)]
+    lines = [Line("memory bandwidth, peak", "GB/s", peaks.base.gb_per_s, peaks.head.gb_per_s)]
     for precision in PRECISIONS:
         if peaks.compute(precision):
             pair = (peaks.base.peak(precision), peaks.head.peak(precision))
-            lines.append(_Line(f"{precision} matrix products, peak", "TFLOP/s", *pair))
+            lines.append(Line(f"{precision} matrix products, peak", "TFLOP/s", *pair))
     return lines
 
 

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracekit.kernel_names import matches
 from tracekit.schema import C, DeviceKind, HostKind, Memory
 
-from .._shared.common import matches, spans
+from .._shared.common import spans
 
 if TYPE_CHECKING:
     import pandas as pd

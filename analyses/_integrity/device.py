@@ -8,10 +8,11 @@ import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 
+from tracekit.kernel_names import matches
 from tracekit.run import busy
 from tracekit.schema import C, HostKind
 
-from .._shared.common import NO_PARENT, NOT_RECORDED, ints, launches, matches, positions
+from .._shared.common import NO_PARENT, NOT_RECORDED, ints, launches, positions
 from .checks import ERROR, INFO, OK, Check, counted
 
 if TYPE_CHECKING:

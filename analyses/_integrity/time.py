@@ -8,10 +8,11 @@ import numpy as np
 import pyarrow.compute as pc
 
 from tracekit import intervals
+from tracekit.kernel_names import matches
 from tracekit.run import busy
 from tracekit.schema import C, HostKind
 
-from .._shared.common import ints, matches, spans
+from .._shared.common import ints, spans
 from ..steps import overhead, profiled_steps
 from .checks import INFO, OK, WARN, Check, counted, level
 

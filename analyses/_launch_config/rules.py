@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 
 from tracekit.analysis import Finding, Severity
-from tracekit.kernel_names import COMMUNICATION
+from tracekit.kernel_names import COMMUNICATION, matches
 from tracekit.render import human
 from tracekit.savings import WARN_SHARE
 from tracekit.schema import C
 
-from .._shared.common import ints, matches
+from .._shared.common import ints
 from .configs import BLOCK, FAMILY, GRID, NUMEL, OP, UNKNOWN, shapes_of
 from .findings import (
     BOUND,

@@ -9,10 +9,11 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Column, Finding, Rule
+from tracekit.kernel_names import matches
 from tracekit.savings import Budget, budget
 from tracekit.schema import C, HostKind
 
-from .._shared.common import RANK, ints, matches, spans, union_by
+from .._shared.common import RANK, ints, spans, union_by
 from .._shared.hosts import NO_OP, host_rows, source_lines, texts
 from .._shared.idle_time import idle_by_rank
 from .._shared.units import duration, percent

@@ -12,11 +12,12 @@ import pyarrow.compute as pc
 from tracekit import intervals
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding
 from tracekit.intervals import covered
+from tracekit.kernel_names import matches
 from tracekit.savings import WARN_SHARE, Budget, budget
 from tracekit.schema import C, CopyKind, HostKind, Memory
 from tracekit.windows import step_windows
 
-from .._shared.common import ints, matches, spans
+from .._shared.common import ints, spans
 from .._shared.hosts import NO_OP, host_rows, source_lines, texts
 from .._shared.lanes import collective_kinds, lanes, measured_in
 from .._shared.units import duration, percent

@@ -23,10 +23,11 @@ import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 
+from tracekit.kernel_names import matches
 from tracekit.run import busy
 from tracekit.schema import BUSY_KINDS, C, DeviceKind
 
-from .._shared.common import NO_PARENT, ints, matches
+from .._shared.common import NO_PARENT, ints
 from .host import FAR
 
 if TYPE_CHECKING:

@@ -16,9 +16,10 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.ingest import nesting
+from tracekit.kernel_names import matches
 from tracekit.schema import C, HostKind, Phase
 
-from .._shared.common import HOST_FUNCTION_PATTERN, LAUNCH_PATTERN, NO_PARENT, ints, matches
+from .._shared.common import HOST_FUNCTION_PATTERN, LAUNCH_PATTERN, NO_PARENT, ints
 from .._shared.hosts import NO_OP
 
 if TYPE_CHECKING:

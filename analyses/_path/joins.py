@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracekit.kernel_names import matches
 from tracekit.schema import C, DeviceKind, Memory
 
-from .._shared.common import NO_PARENT, matches
+from .._shared.common import NO_PARENT
 from .device import ended
 from .host import FAR, KINDS, SYNC, present
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from tracekit.kernel_names import COMMUNICATION, family
+from tracekit.kernel_names import COMMUNICATION, family, matches
 from tracekit.schema import C, DeviceKind
 
-from .._shared.common import NO_PARENT, matches
+from .._shared.common import NO_PARENT
 from . import device as path_device
 from . import host as path_host
 from . import joins as path_joins

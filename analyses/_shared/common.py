@@ -10,6 +10,7 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.analysis import Column, Remark
+from tracekit.kernel_names import matches
 from tracekit.schema import C, HostKind
 
 if TYPE_CHECKING:
@@ -68,17 +69,6 @@ def launches(names: pd.Series) -> pd.Series:
         [True, False]
     """
     return matches(names, LAUNCH_PATTERN) & ~matches(names, HOST_FUNCTION_PATTERN)
-
-
-def matches(names: pd.Series, pattern: str) -> pd.Series:
-    """Whether each name contains the pattern; each distinct name is looked at once.
-
-    Example:
-        >>> matches(pd.Series(["cudaLaunchKernel", "cudaFree"], dtype="category"), LAUNCH_PATTERN).tolist()
-        [True, False]
-    """
-    distinct = names.cat.categories.astype(str)
-    return names.isin(distinct[distinct.str.contains(pattern, regex=True)])
 
 
 def union_by(codes: Ints, groups: int, start: Ints, end: Ints) -> Ints:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+import pandas as pd
 
 from tracekit.diff import Options, diff
 from tracekit.diff import idle as idle_causes
@@ -10,10 +12,33 @@ from tracekit.diff import spans as compared_spans
 from tracekit.diff import wall as wall_ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from tracekit.diff import Diff
+    from tracekit.diff.model import Metric
     from tracekit.run import Run
+
+
+class Line(NamedTuple):
+    """One quantity of both sides; None where it is unknown."""
+
+    quantity: str
+    unit: str
+    base: float | None
+    head: float | None
+
+
+def measured(metrics: Iterable[Metric]) -> list[Line]:
+    """The metrics of a comparison as lines."""
+    return [Line(f"{one.name}: {one.basis}", one.unit, float(one.a), float(one.b)) for one in metrics]
+
+
+def ratios(lines: Sequence[Line]) -> pd.DataFrame:
+    """Lines as a table: quantity, unit, base, head, and head over base, missing where the base has none."""
+    table = pd.DataFrame(lines, columns=["quantity", "unit", "base", "head"])
+    table[["base", "head"]] = table[["base", "head"]].astype("float64")
+    table["ratio"] = table["head"] / table["base"].where(table["base"] > 0)
+    return table
 
 
 def between(base: Run, head: Run, varying: Sequence[str]) -> Diff:

@@ -10,9 +10,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tracekit.kernel_names import matches
 from tracekit.schema import C, HostKind
 
-from .common import NO_PARENT, matches, positions
+from .common import NO_PARENT, positions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 
 from tracekit import intervals
-from tracekit.kernel_names import COMMUNICATION
+from tracekit.kernel_names import COMMUNICATION, matches
 from tracekit.schema import C, DeviceKind
 from tracekit.windows import END_NS
 
-from .common import NO_PARENT, ints, matches, spans
+from .common import NO_PARENT, ints, spans
 from .hosts import host_rows, texts
 
 if TYPE_CHECKING:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-_TIMES = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
-_SIZES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+from tracekit.render.cells import SIZES, TIMES, human
 
 
 def duration(ns: int) -> str:
@@ -13,7 +12,7 @@ def duration(ns: int) -> str:
         >>> duration(12_345_678), duration(900)
         ('12.3 ms', '900 ns')
     """
-    return _said(ns, _TIMES, "ns")
+    return _said(ns, TIMES, "ns")
 
 
 def size(count: int) -> str:
@@ -23,7 +22,7 @@ def size(count: int) -> str:
         >>> size(1_572_864), size(-2048)
         ('1.5 MiB', '-2 KiB')
     """
-    return _said(count, _SIZES, "B")
+    return _said(count, SIZES, "B")
 
 
 def percent(share: float) -> str:
@@ -33,7 +32,7 @@ def percent(share: float) -> str:
         >>> percent(0.1234)
         '12.3 %'
     """
-    return f"{100 * share:.1f} %"
+    return human(share, "share")
 
 
 def _said(amount: int, units: tuple[tuple[int, str], ...], smallest: str) -> str:

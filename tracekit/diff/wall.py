@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from tracekit import intervals
 from tracekit.diff.idle import DATALOAD, LAUNCH_BOUND, LINES, SYNC
 from tracekit.diff.ledgers import Wall, WallLine
-from tracekit.kernel_names import COMMUNICATION
+from tracekit.kernel_names import COMMUNICATION, matches
 from tracekit.run import busy
 from tracekit.schema import C, DeviceKind, HostKind
 from tracekit.windows import END_NS
@@ -136,7 +136,7 @@ def _busiest(rows: pd.DataFrame) -> tuple[int, pd.DataFrame]:
 
 def _device_parts(rows: pd.DataFrame, windows: pd.DataFrame) -> Parts:
     kernel = rows[C.KIND].isin([str(DeviceKind.KERNEL), str(DeviceKind.GRAPH)]).to_numpy(bool)
-    talks = kernel & _named(rows[C.NAME], COMMUNICATION)
+    talks = kernel & matches(rows[C.NAME], COMMUNICATION).to_numpy(bool)
     computes = kernel & ~talks
 
     def within(*kept: npt.NDArray[np.bool_]) -> int:
@@ -152,12 +152,6 @@ def _device_parts(rows: pd.DataFrame, windows: pd.DataFrame) -> Parts:
         COPYING: anything - all_kernels,
         IDLE: window - anything,
     }
-
-
-def _named(names: pd.Series, pattern: str) -> npt.NDArray[np.bool_]:
-    distinct = names.cat.categories.astype(str)
-    found: npt.NDArray[np.bool_] = names.isin(distinct[distinct.str.contains(pattern)]).to_numpy(bool)
-    return found
 
 
 def _union(rows: pd.DataFrame) -> Union:

@@ -17,9 +17,9 @@ _UNSAFE = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202e\u2060-\u2069\u3164"
     "\ud800-\udfff\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
-_TIMES = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
+TIMES = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
 _NAMESPACES = re.compile(r"\b(?:[A-Za-z_]\w*::|\(anonymous namespace\)::)+(?=[A-Za-z_({])")
-_SIZES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+SIZES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 _WORK = ((1e15, "PFLOP"), (1e12, "TFLOP"), (1e9, "GFLOP"), (1e6, "MFLOP"), (1e3, "kFLOP"))
 _SPEED = ((1, "TFLOP/s"), (1e-3, "GFLOP/s"), (1e-6, "MFLOP/s"), (1e-9, "kFLOP/s"))
 _RATE = ((1, "GB/s"), (1e-3, "MB/s"), (1e-6, "kB/s"))
@@ -94,9 +94,9 @@ def human(value: Any, unit: str) -> str:
 def _number(value: float, unit: str) -> str:
     match unit:
         case "ns":
-            return _scaled(value, _TIMES, "ns")
+            return _scaled(value, TIMES, "ns")
         case "bytes":
-            return _scaled(value, _SIZES, "B")
+            return _scaled(value, SIZES, "B")
         case "FLOP":
             return _scaled(value, _WORK, "FLOP")
         case "TFLOP/s":
