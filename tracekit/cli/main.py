@@ -27,6 +27,7 @@ COMMANDS = {
     "bisect": "tracekit.cli.bisect",
     "ab": "tracekit.cli.ab",
     "noise": "tracekit.cli.noise",
+    "dashboard": "tracekit.cli.dashboard",
     "rm": "tracekit.cli.rm",
 }
 """Command name to the module whose `command` it is, in the order people need them."""

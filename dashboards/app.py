@@ -1,0 +1,50 @@
+"""The app: `create_app(store)` makes a dashboard over a store, ready to be served."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dash import Dash
+
+from . import blocks, security, shell
+from .site import Site, registered
+
+if TYPE_CHECKING:
+    from tracekit.store import Store
+
+
+def create_app(store: Store, *, hosts: tuple[str, ...] = security.LOOPBACK, token: str = "") -> Dash:
+    """A dashboard over the runs of a store.
+
+    Args:
+        store: The runs; those that appear later show up by themselves.
+        hosts: Names under which the server may be addressed.
+        token: What a browser must show once; empty where only this machine can connect.
+
+    Returns:
+        The app, with every page connected; `app.server` is the WSGI application.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from tracekit.store import Store
+        >>> create_app(Store(Path("no-such-store"))).title
+        'tracekit'
+    """
+    app = Dash(
+        "tracekit.dashboards",
+        title="tracekit",
+        update_title="",
+        suppress_callback_exceptions=True,  # blocks come and go with their pages
+        compress=False,
+        serve_locally=True,
+    )
+    site = Site(app=app, store=store, pages=registered())
+    app.layout = shell.frame
+    shell.connect(site)
+    blocks.connect(site)
+    for page in site.pages.values():
+        if page.connect:
+            page.connect(site)
+    app.server.add_url_rule("/healthz", "healthz", lambda: ("ok", 200, {"Content-Type": "text/plain"}))
+    security.protect(app, hosts=hosts, token=token)
+    return app

@@ -1,0 +1,21 @@
+"""Which ranks and devices a run has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow.compute as pc
+
+from tracekit.schema import C
+
+if TYPE_CHECKING:
+    from tracekit.run import Run
+
+
+def present(run: Run) -> tuple[list[int], list[int]]:
+    """Ranks and devices that any interval of a run names, ascending."""
+    device = run.arrow("device_intervals", columns=[C.RANK, C.DEVICE])
+    host = run.arrow("host_intervals", columns=[C.RANK])
+    ranks = {value for table in (device, host) for value in pc.unique(table[C.RANK]).to_pylist()}
+    devices = set(pc.unique(device[C.DEVICE]).to_pylist())
+    return sorted(ranks - {None}), sorted(devices - {None})

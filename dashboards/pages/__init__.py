@@ -1,0 +1,1 @@
+"""The pages made by hand, one module each; each holds one `PAGE`."""
