@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 HEIGHT = 320
 _PALETTE = ["#4263eb", "#f08c00", "#0ca678", "#e64980", "#15aabf", "#7048e8", "#82c91e", "#868e96"]
 _INK = {False: ("#1f2328", "#d8dce1"), True: ("#e4e6e9", "#3b3f46")}
-_CONFIG: dict[str, Any] = {
+_CONFIG: Any = {
     "displaylogo": False,
     "responsive": True,
     "modeBarButtonsToRemove": ["select2d", "lasso2d"],
