@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 HEIGHT = 320
 _PALETTE = ["#4263eb", "#f08c00", "#0ca678", "#e64980", "#15aabf", "#7048e8", "#82c91e", "#868e96"]
 _INK = {False: ("#1f2328", "#d8dce1"), True: ("#e4e6e9", "#3b3f46")}
-_CONFIG: Any = {
+_CONFIG = {
     "displaylogo": False,
     "responsive": True,
     "modeBarButtonsToRemove": ["select2d", "lasso2d"],
@@ -30,10 +30,11 @@ def chart(context: Context, name: str, figure: dict[str, Any], *, caption: str) 
         figure: From a function of `figures`.
         caption: What it shows, in a sentence; also its text for assistive technology.
     """
+    config: Any = {**_CONFIG, "toImageButtonOptions": {"filename": f"{context.view.run}-{name}"}}
     graph = dcc.Graph(
         id={"type": "chart", "page": context.view.page, "name": name},
         figure=themed(figure, dark=context.dark),
-        config={**_CONFIG, "toImageButtonOptions": {"filename": f"{context.view.run}-{name}"}},
+        config=config,
         className="tk-graph",
     )
     return html.Figure([graph, html.Figcaption(caption)], className="tk-chart")
