@@ -89,7 +89,9 @@ def command(
     base, head = (sides.runs_of(place, name) for name in names)
     options = Options(by=by, varying=varying, threshold=threshold, explain=explain)
     with _progress() as progress:
-        found = diff(base, head, references=names, options=options, progress=progress)
+        found = diff(
+            base, head, references=names, options=options, progress=progress, recorded=place.readable()
+        )
     code = _exit_code(found, use_exit_code=use_exit_code)
     text = _rendered(found, output_format, limit, code)
     if output:

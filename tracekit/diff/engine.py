@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tracekit import analysis
@@ -10,6 +10,7 @@ from tracekit.diff import comparability, idle, judge, matching, pieces, rollup, 
 from tracekit.diff.metrics import measure, step_times, typical
 from tracekit.diff.model import Compared, Diff, Side, Verdict
 from tracekit.errors import CollectionError, TracekitError, UnusableInputError
+from tracekit.measuring import conditions
 from tracekit.run import busy
 from tracekit.schema import C, DeviceKind
 
@@ -64,15 +65,17 @@ def diff(
     references: tuple[str, str] = ("", ""),
     options: Options | None = None,
     progress: Progress = lambda _: None,
+    recorded: Sequence[Run] = (),
 ) -> Diff:
     """Compare runs of a head with runs of a base.
 
     Args:
-        base: Runs of the side compared with; the one of median step time explains it.
+        base: Runs of the side compared with, in any order; the one of median step time explains it.
         head: Runs of the side in question.
         references: How a person named the two sides.
         options: How to compare.
         progress: Told what is done next.
+        recorded: Runs of the same store; repeats among them tell the noise where a side has no repeats.
 
     Returns:
         Metrics, wall and work ledgers in exact integer nanoseconds, matched groups, counts that changed, and
@@ -90,6 +93,7 @@ def diff(
     """
     chosen = options or Options()
     _check(base, head, chosen)
+    base, head = judge.in_time(base), judge.in_time(head)
     progress("step times")
     steps = step_times(base, head)
     a, b = typical(base, steps.a), typical(head, steps.b)
@@ -98,12 +102,15 @@ def diff(
     how = judge.design(base, head, threshold=chosen.threshold)
     sides = (_side(references[0], base, a), _side(references[1], head, b))
     progress("comparability")
-    given = (shapes.read(a, pair.spans[0]), shapes.read(b, pair.spans[1]))
-    found = comparability.compare(a, b, given, varying=chosen.varying)
+    inputs = (shapes.read(a, pair.spans[0]), shapes.read(b, pair.spans[1]))
+    found = comparability.compare(a, b, inputs, varying=chosen.varying)
     if found.refused:
         return Diff(*sides, found, how, chosen.by, Verdict.NOT_COMPARABLE)
-    metrics = judge.judged(measure(base, head, steps), how)
-    return _explained(pair, sides, found, how, metrics, chosen, progress)
+    under = [conditions.of_run(run) for run in base], [conditions.of_run(run) for run in head]
+    given = judge.Sides(base, head, recorded)
+    metrics = judge.judged(measure(base, head, steps), how, given, under)
+    told = _explained(pair, sides, found, judge.settled(how, metrics), metrics, chosen, progress)
+    return replace(told, warnings=(*told.warnings, *conditions.warnings(*under)))
 
 
 def _check(base: Sequence[Run], head: Sequence[Run], options: Options) -> None:

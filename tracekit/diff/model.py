@@ -6,20 +6,23 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from tracekit.stats.comparison import Verdict
+
 if TYPE_CHECKING:
     from tracekit.analysis import Analysis, Result
     from tracekit.diff.ledgers import Cause, Changed, Group, Matched, Wall, Work
 
-
-class Verdict(StrEnum):
-    """What can be said of a metric."""
-
-    REGRESSION = "regression"
-    IMPROVEMENT = "improvement"
-    PASS = "pass"  # noqa: S105 (no password)
-    CANNOT_TELL = "cannot tell"
-    NO_VERDICT = "no verdict"
-    NOT_COMPARABLE = "not comparable"
+__all__ = [
+    "Comparability",
+    "Compared",
+    "Design",
+    "Diff",
+    "Difference",
+    "Metric",
+    "Side",
+    "Status",
+    "Verdict",
+]
 
 
 class Status(StrEnum):
@@ -110,6 +113,7 @@ class Metric:
         mde: Smallest relative change that this design detects; None where it cannot be given.
         verdict: What can be said.
         reason: Why.
+        p_adjusted: `p` over all metrics of the comparison (Holm); None where there is no p.
     """
 
     name: str
@@ -121,8 +125,9 @@ class Metric:
     ci95: tuple[float, float] | None = None
     p: float | None = None
     mde: float | None = None
-    verdict: Verdict = Verdict.NO_VERDICT
+    verdict: Verdict = Verdict.NONE
     reason: str = ""
+    p_adjusted: float | None = None
 
 
 @dataclass(frozen=True)

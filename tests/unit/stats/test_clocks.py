@@ -48,7 +48,7 @@ def test_a_verdict_that_holds_in_cycles_stands() -> None:
     in_time, in_cycles = compared(1.3, clock=1_800.0)
     one = reconcile(in_time, in_cycles, 1_900.0, 1_800.0)
     assert one.verdict is Verdict.REGRESSION
-    assert one.reason.endswith("; so it is in cycles (SM clock 1900 MHz against 1800 MHz)")
+    assert one.reason.endswith("; the same holds in cycles (SM clock 1900 MHz against 1800 MHz)")
 
 
 def test_differing_clocks_without_cycles_cannot_be_told() -> None:
