@@ -50,7 +50,7 @@ class Sides:
 
     def noise(self, one: Measured) -> Noise | None:
         """Noise of one run, where it is needed and known of such values."""
-        if min(len(self.base), len(self.head)) > 1 or one.name == DEVICE_PEAK:
+        if min(len(self.base), len(self.head)) > 1:
             return None
         if one.name == STEP_TIME and not one.basis.startswith(UNPROFILED):
             return None

@@ -105,8 +105,9 @@ class Metric:
         name: Its name.
         unit: `ns` or `bytes`.
         basis: What was measured, and how it was summed up.
-        a: Median over the runs of the base.
-        b: Median over the runs of the head.
+        a: Mean over the runs of the base, geometric where verdicts are; the median of exact metrics and where
+            there is no verdict.
+        b: The same of the head.
         ratio: b over a; None where a is nothing.
         ci95: Interval that holds the true ratio with 95 %; None where it cannot be given.
         p: Probability of such a change by chance alone; None where it cannot be given.

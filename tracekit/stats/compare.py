@@ -115,8 +115,8 @@ def _comparison(
     return Comparison(
         name=metric.name,
         unit=metric.unit,
-        a=float(np.exp(log_a.mean())),
-        b=float(np.exp(log_b.mean())),
+        a=_mean(log_a),
+        b=_mean(log_b),
         ratio=_ratio(log),
         ci95=(_ratio(low), _ratio(high)) if told else None,
         p=float(effect.p()) if told else None,
@@ -136,6 +136,11 @@ def _comparison(
 
 def _history(noise: Noise) -> str:
     return f"judged by the noise of {100 * noise.sigma:.2g} % in {noise.runs} recorded runs of unchanged code"
+
+
+def _mean(logs: Floats) -> float:
+    """Geometric mean, without the rounding of its logarithms: of one run it is the run's value."""
+    return float(f"{np.exp(logs.mean()):.13g}")
 
 
 def _ratio(log: float) -> float:

@@ -153,7 +153,15 @@ def test_one_run_a_side_is_judged_by_the_noise_of_recorded_repeats(
     assert (found.verdict, found.design.alpha, found.design.k) == (verdict, 0.05, (1, 1))
     assert "recorded runs of unchanged code" in metric(found).reason
     assert metric(found).mde is not None
+    assert (metric(found).a, metric(found).b) == (1_000_000, round(factor * 1_000_000))
     assert compared([base], [head]).verdict is Verdict.NONE
+
+
+def test_one_device_peak_a_side_is_judged_where_repeats_are_recorded(lab: Lab) -> None:
+    recorded = [lab.run(value, commit="old", device_peak=1 << 30) for value in A]
+    base, head = (lab.run(A[0], commit=name, device_peak=peak << 30) for name, peak in (("a", 1), ("b", 2)))
+    assert metric(compared([base], [head], recorded), "device_peak").verdict is Verdict.REGRESSION
+    assert metric(compared([base], [head]), "device_peak").verdict is Verdict.NONE
 
 
 def test_noise_of_one_side_alone_gives_no_verdict(lab: Lab) -> None:
