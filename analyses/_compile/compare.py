@@ -9,7 +9,7 @@ import pandas as pd
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Column, Finding, Result, Rule, Severity, TableSpec
 from tracekit.diff.idle import LAUNCH_BOUND
 from tracekit.diff.judge import THRESHOLD
-from tracekit.diff.metrics import STEP_TIME
+from tracekit.measuring.metrics import STEP_TIME
 from tracekit.savings import budget
 from tracekit.schema import C, DeviceKind
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tracekit import noise as noises
-from tracekit.checking.values import value
+from tracekit.checking.values import values
 from tracekit.measuring import conditions
 from tracekit.measuring.metrics import EXACT, METRICS, STEP_TIME
 from tracekit.noise import clock
@@ -17,7 +17,7 @@ from tracekit.stats.compare import compare
 from tracekit.stats.exact import compare_exact
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tracekit.checking.model import Options
     from tracekit.measuring.conditions import Conditions
@@ -54,15 +54,16 @@ def compared(base: Sequence[Run], head: Sequence[Run], stored: Sequence[Run], op
     if order:
         base, head = [base[at] for at in order[0]], [head[at] for at in order[1]]
     found = [conditions.of_run(run) for run in base], [conditions.of_run(run) for run in head]
-    sides = _Sides(base, head, stored, options, found, paired=bool(order))
-    measured = {name: _sidedness(sides, name) for name in options.metrics}
+    measured = [values(run) for run in base], [values(run) for run in head]
+    sides = _Sides(base, head, stored, options, found, measured, paired=bool(order))
+    lacking = {name: _sidedness(sides, name) for name in options.metrics}
     clocks = {clock(run) for run in (*base, *head)} - {None}
     notes = [APART] if blocks.apart(*times) else []
-    if len(clocks) > 1 and STEP_TIME in measured:
-        measured[STEP_TIME] = "the two sides were timed by different clocks"
-    told = {name: why for name, why in measured.items() if why}
+    if len(clocks) > 1 and STEP_TIME in lacking:
+        lacking[STEP_TIME] = "the two sides were timed by different clocks"
+    told = {name: why for name, why in lacking.items() if why}
     return Judged(
-        tuple(_one(name, sides) for name in options.metrics if not measured[name]),
+        tuple(_one(name, sides) for name in options.metrics if not lacking[name]),
         (
             *notes,
             *conditions.warnings(*found),
@@ -82,10 +83,12 @@ class _Sides:
     stored: Sequence[Run]
     options: Options
     conditions: tuple[Sequence[Conditions], Sequence[Conditions]]
+    measured: tuple[Sequence[Mapping[str, float]], Sequence[Mapping[str, float]]]
     paired: bool
 
     def values(self, name: str) -> tuple[list[float | None], list[float | None]]:
-        return [value(run, name) for run in self.base], [value(run, name) for run in self.head]
+        a, b = ([one.get(name) for one in own] for own in self.measured)
+        return a, b
 
     @property
     def clocks(self) -> tuple[list[float | None], list[float | None]]:

@@ -1,4 +1,4 @@
-"""One number of a stored run for each metric of the gate; None where the run did not measure it."""
+"""One number of a stored run for each metric of the gate."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ if TYPE_CHECKING:
     from tracekit.run import Run
 
 
-def value(run: Run, metric: str) -> float | None:
-    """The median of the step times that were taken without a profiler, or a peak of memory."""
-    return of_run(run).get(metric) or None
+def values(run: Run) -> dict[str, float]:
+    """Medians and peaks of a run; what it did not measure, or measured as nothing, is absent."""
+    return {name: value for name, value in of_run(run).items() if value}

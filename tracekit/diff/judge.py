@@ -11,8 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tracekit.diff.metrics import DEVICE_PEAK, STEP_TIME, UNPROFILED
+from tracekit.diff.metrics import UNPROFILED
 from tracekit.diff.model import Design, Metric
+from tracekit.measuring.metrics import DEVICE_PEAK, METRICS, STEP_TIME, TOLERANCE_BYTES
 from tracekit.stats import blocks
 from tracekit.stats.comparison import ALPHA, THRESHOLD, Verdict
 
@@ -151,7 +152,6 @@ def _compared(
     conditions: tuple[Sequence[Conditions], Sequence[Conditions]],
 ) -> Comparison | None:
     """The comparison of one metric; None where one run a side says nothing."""
-    from tracekit.measuring.metrics import METRICS, TOLERANCE_BYTES
     from tracekit.stats.clocks import at_their_clocks
     from tracekit.stats.compare import compare
     from tracekit.stats.exact import compare_exact

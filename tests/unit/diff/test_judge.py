@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -9,8 +10,11 @@ import pytest
 
 from tests.builders import host, make_run, step
 from tests.runs import START
+from tracekit import meta
 from tracekit.diff import Options, diff
+from tracekit.measuring.metrics import of_run
 from tracekit.meta import Git, Timings
+from tracekit.run import Run
 from tracekit.schema import C
 from tracekit.stats.comparison import Verdict
 from tracekit.store import timestamp
@@ -21,7 +25,6 @@ if TYPE_CHECKING:
 
     from tracekit.diff import Diff
     from tracekit.diff.model import Metric
-    from tracekit.run import Run
 
 BARE = Options(explain=False)
 A = (1_000_000, 1_010_000, 990_000, 1_005_000, 995_000)
@@ -215,3 +218,13 @@ def test_a_device_peak_has_a_tolerance_of_bytes(lab: Lab) -> None:
     one = metric(compared(base, head), "device_peak")
     assert one.verdict is Verdict.PASS
     assert "within the tolerance of 1,048,576" in one.reason
+
+
+def test_the_middle_of_an_even_number_of_steps_is_checks_own(lab: Lab) -> None:
+    """`diff` and `check` must not call one run's step time by two numbers."""
+    run = lab.run(1)
+    changed = replace(run.meta, timings=Timings([1_000, 1_000, 2_000, 2_000], [], "cuda_event"))
+    meta.write(run.path, changed)
+    again = Run(run.path)
+    found = compared([again], [lab.run(3_000)])
+    assert metric(found).a == of_run(again)["step_time"] == 1_500
