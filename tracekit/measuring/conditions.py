@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow.compute as pc
 
 from tracekit.schema import C
@@ -17,7 +18,8 @@ from tracekit.stats.clocks import TOLERANCE, differ
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import pandas as pd
+    import numpy.typing as npt
+    import pyarrow as pa
 
     from tracekit.run import Run
 
@@ -58,15 +60,19 @@ class Conditions:
 
 def of_run(run: Run) -> Conditions:
     """The conditions of a run, as far as they were sampled."""
-    metrics = [SM_CLOCK, TEMPERATURE, THROTTLE, OTHERS]
-    where = (pc.field(C.SOURCE) == SOURCE) & pc.field(C.METRIC).isin(metrics)
-    samples = run.table("counters", columns=[C.T_NS, C.DEVICE, C.METRIC, C.VALUE], where=where)
-    if samples.empty:
+    where = (pc.field(C.SOURCE) == SOURCE) & pc.field(C.METRIC).isin(
+        [SM_CLOCK, TEMPERATURE, THROTTLE, OTHERS]
+    )
+    rows = run.arrow("counters", columns=[C.T_NS, C.DEVICE, C.METRIC, C.VALUE], where=where)
+    if not len(rows):
         return Conditions()
-    samples = _of_working_devices(run, samples[samples[C.VALUE] >= 0])
-    clocks, heat, bits, others = (_values(run, samples, metric) for metric in metrics)
+    samples = _of_working_devices(run, rows.filter(pc.field(C.VALUE) >= 0))
+    window = _steps(run)
+    clocks, heat, bits, others = (
+        _values(samples, metric, window) for metric in (SM_CLOCK, TEMPERATURE, THROTTLE, OTHERS)
+    )
     clocks = clocks[clocks > 0]
-    held = {int(value) for value in bits.unique()}
+    held = {int(value) for value in bits}
     return Conditions(
         float(clocks.mean()) if len(clocks) else None,
         float(heat.max()) if len(heat) else None,
@@ -116,20 +122,26 @@ def _of_side(name: str, own: Sequence[Conditions]) -> list[str]:
     return said
 
 
-def _of_working_devices(run: Run, samples: pd.DataFrame) -> pd.DataFrame:
-    if samples[C.DEVICE].nunique() < 2:
+def _of_working_devices(run: Run, samples: pa.Table) -> pa.Table:
+    if len(pc.unique(samples[C.DEVICE].drop_null())) < 2:
         return samples
-    worked = run.table("device_intervals", columns=[C.DEVICE])[C.DEVICE].unique()
-    own = samples[samples[C.DEVICE].isin(worked) | samples[C.DEVICE].isna()]
-    return samples if own.empty else own
+    worked = pc.unique(run.arrow("device_intervals", columns=[C.DEVICE])[C.DEVICE])
+    own = samples.filter(pc.field(C.DEVICE).isin(worked) | pc.field(C.DEVICE).is_null())
+    return own if len(own) else samples
 
 
-def _values(run: Run, samples: pd.DataFrame, metric: str) -> pd.Series[float]:
+def _steps(run: Run) -> tuple[int, int] | None:
+    """From the start of the first step to the end of the last."""
+    steps = run.arrow("steps", columns=[C.START_NS, C.DUR_NS])
+    if not len(steps):
+        return None
+    ends = pc.add(steps[C.START_NS], steps[C.DUR_NS])
+    return pc.min(steps[C.START_NS]).as_py(), pc.max(ends).as_py()
+
+
+def _values(samples: pa.Table, metric: str, window: tuple[int, int] | None) -> npt.NDArray[np.float64]:
     """Values of one metric, inside of the steps where there are such."""
-    own = samples[samples[C.METRIC] == metric]
-    steps = run.table("steps", columns=[C.START_NS, C.DUR_NS])
-    if steps.empty:
-        return own[C.VALUE].astype(float)
-    end = int((steps[C.START_NS] + steps[C.DUR_NS]).max())
-    inside = own[own[C.T_NS].between(int(steps[C.START_NS].min()), end)]
-    return (own if inside.empty else inside)[C.VALUE].astype(float)
+    own = samples.filter(pc.field(C.METRIC) == metric)
+    times, values = own[C.T_NS].to_numpy(), own[C.VALUE].to_numpy()
+    inside = (times >= window[0]) & (times <= window[1]) if window else times < times
+    return np.asarray(values[inside] if inside.any() else values, float)
