@@ -10,7 +10,6 @@ from tracekit.diff import comparability, idle, judge, matching, pieces, rollup, 
 from tracekit.diff.metrics import measure, step_times, typical
 from tracekit.diff.model import Compared, Diff, Side, Verdict
 from tracekit.errors import CollectionError, TracekitError, UnusableInputError
-from tracekit.measuring import conditions
 from tracekit.run import busy
 from tracekit.schema import C, DeviceKind
 
@@ -106,11 +105,10 @@ def diff(
     found = comparability.compare(a, b, inputs, varying=chosen.varying)
     if found.refused:
         return Diff(*sides, found, how, chosen.by, Verdict.NOT_COMPARABLE)
-    under = [conditions.of_run(run) for run in base], [conditions.of_run(run) for run in head]
-    given = judge.Sides(base, head, recorded)
-    metrics = judge.judged(measure(base, head, steps), how, given, under)
+    given = judge.read(base, head, recorded)
+    metrics = judge.judged(measure(base, head, steps), how, given)
     told = _explained(pair, sides, found, judge.settled(how, metrics), metrics, chosen, progress)
-    return replace(told, warnings=(*told.warnings, *conditions.warnings(*under)))
+    return replace(told, warnings=(*told.warnings, *given.warnings))
 
 
 def _check(base: Sequence[Run], head: Sequence[Run], options: Options) -> None:

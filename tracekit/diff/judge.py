@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from tracekit.diff.metrics import UNPROFILED
 from tracekit.diff.model import Design, Metric
+from tracekit.measuring import conditions
 from tracekit.measuring.metrics import DEVICE_PEAK, METRICS, STEP_TIME, TOLERANCE_BYTES
 from tracekit.stats import blocks
 from tracekit.stats.comparison import ALPHA, THRESHOLD, Verdict
@@ -32,7 +33,7 @@ APART = (
     "all runs of one side were made before the other: what drifted looks like an effect; alternate the sides"
 )
 
-__all__ = ["ALPHA", "APART", "ONE_RUN", "THRESHOLD", "Sides", "design", "doubts", "judged", "overall"]
+__all__ = ["ALPHA", "APART", "ONE_RUN", "THRESHOLD", "Sides", "design", "doubts", "judged", "overall", "read"]
 
 
 @dataclass(frozen=True)
@@ -42,12 +43,25 @@ class Sides:
     Attributes:
         base: Runs of the base, oldest first.
         head: Runs of the head, oldest first.
+        conditions: Under which each run of both was measured.
         recorded: Runs whose repeats tell the noise where a side has no repeats.
     """
 
     base: Sequence[Run]
     head: Sequence[Run]
-    recorded: Sequence[Run] = ()
+    conditions: tuple[Sequence[Conditions], Sequence[Conditions]]
+    recorded: Sequence[Run]
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What of the conditions may explain a difference, or hide one."""
+        return conditions.warnings(*self.conditions)
+
+    @property
+    def clocks(self) -> tuple[list[float | None], list[float | None]]:
+        """Mean SM clock of each run, MHz; None where unknown."""
+        a, b = ([one.clock_mhz for one in own] for own in self.conditions)
+        return a, b
 
     def noise(self, one: Measured) -> Noise | None:
         """Noise of one run, where it is needed and known of such values."""
@@ -92,23 +106,23 @@ def doubts(how: Design) -> tuple[str, ...]:
     return (APART,) if apart else ()
 
 
-def judged(
-    measured: Sequence[Measured],
-    how: Design,
-    sides: Sides,
-    conditions: tuple[Sequence[Conditions], Sequence[Conditions]] = ((), ()),
-) -> tuple[Metric, ...]:
+def read(base: Sequence[Run], head: Sequence[Run], recorded: Sequence[Run]) -> Sides:
+    """The sides with what their runs say of their conditions."""
+    under = [conditions.of_run(run) for run in base], [conditions.of_run(run) for run in head]
+    return Sides(base, head, under, recorded)
+
+
+def judged(measured: Sequence[Measured], how: Design, sides: Sides) -> tuple[Metric, ...]:
     """Each metric with its effect, and a verdict where a side was repeated or the noise is known.
 
     Args:
         measured: The values of all runs.
         how: How the runs were taken.
         sides: The runs themselves, in the order of their values.
-        conditions: Under which each run was measured.
     """
     from tracekit.stats.multiple import gate
 
-    compared = {one.name: found for one in measured if (found := _compared(one, how, sides, conditions))}
+    compared = {one.name: found for one in measured if (found := _compared(one, how, sides))}
     together = {found.name: found for found in gate(list(compared.values()))}
     return tuple(_told(one, together[one.name]) if one.name in together else _plain(one) for one in measured)
 
@@ -145,12 +159,7 @@ def _told(one: Measured, found: Comparison) -> Metric:
     )
 
 
-def _compared(
-    one: Measured,
-    how: Design,
-    sides: Sides,
-    conditions: tuple[Sequence[Conditions], Sequence[Conditions]],
-) -> Comparison | None:
+def _compared(one: Measured, how: Design, sides: Sides) -> Comparison | None:
     """The comparison of one metric; None where one run a side says nothing."""
     from tracekit.stats.clocks import at_their_clocks
     from tracekit.stats.compare import compare
@@ -162,7 +171,6 @@ def _compared(
     if one.name == DEVICE_PEAK:
         return compare_exact(kind, one.a, one.b, threshold=how.theta, tolerance=TOLERANCE_BYTES)
     found = compare(kind, one.a, one.b, paired=how.paired, noise=noise, threshold=how.theta, alpha=ALPHA)
-    clocks = tuple([each.clock_mhz for each in own] for own in conditions)
-    if one.name != STEP_TIME or not all(clocks):
-        return found
-    return at_their_clocks(found, (one.a, one.b), (clocks[0], clocks[1]), noise=noise)
+    return (
+        at_their_clocks(found, (one.a, one.b), sides.clocks, noise=noise) if one.name == STEP_TIME else found
+    )
