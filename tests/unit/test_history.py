@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import random
 import subprocess
 from pathlib import Path
@@ -78,6 +77,6 @@ def test_a_commit_that_was_rebased_away_is_not_a_matter_of_ancestors(git: Git) -
 def test_a_shallow_clone_is_known_as_one(git: Git, tmp_path: Path) -> None:
     commit(git, "second")
     clone = tmp_path / "clone"
-    git("clone", "--quiet", "--depth=1", f"file://{os.getcwd()}", str(clone))
+    git("clone", "--quiet", "--depth=1", f"file://{Path.cwd()}", str(clone))
     assert not history.is_shallow()
     assert history.is_shallow(cwd=clone)
