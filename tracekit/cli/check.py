@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import rich_click as click
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
 
     from tracekit.checking import Gate
 
-_FORMATS = ("table", "json", "markdown", "junit", "github")
+_FORMATS = ("table", "json", "markdown", "html", "junit", "github")
+_WITH_CAUSES = ("table", "json", "markdown", "html")
 _METRICS = ("step_time", "device_peak", "host_peak")
 
 
@@ -79,6 +81,13 @@ class MetricList(click.ParamType):  # type: ignore[type-arg]
     show_default=True,
     help="How to print the result on stdout.",
 )
+@click.option(
+    "--explain/--no-explain",
+    default=True,
+    show_default=True,
+    help="Compare the profiles where steps got slower, for the causes; not for junit and github.",
+)
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file.")
 @store_option
 def command(
     *,
@@ -92,6 +101,8 @@ def command(
     byte_tolerance: int,
     allow_dirty: bool,
     output_format: str,
+    explain: bool,
+    output: Path | None,
     store: str | None,
 ) -> int:
     """Fail where stored runs are slower or take more memory than their baseline.
@@ -117,17 +128,23 @@ def command(
         allow_dirty=allow_dirty,
         least=min_runs,
         tolerance=byte_tolerance,
+        explain=explain and output_format in _WITH_CAUSES,
     )
     gate = check(open_store(store), against, runs=runs, label=label, options=options)
-    click.echo(_writer(output_format)(gate), nl=False)
+    text = _writer(output_format)(gate)
+    if output:
+        output.write_text(text, encoding="utf-8")
+    else:
+        click.echo(text, nl=False)
     return int(gate.exit_code)
 
 
 def _writer(output_format: str) -> Callable[[Gate], str]:
-    from tracekit.render import check_ci, check_json, check_markdown, check_text
+    from tracekit.render import check_ci, check_html, check_json, check_markdown, check_text
 
     return {
         "json": check_json.as_json,
+        "html": check_html.as_html,
         "markdown": check_markdown.as_markdown,
         "junit": check_ci.as_junit,
         "github": check_ci.as_github,

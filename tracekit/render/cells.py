@@ -15,7 +15,7 @@ ID = "id"
 """Unit of a column of identifiers, which are to be copied and so are never cut."""
 _UNSAFE = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202e\u2060-\u2069\u3164"
-    "\ud800-\udfff\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e007f]"
+    "\ud800-\udfff\ufeff\uffa0\ufff9-\ufffb\ufffe\uffff\U000e0000-\U000e007f]"
 )
 TIMES = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
 _NAMESPACES = re.compile(r"\b(?:[A-Za-z_]\w*::|\(anonymous namespace\)::)+(?=[A-Za-z_({])")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracekit.diff.model import Verdict
 from tracekit.render import diff_tables as tables
 from tracekit.render import diff_words as words
-from tracekit.render.cells import clean, human
-from tracekit.render.headers import header, is_text
+from tracekit.render.cells import clean
+from tracekit.render.page import folding, page
 
 if TYPE_CHECKING:
     from tracekit.diff.ledgers import WallLine
@@ -28,11 +27,7 @@ def as_html(diff: Diff, *, limit: int = _LIMIT) -> str:
         diff: The comparison.
         limit: Rows of a table at most, 0 for all.
     """
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    loader = FileSystemLoader(Path(__file__).parent)
-    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    return environment.get_template(_TEMPLATE).render(_content(diff, limit)) + "\n"
+    return page(_TEMPLATE, _content(diff, limit))
 
 
 def _content(diff: Diff, limit: int) -> dict[str, Any]:
@@ -69,17 +64,7 @@ def _tables(diff: Diff, *, refused: bool) -> list[Table]:
 
 
 def _table(table: Table, limit: int) -> dict[str, Any]:
-    shown = table.rows[: limit or None]
-    return {
-        "title": table.title,
-        "open": table.name in _OPEN,
-        "heads": [(clean(header(one)), one.meaning, is_text(table.rows, one)) for one in table.columns],
-        "rows": [
-            [(human(row[one.name], one.unit), is_text(table.rows, one)) for one in table.columns]
-            for row in shown
-        ],
-        "left": len(table.rows) - len(shown),
-    }
+    return folding(table, limit=limit, unfolded=table.name in _OPEN)
 
 
 def _bars(diff: Diff) -> list[dict[str, Any]]:
