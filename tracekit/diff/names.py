@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from tracekit.kernel_names import COMMUNICATION
 
-RULES_VERSION = 1
+RULES_VERSION = 2
 
 
 class Role(StrEnum):
@@ -35,18 +35,31 @@ class Role(StrEnum):
     OTHER = "other"
 
 
+_GENERATED = r"^triton_"
+"""Inductor's kernels bear the names of all ops they took part in: one that has a convolution's bias to add is
+named after the convolution. What is not made from a template multiplies no matrices."""
+
 _KERNEL_RULES = (
     (Role.COLLECTIVE, COMMUNICATION),
+    (Role.NORM, rf"(?i){_GENERATED}(?:red|per|poi)_\w*(?:layer|batch|group|rms|instance)_?norm"),
+    (Role.SOFTMAX, rf"(?i){_GENERATED}(?:red|per|poi)_\w*softmax"),
+    (Role.REDUCTION, rf"{_GENERATED}(?:red|per)_"),
+    (Role.ELEMENTWISE, rf"{_GENERATED}poi_\w*(?:conv|mm_|mm$|attention)"),
     (Role.ATTENTION, r"(?i)flash|fmha|attention|_attn|attn_|paged"),
     (
         Role.CONV,
-        r"(?i)conv(?!ert)|cudnn.*(?:dgrad|wgrad|fprop)|winograd|implicit_?gemm|_scudnn_|dgrad|wgrad|fprop|miopen.*gemm|im2col|col2im|igemm",
+        r"(?i)conv(?!ert)|cudnn.*(?:dgrad|wgrad|fprop)|winograd|implicit_?gemm|_scudnn_|dgrad|wgrad|fprop|miopen.*gemm|im2(?:d2)?col|col2im|igemm",
     ),
     (
         Role.GEMM,
-        r"(?i)gemm|gemv|cutlass|cublas|xmma|nvjet|matmul|_mm_|hipblas|tensile|^Cijk_|dot_kernel|splitk",
+        r"(?i)gemm|gemv|cutlass|cublas|xmma|nvjet|matmul|_mm_|hipblas|tensile"
+        r"|(?:^|_)Cijk_|^bmm_|^triton_tem_\w*mm(?:_|$)|dot_kernel|splitk",
     ),
-    (Role.NORM, r"(?i)layer_?norm|batch_?norm|group_?norm|rms_?norm|bn_(?:fw|bw)|cudnn::bn|instance_?norm"),
+    (
+        Role.NORM,
+        r"(?i)layer_?norm|batch_?norm|group_?norm|rms_?norm|bn_(?:fw|bw)|cudnn::bn|instance_?norm"
+        r"|GammaBeta|RowwiseMoments",
+    ),
     (Role.SOFTMAX, r"(?i)softmax"),
     (
         Role.EMBEDDING,
@@ -55,7 +68,7 @@ _KERNEL_RULES = (
     (Role.OPTIMIZER, r"(?i)multi_?tensor|adam|sgd|fused_optimizer"),
     (Role.POOL, r"(?i)pool"),
     (Role.SORT, r"(?i)sort|top_?k|radix"),
-    (Role.REDUCTION, r"(?i)reduce|reduction|norm_kernel|cumsum|scan_|nll_loss"),
+    (Role.REDUCTION, r"(?i)reduce|reduction|norm_kernel|cumsum|scan_|DeviceScan|nll_loss"),
     (Role.FILL, r"(?i)fill|memset|zero_"),
     (Role.COPY, r"(?i)memcpy|copy|CatArray|transpose|nchwToNhwc|nhwcToNchw"),
     (Role.ELEMENTWISE, r"(?i)elementwise|pointwise|triton_poi|dropout|relu|gelu|foreach"),

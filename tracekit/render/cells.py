@@ -8,6 +8,9 @@ from typing import Any
 from rich.cells import cell_len, set_cell_size
 
 ELLIPSIS = "…"
+BECAME = " → "
+"""Between a name and the name that it became."""
+_LEAST_PAIR = 12
 MISSING = "–"
 PROSE = "prose"
 """Unit of a column of sentences, which wrap instead of being cut."""
@@ -45,16 +48,25 @@ def _spelled(code: int) -> str:
 def shorten(text: str, width: int) -> str:
     """The text cut to a width in cells of a terminal, of which a wide character takes two.
 
-    C++ namespaces go first, then the middle, as both ends tell a kernel apart.
+    C++ namespaces go first, then the middle, as both ends tell a kernel apart. Of what became something else
+    (`a → b`) each side is cut, so that two names never read as one.
 
     Example:
         >>> shorten("void at::native::vectorized_elementwise_kernel<4>", 40)
         'void vectorized_elementwise_kernel<4>'
         >>> shorten("void at::native::vectorized_elementwise_kernel<4>", 20)
         'void vecto…kernel<4>'
+        >>> shorten("vectorized_elementwise_kernel → unrolled_elementwise_kernel", 30)
+        'vectori…kernel → unroll…kernel'
     """
     if cell_len(text) <= width:
         return text
+    before, arrow, after = text.partition(BECAME)
+    room = width - cell_len(arrow)
+    if arrow and room >= _LEAST_PAIR:
+        first = max(room - room // 2, room - cell_len(after))
+        left = shorten(before, first)
+        return f"{left}{arrow}{shorten(after, room - cell_len(left))}"
     if "<" in text or "(" in text:  # a C++ signature; an op such as aten::add keeps its name
         text = _NAMESPACES.sub("", text)
     if cell_len(text) <= width:
