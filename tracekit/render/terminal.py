@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
-from tracekit.render.cells import clean
+from tracekit.render.cells import clean, for_people
 from tracekit.render.data import first
 from tracekit.render.layout import PADDING, Laid, field_width, fit, fitting, share_out
 
@@ -59,7 +59,7 @@ def table_text(
 
 
 def _lay_out(rows: list[Record], columns: Sequence[Column], width: int) -> str:
-    laid = [Laid.of(rows, column) for column in columns]
+    laid = [Laid.of(rows, column) for column in for_people(columns)]
     if len(rows) <= _TRANSPOSED and not fit(laid, width) and (size := field_width(laid, width)):
         return _transposed(laid, size)
     kept = fitting(laid, width)
