@@ -132,7 +132,7 @@ def _number(value: float, unit: str) -> str:
         case "GB/s":
             return _scaled(value, _RATE, "GB/s")
         case "share":
-            return f"{100 * value:.1f} %"
+            return f"{100 * value:z.1f} %"
         case "count":
             return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
     text = str(value) if isinstance(value, int) else f"{value:,.2f}"
