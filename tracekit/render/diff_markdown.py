@@ -12,6 +12,9 @@ from tracekit.render.cells import clean, shorten
 from tracekit.render.plain import escape, escape_prose, markdown_text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracekit.analysis import Column
     from tracekit.diff.model import Diff
     from tracekit.render.diff_tables import Table
 
@@ -88,9 +91,7 @@ def _top_causes(diff: Diff) -> str:
     if not table.rows:
         return f"### Causes\n\n{words.NOTHING_CHANGED}\n"
     columns = [table.columns[0], *(column for column in table.columns if column.name in _CAUSE_COLUMNS)]
-    return markdown_text(
-        [_short(row) for row in table.rows], columns, title=f"Top causes by {diff.by}, per step", limit=_TOP
-    )
+    return _shown(table, columns, limit=_TOP, title=f"Top causes by {diff.by}, per step")
 
 
 def _details(diff: Diff, limit: int) -> list[str]:
@@ -123,8 +124,13 @@ def _folded(title: str, content: str) -> str:
 
 
 def _table(table: Table, *, limit: int = 0, title: bool = True) -> str:
-    rows = [_short(row) for row in table.rows]
-    return markdown_text(rows, table.columns, title=table.title if title else "", limit=limit)
+    return _shown(table, table.columns, limit=limit, title=table.title if title else "")
+
+
+def _shown(table: Table, columns: Sequence[Column], *, limit: int, title: str) -> str:
+    """The first rows with their names cut: the others cost nothing but their number."""
+    rows = [_short(row) if place < limit or not limit else row for place, row in enumerate(table.rows)]
+    return markdown_text(rows, columns, title=title, limit=limit)
 
 
 def _short(row: dict[str, Any]) -> dict[str, Any]:

@@ -67,3 +67,11 @@ def test_details_close_and_leave_blank_lines_for_the_tables() -> None:
     assert text.count("<details>") == text.count("</details>") > 0
     for part in text.split("</summary>")[1:]:
         assert part.startswith("\n\n")
+
+
+def test_rows_that_are_not_shown_are_counted() -> None:
+    text = as_markdown(compared(causes=tuple(cause(f"op_{n}", rate=n + 1) for n in range(40))))
+    top = text.split("### Top causes")[1].split("<details>")[0]
+    assert top.count("| op\\_") == 5
+    assert "35 more rows" in top
+    assert "15 more rows" in text.split("Causes: lines of the work ledger")[1]
