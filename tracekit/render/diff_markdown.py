@@ -27,12 +27,12 @@ _REST = 200
 _CAUSE_COLUMNS = ("delta_ns", "made_of", "n_base", "n_head", "what", "module")
 
 
-def as_markdown(diff: Diff, *, limit: int = 0) -> str:
+def as_markdown(diff: Diff, *, limit: int = _DETAILS) -> str:
     """The verdict, ledgers and top causes; the rest in sections that fold out, as far as there is room.
 
     Args:
         diff: The comparison.
-        limit: Rows of the tables that fold out at most, 0 for as many as usual.
+        limit: Rows of the tables that fold out at most, 0 for all; one that has no room is left out and counted.
     """
     parts = [
         f"## {_sign(diff)}{escape(words.headline(diff))}\n",
@@ -48,7 +48,7 @@ def as_markdown(diff: Diff, *, limit: int = 0) -> str:
     parts.append(_top_causes(diff))
     end = f"Reproduce:\n\n{_fenced(words.command(diff))}"
     room = MOST_BYTES - _size("\n".join([*parts, end]))
-    return "\n".join([*parts, *_fitting(_details(diff, limit or _DETAILS), room), end])
+    return "\n".join([*parts, *_fitting(_details(diff, limit), room), end])
 
 
 _SIGNS = {Verdict.REGRESSION: "❌ ", Verdict.IMPROVEMENT: "✅ ", Verdict.PASS: "✅ "}

@@ -75,3 +75,10 @@ def test_rows_that_are_not_shown_are_counted() -> None:
     assert top.count("| op\\_") == 5
     assert "35 more rows" in top
     assert "15 more rows" in text.split("Causes: lines of the work ledger")[1]
+
+
+def test_no_limit_means_all_rows() -> None:
+    many = compared(causes=tuple(cause(f"op_{n}", rate=n + 1) for n in range(40)))
+    everything = as_markdown(many, limit=0).split("Causes: lines of the work ledger")[1]
+    assert everything.count("| op\\_") == 40
+    assert "more rows" not in everything
