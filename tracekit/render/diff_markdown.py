@@ -32,7 +32,7 @@ def as_markdown(diff: Diff, *, limit: int = _DETAILS) -> str:
 
     Args:
         diff: The comparison.
-        limit: Rows of the tables that fold out at most, 0 for all; one that has no room is left out and counted.
+        limit: Rows of the tables that fold out at most, 0 for all; one without room is left out and counted.
     """
     parts = [
         f"## {_sign(diff)}{escape(words.headline(diff))}\n",
