@@ -166,10 +166,10 @@ def _findings(found: Diff, head: Run, part: Compiled) -> tuple[Finding, ...]:
 
 
 _RATIOS = (
-    Column("quantity", "", "what is measured, and how or per what"),
+    Column("quantity", "prose", "what is measured, and how or per what"),
     Column("unit", "", "ns, bytes or count"),
-    Column("base", "", "of the eager base; missing where unknown"),
-    Column("head", "", "of the compiled head; missing where unknown"),
+    Column("base", "", "of the eager base; missing where unknown", unit_in="unit"),
+    Column("head", "", "of the compiled head; missing where unknown", unit_in="unit"),
     Column("ratio", "×", "head over base; missing where the base has none"),
 )
 _FUSION = (

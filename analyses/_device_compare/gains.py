@@ -165,10 +165,10 @@ def _finding(row: pd.Series, steps: int, head: Run, names: tuple[str, str]) -> F
 
 
 _RATIOS = (
-    Column("quantity", "", "what is measured or listed"),
+    Column("quantity", "prose", "what is measured or listed"),
     Column("unit", "", "ns, bytes, count, threads, GB/s, TFLOP/s or TOP/s"),
-    Column("base", "", "of the base's device"),
-    Column("head", "", "of the head's device"),
+    Column("base", "", "of the base's device", unit_in="unit"),
+    Column("head", "", "of the head's device", unit_in="unit"),
     Column("ratio", "×", "head over base: below 1 is faster for times, above 1 is more for peaks"),
 )
 _OPS = (

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len, set_cell_size
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tracekit.analysis import Column
 
 ELLIPSIS = "…"
 BECAME = " → "
@@ -103,6 +108,29 @@ def human(value: Any, unit: str) -> str:
     return clean(str(value))
 
 
+def cell(record: Mapping[str, Any], column: Column) -> str:
+    """A record's value of one column for people, in the record's own unit where the column's is not one.
+
+    Example:
+        >>> from tracekit.analysis import Column
+        >>> base = Column("base", "", "", unit_in="unit")
+        >>> [cell({"base": value, "unit": unit}, base) for value, unit in ((1500.0, "ns"), (2.0, "count"))]
+        ['1.50 µs', '2']
+    """
+    value = record[column.name]
+    if not column.unit_in:
+        return human(value, column.unit)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # a column of several units holds floats, its whole numbers as well
+    return human(value, str(record.get(column.unit_in) or ""))
+
+
+def for_people(columns: Sequence[Column]) -> list[Column]:
+    """The columns to show: one that only says the unit of others goes, as their cells say it."""
+    said = {column.unit_in for column in columns}
+    return [column for column in columns if column.name not in said]
+
+
 def _number(value: float, unit: str) -> str:
     match unit:
         case "ns":
@@ -116,7 +144,7 @@ def _number(value: float, unit: str) -> str:
         case "GB/s":
             return _scaled(value, _RATE, "GB/s")
         case "share":
-            return f"{100 * value:.1f} %"
+            return f"{100 * value:z.1f} %"
         case "count":
             return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
     text = str(value) if isinstance(value, int) else f"{value:,.2f}"

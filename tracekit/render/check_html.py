@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 _TEMPLATE = "check.html.j2"
 _TONES = {
-    ExitCode.OK: "pass",
-    ExitCode.REGRESSION: "regression",
-    ExitCode.NOT_COMPARABLE: "not-comparable",
+    ExitCode.OK: "good",
+    ExitCode.REGRESSION: "bad",
+    ExitCode.NOT_COMPARABLE: "bad",
 }
 
 
@@ -32,7 +32,7 @@ def _content(gate: Gate) -> dict[str, Any]:
     fields = Table("fields", "What differs", words.FIELDS, words.fields(gate))
     return {
         "headline": clean(words.headline(gate)),
-        "tone": _TONES.get(gate.exit_code, "open"),
+        "tone": _TONES.get(gate.exit_code, ""),
         "sides": [clean(words.sides(each)) for each in gate.configurations],
         "metrics": [folding(metrics, limit=0, unfolded=True)] if metrics.rows else [],
         "reasons": [clean(line) for line in words.reasons(gate)],

@@ -12,20 +12,24 @@ from tracekit.render.terminal import table_text
 if TYPE_CHECKING:
     from tracekit.checking.model import Gate
 
+_ALL_COLUMNS = "--format json has all"
+
 
 def as_text(gate: Gate) -> str:
     """Verdict, the table of metrics, differences, and what to do next."""
     parts = [clean(words.headline(gate)) + "\n"]
     parts.append("".join(f"  {clean(words.sides(each))}\n" for each in gate.configurations))
     if rows := words.rows(gate):
-        parts.append(table_text(rows, words.COLUMNS, limit=0, whole="json"))
+        parts.append(table_text(rows, words.COLUMNS, limit=0, all_columns=_ALL_COLUMNS))
     parts.append(_lines("Why:", words.reasons(gate)))
     for told, table in causes(gate):
         parts.append(f"{clean(told)}\n")
         if table.rows:
-            parts.append(table_text(table.rows, table.columns, title=table.title, whole="json"))
+            parts.append(table_text(table.rows, table.columns, title=table.title, all_columns=_ALL_COLUMNS))
     if fields := words.fields(gate):
-        parts.append(table_text(fields, words.FIELDS, title="What differs:", limit=0, whole="json"))
+        parts.append(
+            table_text(fields, words.FIELDS, title="What differs:", limit=0, all_columns=_ALL_COLUMNS)
+        )
     parts.append(_lines("Notes:", words.notes(gate)))
     parts.append(_lines("What it is made of:", words.differences(gate)))
     parts.append(_lines("Which commit it was:", words.searches(gate)))

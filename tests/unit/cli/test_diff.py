@@ -277,7 +277,7 @@ def test_markdown_stays_below_60_kb_and_says_what_it_left_out(tracekit: Tracekit
     markdown = tracekit("diff", "run-1", "run-2", "--format", "markdown", "--limit", "600").out
     assert len(markdown.encode()) < 60_000
     assert "more sections" in markdown
-    assert markdown.rstrip().endswith("Reproduce: `tracekit diff run-1 run-2`")
+    assert markdown.rstrip().endswith("Reproduce:\n\n```sh\ntracekit diff run-1 run-2\n```")
 
 
 @pytest.mark.parametrize("threshold", ["7%", "7", "0.07"])
