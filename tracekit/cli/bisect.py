@@ -7,8 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
-from tracekit.cli.options import open_store, store_option
-from tracekit.cli.percent import Percent
+from tracekit.cli.options import (
+    METRICS,
+    open_store,
+    report_option,
+    setup_option,
+    store_option,
+    threshold_option,
+    unit_option,
+    value_option,
+    warmup_option,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -17,21 +26,16 @@ if TYPE_CHECKING:
     from tracekit.bisecting.model import Subject
     from tracekit.store import Store
 
-_METRICS = ("step_time", "wall", "host_peak", "device_peak", "value")
-_UNITS = ("ns", "us", "ms", "s", "bytes", "KiB", "MiB", "GiB", "count")
-
 
 @click.command("bisect")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="GOOD..BAD -- CMD...")
 @click.option(
     "--metric",
-    type=click.Choice(_METRICS),
+    type=click.Choice(METRICS),
     help="What jumped. Default: step_time of `tracekit collect` or of --value, else wall.",
 )
-@click.option("--value", metavar="REGEX", help="Read the value from what CMD prints: the first group.")
-@click.option(
-    "--unit", type=click.Choice(_UNITS), default="ms", show_default=True, help="Unit of what CMD prints."
-)
+@value_option("Read the value from what CMD prints: the first group.")
+@unit_option("Unit of what CMD prints.")
 @click.option(
     "--reps",
     type=click.IntRange(min=2),
@@ -39,20 +43,8 @@ _UNITS = ("ns", "us", "ms", "s", "bytes", "KiB", "MiB", "GiB", "count")
     show_default=True,
     help="Measurements of every commit; doubtful ones are repeated.",
 )
-@click.option(
-    "--warmup",
-    type=click.IntRange(min=0),
-    default=1,
-    show_default=True,
-    help="Measurements of every commit that do not count: they fill caches.",
-)
-@click.option(
-    "--threshold",
-    type=Percent(),
-    default="7%",
-    show_default=True,
-    help="Change between the ends below which nothing is searched.",
-)
+@warmup_option("Measurements of every commit that do not count: they fill caches.")
+@threshold_option("Change between the ends below which nothing is searched.")
 @click.option("--skip", multiple=True, metavar="REV", help="Do not measure this one; may be repeated.")
 @click.option("--path", "paths", multiple=True, help="Only commits that change this file or folder.")
 @click.option("--all-parents", is_flag=True, help="Search the commits of merged branches as well.")
@@ -62,7 +54,7 @@ _UNITS = ("ns", "us", "ms", "s", "bytes", "KiB", "MiB", "GiB", "count")
     help="Search a count per step instead, in one run per commit: kernels, copies, memsets, launches, ops, "
     "or the name of an op or a part of a kernel's name. CMD is `tracekit collect`.",
 )
-@click.option("--setup", metavar="CMD", default="", help="Shell command that builds each worktree, once.")
+@setup_option("Shell command that builds each worktree, once.")
 @click.option("--dep", metavar="PACKAGE", help="Search the versions of a package instead of commits.")
 @click.option("--versions", metavar="LIST", help="Its versions from good to bad, separated by commas.")
 @click.option(
@@ -72,14 +64,7 @@ _UNITS = ("ns", "us", "ms", "s", "bytes", "KiB", "MiB", "GiB", "count")
     help="Shell command that installs a version, as in `venv/bin/pip install torch=={version}`.",
 )
 @click.option("--fresh", is_flag=True, help="Do not use what earlier calls measured.")
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(("table", "json", "markdown")),
-    default="table",
-    show_default=True,
-    help="How to print the result on stdout.",
-)
+@report_option
 @store_option
 def command(
     *,
