@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-_FIELD = "\x1f"
+_FIELDS = ("%H", "%s", "%an", "%aI")
 
 
 @dataclass(frozen=True)
@@ -80,33 +80,47 @@ def between(
         UnusableInputError: `good` is no ancestor of `bad`, or not along its first parents.
     """
     how = ["--first-parent"] if first_parent else ["--topo-order"]
-    reached = _lines("rev-list", *how, bad, cwd=cwd)
-    if good not in reached or good == bad:
-        along = " along first parents" if first_parent and is_ancestor(good, bad, cwd=cwd) else ""
-        raise UnusableInputError(
-            f"{good[:12]} is no ancestor of {bad[:12]}{along}",
-            hint="name an older good commit of the same branch: GOOD..BAD",
-        )
+    if good == bad or good not in _lines("rev-list", *how, bad, cwd=cwd):
+        raise _nothing_between(good, bad, cwd)
     how += ["--reverse"] if first_parent else ["--reverse", "--ancestry-path"]
     found = _lines("rev-list", *how, f"{good}..{bad}", *(["--", *paths] if paths else []), cwd=cwd)
     return describe([*(sha for sha in found if sha != bad), bad], cwd=cwd)
+
+
+def _nothing_between(good: str, bad: str, cwd: Path | None) -> UnusableInputError:
+    one, other = good[:12], bad[:12]
+    if good == bad:
+        hint = "name an older good commit: GOOD..BAD"
+        return UnusableInputError(f"both ends are {one}, with nothing between them", hint=hint)
+    if is_ancestor(good, bad, cwd=cwd):
+        hint = "name the merge that brought it in, or use --all-parents"
+        return UnusableInputError(f"{one} is no ancestor of {other} along first parents", hint=hint)
+    code, base = _ask("merge-base", good, bad, cwd=cwd)
+    if base == bad:
+        hint = f"the ends are the wrong way round: name {other}..{one}"
+    elif base and not code:
+        hint = f"their branches parted at {base[:12]}: name {base[:12]}..{other} if that commit is good"
+    else:
+        hint = "name an older good commit of the same branch; a shallow clone needs `git fetch --unshallow`"
+    return UnusableInputError(f"{one} is no ancestor of {other}", hint=hint)
 
 
 def describe(shas: Sequence[str], *, cwd: Path | None = None) -> tuple[Commit, ...]:
     """Subject, author and date of commits, in their order."""
     if not shas:
         return ()
-    form = _FIELD.join(("%H", "%s", "%an", "%aI"))
-    text = _text("show", "--no-patch", "--no-walk=unsorted", f"--format={form}", *shas, cwd=cwd)
-    return tuple(Commit(*line.split(_FIELD)) for line in text.splitlines())
+    words = ["log", "-z", "--no-show-signature", "--no-walk=unsorted", f"--format={'%x00'.join(_FIELDS)}"]
+    fields = _text(*words, "--stdin", cwd=cwd, sent="\n".join(shas)).split("\0")
+    each = [iter(fields)] * len(_FIELDS)  # a message holds no NUL, whatever else it holds
+    return tuple(Commit(*one) for one in zip(*each, strict=False))
 
 
 def _lines(*arguments: str, cwd: Path | None) -> list[str]:
     return _text(*arguments, cwd=cwd).splitlines()
 
 
-def _text(*arguments: str, cwd: Path | None) -> str:
-    code, text = _ask(*arguments, cwd=cwd)
+def _text(*arguments: str, cwd: Path | None, sent: str = "") -> str:
+    code, text = _ask(*arguments, cwd=cwd, sent=sent)
     if code:
         raise UnusableInputError(
             f"`git {arguments[0]}` failed here", hint="run inside the repository, check `git log`"
@@ -114,12 +128,13 @@ def _text(*arguments: str, cwd: Path | None) -> str:
     return text
 
 
-def _ask(*arguments: str, cwd: Path | None) -> tuple[int, str]:
+def _ask(*arguments: str, cwd: Path | None, sent: str = "") -> tuple[int, str]:
     """Exit code and output of git."""
     try:
         done = subprocess.run(  # noqa: S603 (a fixed program; revisions are full shas)
             ["git", *arguments],  # noqa: S607 (the user's git)
             cwd=cwd or gitinfo.root(),
+            input=sent.encode(),
             capture_output=True,
             check=False,
         )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -265,3 +267,57 @@ def test_people_read_culprit_effect_and_how_to_go_on(
     out = capsys.readouterr().out
     for told in (shas[2][:12], "change 2", "Tester", "tracekit ab", "interval"):
         assert told in out
+
+
+def test_the_command_to_reproduce_is_pasted_into_a_shell_and_asks_the_same(
+    git: Git, counter: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shas = history(git, {2: 11.5}, commits=3)
+    arguments = words(shas, counter, "--threshold", "7.3%", "--skip", shas[1])
+    arguments[1] = f"{shas[0]}.."
+    _, found = search(arguments, capsys)
+    again = found["reproduce"]
+    assert again[again.index("--") - 1] == f"{shas[0][:12]}..{shas[-1][:12]}"  # HEAD moves on
+    assert (
+        subprocess.run(
+            ["/bin/sh", "-c", f"printf '%s\\0' {shlex.join(again)}"],
+            capture_output=True,
+            check=True,
+            text=True,
+        ).stdout.split("\0")[:-1]
+        == again
+    )
+    _, second = search(
+        [*again[1 : again.index("--")], "--format", "json", *again[again.index("--") :]], capsys
+    )
+    assert second["reproduce"] == again
+    assert second["cached"] > 0  # the same command, of the same store
+    options = dict(pairwise(again))
+    assert (options["--warmup"], options["--threshold"], options["--skip"]) == ("0", "7.3%", shas[1])
+    assert "--reps" not in again
+
+
+def test_subjects_hold_whatever_a_message_holds(
+    git: Git, counter: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    subject = "a\x1fb\x0cc\u2028<script> | `x`"
+    shas = history(git, {1: 11.5}, commits=1)
+    git("commit", "--quiet", "--amend", f"--message={subject}")
+    _, found = search(words([shas[0], "HEAD"], counter), capsys)
+    assert found["culprits"][0]["at"]["title"] == subject
+
+
+def test_ends_that_hold_no_range_say_what_to_name(
+    git: Git, counter: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shas = history(git, {}, commits=2)
+    git("checkout", "--quiet", "-b", "side", shas[1])
+    git("commit", "--quiet", "--allow-empty", "--message=aside")
+    side = git("rev-parse", "HEAD")
+    for good, bad, says in (
+        (shas[2], shas[0], f"the wrong way round: name {shas[0][:12]}..{shas[2][:12]}"),
+        (shas[1], shas[1], "with nothing between them"),
+        (side, shas[2], f"their branches parted at {shas[1][:12]}"),
+    ):
+        assert run(words([good, bad], counter)) == 2
+        assert says in capsys.readouterr().err

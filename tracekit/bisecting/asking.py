@@ -37,6 +37,7 @@ class Question:
         warmup: Measurements that do not count, of each subject.
         package: Whose versions are searched; None for commits.
         words: What changes the measurements, beside the subject: they find the cache.
+        place: The store, where it is not the usual one.
     """
 
     search: Search
@@ -46,6 +47,7 @@ class Question:
     warmup: int = 0
     package: str | None = None
     words: tuple[Any, ...] = ()
+    place: str | None = None
 
     def lab(self, store: Store) -> AbstractContextManager[Lab]:
         """Where subjects are measured."""
@@ -63,13 +65,21 @@ class Question:
         """The commands that show how one subject differs from another."""
         if self.package:
             return ()
-        reading, setup = self.program.reading, ["--setup", self.setup] if self.setup else []
-        read = ["--value", reading.pattern, "--unit", reading.unit] if reading else []
-        words = ["tracekit", "ab", before.short, after.short, *setup, *read, "--", *self.program.command]
-        again = shlex.join(words)
+        store = ["--store", self.place] if self.place else []
+        words = ["tracekit", "ab", before.short, after.short, *store, *self._judged()]
+        again = shlex.join([*words, "--", *self.program.command])
         if not self.program.collects:
             return (again,)
-        return (shlex.join(["tracekit", "diff", f"{before.short}..{after.short}"]), again)
+        return (shlex.join(["tracekit", "diff", f"{before.short}..{after.short}", *store]), again)
+
+    def _judged(self) -> list[str]:
+        """The options of `ab` for what is searched here."""
+        reading, name = self.program.reading, self.search.metric.name
+        judged = ["--setup", self.setup] if self.setup else []
+        judged += ["--value", reading.pattern, "--unit", reading.unit] if reading else []
+        return judged + (
+            ["--metric", name] if name != self.program.metrics[0] and not self.search.exact else []
+        )
 
 
 def asked(
@@ -89,6 +99,7 @@ def asked(
     dep: str | None,
     versions: str | None,
     prepare: str,
+    place: str | None = None,
 ) -> Question:
     """The search that options and arguments ask for.
 
@@ -125,6 +136,7 @@ def asked(
         warmup=0 if signature else warmup,
         package=dep,
         words=(*told, *map(str, state)),
+        place=place,
     )
 
 

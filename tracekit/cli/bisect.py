@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import rich_click as click
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tracekit.bisecting import Bisection, Search
+    from tracekit.bisecting.asking import Question
     from tracekit.bisecting.model import Subject
-    from tracekit.store import Store
 
 
 @click.command("bisect")
@@ -63,7 +64,7 @@ if TYPE_CHECKING:
     default="",
     help="Shell command that installs a version, as in `venv/bin/pip install torch=={version}`.",
 )
-@click.option("--fresh", is_flag=True, help="Do not use what earlier calls measured.")
+@click.option("--fresh", is_flag=True, help="Forget what earlier calls measured with this CMD.")
 @report_option
 @store_option
 def command(
@@ -92,7 +93,7 @@ def command(
     tracekit bisect --dep torch --versions 2.11.0,2.12.0,2.13.0 \\
         --prepare 'venv/bin/pip install torch=={version}' -- venv/bin/python bench.py
     """  # noqa: D301 (click reads the \b)
-    found = _found(words, open_store(store), **options)
+    found = _found(words, store, **options)
     from tracekit.render import bisect as render
 
     writers = {"json": render.as_json, "markdown": render.as_markdown, "table": render.as_text}
@@ -100,11 +101,11 @@ def command(
     return int(found.exit_code)
 
 
-def _found(words: tuple[str, ...], store: Store, *, fresh: bool, **options: Any) -> Bisection:
+def _found(words: tuple[str, ...], place: str | None, *, fresh: bool, **options: Any) -> Bisection:
     from tracekit.bisecting import bisect
     from tracekit.bisecting.asking import asked
 
-    question = asked(words, **options)
+    store, question = open_store(place), asked(words, place=place, **options)
     cache = question.cache(store, fresh=fresh)
     with _kept_when_interrupted(), question.lab(store) as lab, _progress(question.search) as told:
         return bisect(
@@ -112,27 +113,32 @@ def _found(words: tuple[str, ...], store: Store, *, fresh: bool, **options: Any)
             lab,
             cache,
             told=told,
-            command=_again(words, options),
+            command=_again(question, words, {**options, "store": place}),
             explain=question.explain,
         )
 
 
-def _again(words: tuple[str, ...], options: dict[str, Any]) -> tuple[str, ...]:
-    """The words that search the same again."""
+def _again(question: Question, words: tuple[str, ...], options: dict[str, Any]) -> tuple[str, ...]:
+    """The words that search the same again, also when branches have moved on."""
     found = ["tracekit", "bisect"]
+    context = click.Context(command)
     for param in command.params:
         value = options.get(str(param.name))
-        if value in {None, "", False, ()} or value == param.default:
+        if value is None or value is False or value in ("", ()):
             continue
-        name = param.opts[0]
-        if value is True:
-            found.append(name)
-        else:
-            text = f"{100 * value:g}%" if isinstance(value, float) else value
-            many = text if isinstance(text, tuple) else (text,)
-            found += [word for one in many for word in (name, str(one))]
-    at = 0 if options["dep"] else 1
-    return (*found, *words[:at], "--", *words[at:])
+        name, many = param.opts[0], value if isinstance(value, tuple) else (value,)
+        if not param.multiple and value == param.type_cast_value(context, param.get_default(context)):
+            continue
+        found += [name] if value is True else [word for one in many for word in (name, _word(one))]
+    if options["dep"]:
+        return (*found, "--", *words)
+    good, bad = (question.search.subjects[at].short for at in (0, -1))
+    return (*found, f"{good}..{bad}", "--", *words[1:])
+
+
+def _word(value: object) -> str:
+    """A value as it is typed; a share in percent, to the last digit."""
+    return f"{(Decimal(str(value)) * 100).normalize():f}%" if isinstance(value, float) else str(value)
 
 
 @contextmanager

@@ -87,3 +87,17 @@ def test_a_line_of_the_cache_that_was_cut_off_loses_nothing_else(tmp_path: Path)
         stream.write('{"session": "s", "ke')
     cache.add(second)
     assert cache.records() == [first, second]
+
+
+def test_a_commit_that_failed_between_other_ends_may_be_an_end_now(tmp_path: Path) -> None:
+    """With counts, earlier measurements of the ends hold; an earlier failure of one does not."""
+    Cache(tmp_path / "cache.jsonl").add(Record("earlier", str(LAST), problem="out of memory"))
+    lab = Lab(lambda number: {"fills": float(number >= 9)})
+    assert at(search(lab, tmp_path, metric="fills", exact=True)) == [9]
+
+
+def test_a_problem_of_an_earlier_call_says_that_it_is_one(tmp_path: Path) -> None:
+    Cache(tmp_path / "cache.jsonl").add(Record("earlier", "32", problem="out of memory"))
+    found = search(Lab(lambda number: {"fills": float(number >= 9)}), tmp_path, metric="fills", exact=True)
+    (problem,) = [one.problem for one in found.log if one.problem]
+    assert problem == "out of memory (in an earlier call; --fresh tries it again)"
