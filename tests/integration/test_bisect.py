@@ -174,13 +174,13 @@ def test_no_ancestor_is_unusable(git: Git, counter: Path, capsys: pytest.Capture
     assert "is no ancestor of" in capsys.readouterr().err
 
 
-def test_a_second_call_takes_what_the_first_measured_and_measures_only_the_ends(
+def test_a_second_call_takes_what_the_first_measured_and_measures_ends_and_jump(
     git: Git, counter: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shas = history(git, {8: 11.5}, broken={6: "raise SystemExit(1)"})
     _, first = search(words(shas, counter), capsys)
     _, second = search(words(shas, counter), capsys)
-    assert (second["measured"], second["cached"]) == (6, first["measured"] - 6)
+    assert (second["measured"], second["cached"]) == (12, first["measured"] - 6)
     assert culprits(second, shas) == [8]
     _, fresh = search(words(shas, counter, "--fresh"), capsys)
     assert (fresh["measured"], fresh["cached"]) == (first["measured"], 0)
