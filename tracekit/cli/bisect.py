@@ -47,7 +47,9 @@ if TYPE_CHECKING:
 @warmup_option("Measurements of every commit that do not count: they fill caches.")
 @threshold_option("Change between the ends below which nothing is searched.")
 @click.option("--skip", multiple=True, metavar="REV", help="Do not measure this one; may be repeated.")
-@click.option("--path", "paths", multiple=True, help="Only commits that change this file or folder.")
+@click.option(
+    "--path", "paths", multiple=True, help="Only commits that change this file or folder, from the root."
+)
 @click.option("--all-parents", is_flag=True, help="Search the commits of merged branches as well.")
 @click.option(
     "--signature",
@@ -79,7 +81,8 @@ def command(
     Both ends are measured again in every call, then the commits between them that tell most, each in fresh
     processes in a git worktree of its own; your files are not touched. A commit is good or bad when that is
     sure (posterior of 0.95), and is measured again until it is. Where the jump is made of two, both are
-    found. A commit at which CMD fails is left out and named; exit with 125 to leave one out on purpose.
+    found. Before a commit is blamed, it and the one before it are measured again in turn. A commit at which
+    CMD fails is left out and named; exit with 125 to leave one out on purpose.
 
     What was measured is kept in the store by commit, command and machine: after an interruption the same
     call goes on where it stopped.
