@@ -240,6 +240,7 @@ def test_only_commits_that_change_a_path_are_searched(
     shas = history(git, {4: 11.5})
     _, found = search(words(shas, counter, "--path", "level.txt"), capsys)
     assert (found["steps"], [one["at"]["key"] for one in found["culprits"]]) == (2, [shas[4]])
+    assert "only commits that change level.txt were searched" in found["notes"][0]
 
 
 def test_versions_of_a_package_are_prepared_and_searched(
@@ -254,6 +255,7 @@ def test_versions_of_a_package_are_prepared_and_searched(
     code, found = search([*arguments, "--", sys.executable, "bench.py", str(counter)], capsys)
     assert (code, [one["at"]["key"] for one in found["culprits"]]) == (0, ["2.0"])
     assert found["culprits"][0]["before"]["title"] == "thing 1.2"
+    assert any("--prepare left the version" in note for note in found["notes"])
 
 
 @pytest.mark.parametrize("output_format", ["table", "markdown"])

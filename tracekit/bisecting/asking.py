@@ -125,6 +125,7 @@ def asked(
         repeats=reps,
         threshold=threshold,
         skipped=ends.skipped(subjects, skip, git=not dep),
+        notes=_limits(paths, all_parents=all_parents, prepare=prepare),
     )
     told = (warmup, measured.command, str(measured.place), value, unit, setup, prepare, dep, signature or "")
     state = (gitinfo.state(), changes(root).sha256) if dep and gitinfo.root() else ()
@@ -138,6 +139,24 @@ def asked(
         words=(*told, *map(str, state)),
         place=place,
     )
+
+
+def _limits(paths: tuple[str, ...], *, all_parents: bool, prepare: str) -> tuple[str, ...]:
+    """What a way of searching leaves open."""
+    told = []
+    if paths:
+        told.append(
+            f"only commits that change {', '.join(paths)} were searched: another between the named commit "
+            "and the one it is compared with may have made the jump"
+        )
+    if all_parents:
+        told.append(
+            "commits of merged branches were searched in one line: where a named commit is a merge or the "
+            "first of a branch, compare it with each of its parents"
+        )
+    if prepare:
+        told.append("--prepare left the version that was measured last: prepare the one that you use")
+    return tuple(told)
 
 
 def _reading(pattern: str | None, unit: str) -> Reading | None:

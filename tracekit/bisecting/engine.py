@@ -80,7 +80,7 @@ def bisect(
         log=_log(session),
         reason=found.reason,
         changed=() if search.exact else _changed(session),
-        notes=_notes(left_out),
+        notes=(*search.notes, *_notes(left_out)),
         command=tuple(command),
     )
 
