@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from tracekit.cli.options import open_store, store_option
-from tracekit.cli.percent import Percent
+from tracekit.cli.options import format_of, open_store, store_option, threshold_option, varying_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,12 +51,8 @@ class MetricList(click.ParamType):  # type: ignore[type-arg]
     show_default=True,
     help="Metrics of the gate, separated by commas.",
 )
-@click.option(
-    "--threshold", type=Percent(), default="7%", show_default=True, help="Worsening that is a regression."
-)
-@click.option(
-    "--varying", multiple=True, metavar="FIELD", help="A field that differs on purpose; may be repeated."
-)
+@threshold_option("Worsening that is a regression.")
+@varying_option("A field that differs on purpose; may be repeated.")
 @click.option(
     "--min-runs",
     type=click.IntRange(min=1),
@@ -73,14 +68,7 @@ class MetricList(click.ParamType):  # type: ignore[type-arg]
     help="Difference of the device's peak memory that is none, in bytes.",
 )
 @click.option("--allow-dirty", is_flag=True, help="Runs with uncommitted changes may be the baseline.")
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(_FORMATS),
-    default="table",
-    show_default=True,
-    help="How to print the result on stdout.",
-)
+@format_of("result", _FORMATS)
 @click.option(
     "--explain/--no-explain",
     default=True,
