@@ -51,8 +51,8 @@ class Group:
     """Work of both runs that was matched, or work that only one has.
 
     Attributes:
-        path: Names of the ops from the outermost to the launching one, or to the one around all that launched
-            it; empty where no op is known.
+        path: Names of the ops from the outermost to the launching one; of work of several paths the names
+            with which all begin and, after `…`, those with which all end; empty where no op is known.
         shapes: Input shapes of the launching op of its longest interval; empty where unknown.
         module: Module of that op; empty where unknown.
         name_a: Canonical name of its longest work in the base; empty where it has none.

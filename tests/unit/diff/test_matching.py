@@ -172,6 +172,17 @@ def test_work_of_ops_without_a_common_path_is_named_by_what_it_does(tmp_path: Pa
     assert (group.rung, group.path) == ("role", ("(several ops: gemm)",))
 
 
+def test_work_of_one_launching_op_in_several_places_is_named_by_what_the_places_share(tmp_path: Path) -> None:
+    before: list[Launch] = [(("f", "aten::reshape", "aten::copy_"), None, "k", 10)]
+    after: list[Launch] = [(("f", "aten::to", "aten::copy_"), None, "k", 30)]
+    (group,) = groups(tmp_path / "1", before, after)
+    assert (group.rung, group.path) == ("launcher", ("f", "…", "aten::copy_"))
+    (group,) = groups(tmp_path / "2", before, [(("g", "aten::copy_"), None, "k", 30)])
+    assert (group.rung, group.path) == ("launcher", ("…", "aten::copy_"))
+    (turned,) = groups(tmp_path / "3", [(("g", "aten::copy_"), None, "k", 30)], before)
+    assert turned.path == group.path
+
+
 def one_op(place: Path, *kernels: tuple[str, int]) -> Run:
     """One op that launches all of these kernels."""
     device = [
