@@ -10,6 +10,7 @@ work           the work ledger: added, removed, count and rate, without residual
 wall, idle     the wall ledger: what the steps were filled with
 rollup         lines by op, module or kernel
 metrics, judge one number per run, and verdicts
+doubts         what to keep in mind: dirty runs, several commits or devices, what was left out
 engine         all of it in order
 """
 
