@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tracekit import analysis
 from tracekit.diff import (
+    alone,
     comparability,
     doubts,
     idle,
@@ -151,6 +152,7 @@ def _explained(
     b = pieces.read(pair.head, pair.spans[1], on_device=on_device)
     matched = matching.match(a, b, by_module=options.by == "module")
     groups = work.groups(matched, a, b)
+    only_base, only_head = alone.names(matched)
     progress("idle time")
     walls, why = _wall(pair, (a, b), explain=options.explain)
     progress("analyses")
@@ -174,6 +176,8 @@ def _explained(
         causes=rollup.causes(groups, by=options.by),
         groups=groups,
         counts=rollup.counts(groups),
+        only_base=only_base,
+        only_head=only_head,
         analyses=analyses,
         warnings=warnings,
     )

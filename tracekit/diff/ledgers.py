@@ -174,6 +174,29 @@ class Matched:
 
 
 @dataclass(frozen=True)
+class OneSided:
+    """Work of a name that only one of the two runs has.
+
+    Attributes:
+        name: Its canonical name.
+        kind: kernel, memcpy, memset, graph or op.
+        role: What most of it does.
+        count: Intervals.
+        total_ns: Their time.
+        matched_ns: Time of it that was matched with work of other names; the rest is added or removed.
+        instead: Names that it was matched with, those of most time first, a few of them.
+    """
+
+    name: str
+    kind: str
+    role: str
+    count: int
+    total_ns: int
+    matched_ns: int
+    instead: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Changed:
     """Something that runs another number of times: exact counts over the compared steps."""
 
