@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tracekit.diff import pieces
+from tracekit.diff import pieces, repeats
 from tracekit.run import busy
 from tracekit.schema import C, DeviceKind
 
@@ -72,7 +72,7 @@ def _of_runs(side: Explained) -> list[str]:
         said.append(f"{which} {side.name} {were} recorded with uncommitted changes, which no commit holds")
     if commits > 1:
         said.append(f"the {several} runs of the {side.name} are of {commits} commits")
-    return said
+    return said + repeats.unlike(side.name, side.runs, side.run, on_device=side.work.on_device)
 
 
 def _of_work(side: Explained, *, by: str) -> list[str]:

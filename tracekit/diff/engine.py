@@ -157,11 +157,7 @@ def _explained(
     walls, why = _wall(pair, (a, b), explain=options.explain)
     progress("analyses")
     analyses, failed = _compared(pair) if options.explain else ((), ())
-    explained = (
-        doubts.Explained("base", pair.sides[0], pair.base, pair.spans[0], a),
-        doubts.Explained("head", pair.sides[1], pair.head, pair.spans[1], b),
-    )
-    warnings = (*doubts.warnings(explained, by=options.by), *judge.doubts(how), *why, *failed)
+    warnings = (*_doubts(pair, (a, b), options.by), *judge.doubts(how), *why, *failed)
     return Diff(
         *sides,
         found,
@@ -181,6 +177,16 @@ def _explained(
         analyses=analyses,
         warnings=warnings,
     )
+
+
+def _doubts(pair: _Pair, both: tuple[Pieces, Pieces], by: str) -> list[str]:
+    base, head = (
+        doubts.Explained(name, runs, run, span, part)
+        for name, runs, run, span, part in zip(
+            ("base", "head"), pair.sides, (pair.base, pair.head), pair.spans, both, strict=True
+        )
+    )
+    return doubts.warnings((base, head), by=by)
 
 
 def _wall(pair: _Pair, both: tuple[Pieces, Pieces], *, explain: bool) -> tuple[Wall, tuple[str, ...]]:
