@@ -81,10 +81,9 @@ def _of_work(side: Explained, *, by: str) -> list[str]:
         said.append(
             f"the {name} has {side.work.unassigned_ns:,} ns of device work in no step: it is left out"
         )
-    if side.span.unused_ranks:
-        said.append(
-            f"the {name} has {side.span.unused_ranks} more ranks than the other side: they are left out"
-        )
+    if extra := side.span.unused_ranks:
+        ranks = "1 rank" if extra == 1 else f"{extra} ranks"
+        said.append(f"the {name} has {ranks} without a match on the other side, left out")
     if by == "module" and not table.empty and not (table[pieces.MODULE_KEY] != 0).any():
         said.append(f"no modules were recorded in the {name}: record with stacks and modules")
     if not side.work.on_device:
