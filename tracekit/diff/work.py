@@ -159,8 +159,7 @@ def _sort(row: dict[Hashable, Any]) -> str:
 def _text(tree: OpTree, place: int, column: str) -> str:
     if place == NO_ROW:
         return ""
-    value = tree.frame[column].iat[place]
-    return value if isinstance(value, str) else ""
+    return tree.text(column, place)
 
 
 def ledger(pieces: pd.DataFrame, found: Sequence[Group]) -> Work:
