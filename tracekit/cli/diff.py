@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -75,11 +76,13 @@ def command(
 
     place, names = open_store(store), sides.pair(references)
     base, head = (sides.runs_of(place, name) for name in names)
+    unlike = tuple(filter(None, dict.fromkeys(sides.left_out(place, name) for name in names)))
     options = Options(by=by, varying=varying, threshold=threshold, explain=explain)
     with _progress() as progress:
         found = diff(
             base, head, references=names, options=options, progress=progress, recorded=place.readable()
         )
+    found = replace(found, warnings=(*unlike, *found.warnings))
     code = _exit_code(found, use_exit_code=use_exit_code)
     text = _rendered(found, output_format, limit, code)
     if output:

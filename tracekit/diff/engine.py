@@ -6,12 +6,23 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tracekit import analysis
-from tracekit.diff import comparability, idle, judge, matching, pieces, rollup, shapes, spans, wall, work
+from tracekit.diff import (
+    alone,
+    comparability,
+    doubts,
+    idle,
+    judge,
+    matching,
+    pieces,
+    rollup,
+    shapes,
+    spans,
+    wall,
+    work,
+)
 from tracekit.diff.metrics import measure, step_times, typical
 from tracekit.diff.model import Compared, Diff, Side, Verdict
 from tracekit.errors import CollectionError, TracekitError, UnusableInputError
-from tracekit.run import busy
-from tracekit.schema import C, DeviceKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,16 +56,17 @@ class Options:
 
 @dataclass(frozen=True)
 class _Pair:
-    """The two runs whose traces explain the difference, and the parts of them that are compared."""
+    """The two runs whose traces explain a difference, what is compared of them, and all runs of each side."""
 
     base: Run
     head: Run
     spans: tuple[Span, Span]
+    sides: tuple[Sequence[Run], Sequence[Run]]
 
     @property
     def on_device(self) -> bool:
         """Whether both have work on devices; else ops of the host are compared."""
-        return all(_has_device(run) for run in (self.base, self.head))
+        return all(doubts.has_device(run) for run in (self.base, self.head))
 
 
 def diff(
@@ -96,7 +108,7 @@ def diff(
     progress("step times")
     steps = step_times(base, head)
     a, b = typical(base, steps.a), typical(head, steps.b)
-    pair = _Pair(a, b, spans.shared(a, b))
+    pair = _Pair(a, b, spans.shared(a, b), (base, head))
     _require_steps(pair)
     how = judge.design(base, head, threshold=chosen.threshold)
     sides = (_side(references[0], base, a), _side(references[1], head, b))
@@ -145,11 +157,12 @@ def _explained(
     b = pieces.read(pair.head, pair.spans[1], on_device=on_device)
     matched = matching.match(a, b, by_module=options.by == "module")
     groups = work.groups(matched, a, b)
+    only_base, only_head = alone.names(matched)
     progress("idle time")
     walls, why = _wall(pair, (a, b), explain=options.explain)
     progress("analyses")
     analyses, failed = _compared(pair) if options.explain else ((), ())
-    warnings = (*_warnings(pair, sides, (a, b), options), *judge.doubts(how), *why, *failed)
+    warnings = (*_doubts(pair, (a, b), options.by), *judge.doubts(how), *why, *failed)
     return Diff(
         *sides,
         found,
@@ -164,9 +177,21 @@ def _explained(
         causes=rollup.causes(groups, by=options.by),
         groups=groups,
         counts=rollup.counts(groups),
+        only_base=only_base,
+        only_head=only_head,
         analyses=analyses,
         warnings=warnings,
     )
+
+
+def _doubts(pair: _Pair, both: tuple[Pieces, Pieces], by: str) -> list[str]:
+    base, head = (
+        doubts.Explained(name, runs, run, span, part)
+        for name, runs, run, span, part in zip(
+            ("base", "head"), pair.sides, (pair.base, pair.head), pair.spans, both, strict=True
+        )
+    )
+    return doubts.warnings((base, head), by=by)
 
 
 def _wall(pair: _Pair, both: tuple[Pieces, Pieces], *, explain: bool) -> tuple[Wall, tuple[str, ...]]:
@@ -216,34 +241,3 @@ def _side(reference: str, runs: Sequence[Run], chosen: Run) -> Side:
         dirty=git.dirty if git else None,
         fingerprint=dict(chosen.meta.fingerprint),
     )
-
-
-def _has_device(run: Run) -> bool:
-    return not busy(run, [C.RANK]).empty
-
-
-def _warnings(
-    pair: _Pair, sides: tuple[Side, Side], both: tuple[Pieces, Pieces], options: Options
-) -> list[str]:
-    """What a reader of the numbers should know."""
-    said = []
-    for name, side, part, span in zip(("base", "head"), sides, both, pair.spans, strict=True):
-        if side.dirty:
-            said.append(f"the {name} was recorded with uncommitted changes, which its commit does not hold")
-        if part.unassigned_ns:
-            said.append(f"the {name} has {part.unassigned_ns:,} ns of device work in no step: it is left out")
-        if span.unused_ranks:
-            said.append(
-                f"the {name} has {span.unused_ranks} more ranks than the other side: they are left out"
-            )
-        if options.by == "module" and not part.table.empty and not (part.table[pieces.MODULE_KEY] != 0).any():
-            said.append(f"no modules were recorded in the {name}: record with stacks and modules")
-        if part.on_device and (part.table[C.KIND] == DeviceKind.GRAPH).any():
-            said.append(
-                f"the {name} has CUDA graphs whose kernels were not recorded: each counts as one piece"
-            )
-    if not pair.spans[0].marked:
-        said.append(
-            "steps are not marked on both sides, so whole captures are compared: call `profiler.step()`"
-        )
-    return said

@@ -133,7 +133,9 @@ def settled(how: Design, metrics: Sequence[Metric]) -> Design:
 
 
 def overall(metrics: Sequence[Metric]) -> Verdict:
-    """The verdict on the step time, which decides."""
+    """A regression of any metric; else the verdict on the step time, of which memory's pass says nothing."""
+    if any(one.verdict is Verdict.REGRESSION for one in metrics):
+        return Verdict.REGRESSION
     return next((one.verdict for one in metrics if one.name == STEP_TIME), Verdict.NONE)
 
 

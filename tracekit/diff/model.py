@@ -10,7 +10,7 @@ from tracekit.stats.comparison import Verdict
 
 if TYPE_CHECKING:
     from tracekit.analysis import Analysis, Result
-    from tracekit.diff.ledgers import Cause, Changed, Group, Matched, Wall, Work
+    from tracekit.diff.ledgers import Cause, Changed, Group, Matched, OneSided, Wall, Work
 
 __all__ = [
     "Comparability",
@@ -178,6 +178,9 @@ class Diff:
     Attributes:
         causes: Lines of the work ledger that differ, the largest difference first.
         groups: The groups they are made of, in the same order.
+        counts: What runs another number of times.
+        only_base: Names of work that the head lacks, also where work of other names took its place.
+        only_head: The same of the head.
         analyses: What the analyses that compare runs say.
         warnings: What to keep in mind when reading it.
     """
@@ -196,5 +199,7 @@ class Diff:
     causes: tuple[Cause, ...] = ()
     groups: tuple[Group, ...] = ()
     counts: tuple[Changed, ...] = ()
+    only_base: tuple[OneSided, ...] = ()
+    only_head: tuple[OneSided, ...] = ()
     analyses: tuple[tuple[Analysis, Result], ...] = ()
     warnings: tuple[str, ...] = ()

@@ -39,12 +39,13 @@ def headline(diff: Diff) -> str:
         return f"not comparable: the runs differ in {names}, so nothing was compared"
     if not diff.metrics:
         return f"{diff.verdict}: nothing was measured"
-    return f"{diff.verdict}: {effect(diff.metrics[0])}{_beside(diff.metrics[1:])}"
+    decides = next((one for one in diff.metrics if one.verdict is diff.verdict), diff.metrics[0])
+    return f"{diff.verdict}: {effect(decides)}{_beside([one for one in diff.metrics if one is not decides])}"
 
 
 def _beside(metrics: Sequence[Metric]) -> str:
     """What the metrics say that do not decide, where it is more than that they did not change."""
-    silent = (Verdict.PASS, Verdict.NO_VERDICT)
+    silent = (Verdict.PASS, Verdict.NONE)
     told = [f"{_spoken(one)}: {one.verdict}{_change(one)}" for one in metrics if one.verdict not in silent]
     return f"; beside it {', '.join(told)}" if told else ""
 
@@ -120,7 +121,7 @@ _MORE_RUNS = (
 )
 _NEXT_STEPS = {
     Verdict.NOT_COMPARABLE: "if that is what you study, declare it:",
-    Verdict.NO_VERDICT: (
+    Verdict.NONE: (
         "for a verdict, record each side at least 5 times, in turns and under a label of its own (`tracekit "
         "collect --label NAME`), and compare the labels; of two commits, `tracekit ab` does that"
     ),

@@ -86,7 +86,7 @@ def compared(**changes: Any) -> Diff:
         Comparability(),
         ONE_RUN,
         "op",
-        Verdict.NO_VERDICT,
+        Verdict.NONE,
         metrics=(Metric("step_time", "ns", "median step", 100, 152, 1.52, reason="one run a side"),),
         compared=Compared(1, marked=True, left_out=0, unused=(0, 0), on_device=True, step_ns=(800.0, 1600.0)),
         wall=wall(),
