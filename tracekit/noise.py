@@ -143,7 +143,7 @@ def fingerprint_id(run: Run) -> str:
 def _series(name: str, points: list[_Point]) -> list[Series]:
     from tracekit.measuring.metrics import METRICS
 
-    words = _words(points[0].run)
+    words, newest = _words(points[0].run), max((point.run for point in points), key=lambda run: run.id)
     found = []
     for metric in OF_RUNS:
         groups: dict[Hashable, list[float]] = {}
@@ -153,7 +153,7 @@ def _series(name: str, points: list[_Point]) -> list[Series]:
         if groups:
             noise = estimate_noise([sorted(group) for group in groups.values()])
             count = sum(map(len, groups.values()))
-            needs = _needs(points[-1].run, noise)
+            needs = _needs(newest, noise)
             found.append(Series(name, words, metric, METRICS[metric].unit, noise, count, needs))
     return found
 
