@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from tracekit.diff.metrics import DEVICE_PEAK, HOST_PEAK, STEP_TIME
 from tracekit.errors import UnusableInputError
+from tracekit.measuring.metrics import DEVICE_PEAK, HOST_PEAK, STEP_TIME
 
 from .._shared import declared
 from .compare import VARYING

@@ -220,6 +220,13 @@ def test_a_device_peak_has_a_tolerance_of_bytes(lab: Lab) -> None:
     assert "within the tolerance of 1,048,576" in one.reason
 
 
+def test_memory_that_grew_fails_a_comparison_whose_steps_pass(lab: Lab) -> None:
+    base, head = ([lab.run(value, device_peak=peak << 30) for value in A] for peak in (1, 2))
+    found = compared(base, head)
+    assert metric(found, "step_time").verdict is not Verdict.REGRESSION
+    assert found.verdict is Verdict.REGRESSION
+
+
 def test_the_middle_of_an_even_number_of_steps_is_checks_own(lab: Lab) -> None:
     """`diff` and `check` must not call one run's step time by two numbers."""
     run = lab.run(1)

@@ -20,6 +20,11 @@ def test_a_metric_that_got_worse_beside_a_pass_is_in_the_headline() -> None:
     assert words.worsens(found)
 
 
+def test_the_metric_that_decides_leads_the_headline() -> None:
+    found = judged(Verdict.PASS, metric("device_peak", Verdict.REGRESSION, 1.5))
+    assert words.headline(replace(found, verdict=Verdict.REGRESSION)).startswith("regression: device peak")
+
+
 def test_metrics_that_pass_are_not_in_the_headline() -> None:
     found = judged(Verdict.PASS, metric("device_peak", Verdict.PASS))
     assert "beside" not in words.headline(found)
