@@ -16,6 +16,7 @@ from tracekit.render.diff_table import (
     NUMBERS,
     Table,
     filled,
+    number,
     numbers,
     per_step,
 )
@@ -110,3 +111,34 @@ def counts(diff: Diff) -> Table:
     )
     rows = [{"op": one.label, "what": one.name, **numbers(diff, one.a, one.b)} for one in diff.counts]
     return Table("counts", "Counts that changed, per step (exact, so without a test)", columns, rows)
+
+
+def alone(diff: Diff) -> Table:
+    """Names of work that one side alone has; what took its place on the other side is in the last column."""
+    columns = (
+        Column("only_in", "", "the side that has it"),
+        Column("name", "", "its name without parameters"),
+        Column("time_ns", "ns", "its time on that side, per step"),
+        Column(
+            "matched_ns", "ns", "of it, time matched with work of other names; the rest is added or removed"
+        ),
+        Column("times", "count", "intervals per step"),
+        Column("role", "", "what it does"),
+        Column("instead", "", "names that it was matched with, a few of them"),
+    )
+    both = (("base", diff.only_base), ("head", diff.only_head))
+    rows = [
+        {
+            "only_in": side,
+            "name": one.name,
+            "time_ns": per_step(diff, one.total_ns),
+            "matched_ns": per_step(diff, one.matched_ns),
+            "times": number(diff, one.count),
+            "role": one.role,
+            "instead": ", ".join(one.instead) or None,
+        }
+        for side, names in both
+        for one in names
+    ]
+    rows.sort(key=lambda row: -row["time_ns"])  # sides in turn would hide the head's behind the base's
+    return Table("alone", "Names that one side alone has, per step", columns, rows)

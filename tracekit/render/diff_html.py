@@ -69,6 +69,7 @@ def _tables(diff: Diff, *, refused: bool) -> list[Table]:
         tables.work(diff),
         tables.causes(diff),
         tables.counts(diff),
+        tables.alone(diff),
         tables.match(diff),
         tables.differences(diff),
         tables.groups(diff),

@@ -97,6 +97,7 @@ def _top_causes(diff: Diff) -> str:
 def _details(diff: Diff, limit: int) -> list[str]:
     chosen = [
         tables.counts(diff),
+        tables.alone(diff),
         tables.match(diff),
         tables.differences(diff),
         tables.causes(diff),

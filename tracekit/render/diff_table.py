@@ -49,13 +49,13 @@ def per_step(diff: Diff, total: int) -> int:
 
 def numbers(diff: Diff, a: int, b: int) -> dict[str, int | float]:
     """Counts of both sides per step."""
-    return {"n_base": _exact(diff, a), "n_head": _exact(diff, b)}
+    return {"n_base": number(diff, a), "n_head": number(diff, b)}
 
 
-def _exact(diff: Diff, value: int) -> int | float:
+def number(diff: Diff, value: int) -> int | float:
     """A count per step: whole where it is."""
-    number = steps(diff)
-    return value // number if value % number == 0 else value / number
+    many = steps(diff)
+    return value // many if value % many == 0 else value / many
 
 
 def steps(diff: Diff) -> int:

@@ -48,7 +48,7 @@ def as_text(diff: Diff, *, limit: int = DEFAULT_LIMIT) -> str:
     ]
     parts += [
         _table(one, _few(limit))
-        for one in (tables.counts(diff), tables.match(diff), tables.differences(diff))
+        for one in (tables.counts(diff), tables.alone(diff), tables.match(diff), tables.differences(diff))
         if one.rows
     ]
     parts += _said(diff)

@@ -7,6 +7,7 @@ import io
 from dataclasses import replace
 
 from tests.unit.render.diffs import cause, compared, group
+from tracekit.diff.ledgers import OneSided
 from tracekit.render import diff_tables as tables
 from tracekit.render.diff_json import as_csv
 
@@ -42,3 +43,14 @@ def test_how_it_was_matched_comes_last_for_people_and_in_its_old_place_for_progr
     found = compared()
     assert [one.name for one in tables.causes(found).columns][-2:] == ["module", "matched_by"]
     assert [one.name for one in tables.causes(found, spelled=False).columns][-2:] == ["matched_by", "module"]
+
+
+def test_names_of_one_side_are_listed_with_what_took_their_place() -> None:
+    here = OneSided("gemm", "kernel", "gemm", 4, 900_000, 800_000, ("Cijk",))
+    there = OneSided("Cijk", "kernel", "gemm", 2, 1_700_000, 1_700_000, ("gemm",))
+    rows = tables.alone(compared(only_base=(here,), only_head=(there,))).rows
+    assert [(row["only_in"], row["name"], row["instead"]) for row in rows] == [
+        ("head", "Cijk", "gemm"),
+        ("base", "gemm", "Cijk"),
+    ]
+    assert rows[1]["time_ns"] - rows[1]["matched_ns"] > 0
