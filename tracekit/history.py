@@ -116,16 +116,29 @@ def between(
         UnusableInputError: `good` is no ancestor of `bad`, or not along its first parents.
     """
     how = ["--first-parent"] if first_parent else ["--topo-order"]
-    reached = _lines("rev-list", *how, bad, cwd=cwd)
-    if good not in reached or good == bad:
-        along = " along first parents" if first_parent and is_ancestor(good, bad, cwd=cwd) else ""
-        raise UnusableInputError(
-            f"{good[:12]} is no ancestor of {bad[:12]}{along}",
-            hint="name an older good commit of the same branch: GOOD..BAD",
-        )
+    if good == bad or good not in _lines("rev-list", *how, bad, cwd=cwd):
+        raise _nothing_between(good, bad, cwd)
     how += ["--reverse"] if first_parent else ["--reverse", "--ancestry-path"]
     found = _lines("rev-list", *how, f"{good}..{bad}", *(["--", *paths] if paths else []), cwd=cwd)
     return describe([*(sha for sha in found if sha != bad), bad], cwd=cwd)
+
+
+def _nothing_between(good: str, bad: str, cwd: Path | None) -> UnusableInputError:
+    one, other = good[:12], bad[:12]
+    if good == bad:
+        hint = "name an older good commit: GOOD..BAD"
+        return UnusableInputError(f"both ends are {one}, with nothing between them", hint=hint)
+    if is_ancestor(good, bad, cwd=cwd):
+        hint = "name the merge that brought it in, or use --all-parents"
+        return UnusableInputError(f"{one} is no ancestor of {other} along first parents", hint=hint)
+    code, base = _ask("merge-base", good, bad, cwd=cwd)
+    if base == bad:
+        hint = f"the ends are the wrong way round: name {other}..{one}"
+    elif base and not code:
+        hint = f"their branches parted at {base[:12]}: name {base[:12]}..{other} if that commit is good"
+    else:
+        hint = "name an older good commit of the same branch; a shallow clone needs `git fetch --unshallow`"
+    return UnusableInputError(f"{one} is no ancestor of {other}", hint=hint)
 
 
 def describe(shas: Sequence[str], *, cwd: Path | None = None) -> tuple[Commit, ...]:

@@ -159,7 +159,7 @@ def test_a_planted_regression_fails_the_job_and_is_commented(
     assert re.search(r"\| aten::(mm|tanh) \|.*\| 30 \| 60 \|", text)
     assert (runner.folder / "GITHUB_STEP_SUMMARY").read_text(encoding="utf-8") == text
     assert int(ET.parse("check.xml").getroot().get("failures", "")) >= 1  # noqa: S314 (our own)
-    assert '<h1 class="regression">' in Path("check.html").read_text(encoding="utf-8")
+    assert '<h1 class="bad">' in Path("check.html").read_text(encoding="utf-8")
     assert runner.log.count("pip install --quiet --no-deps .") == 10
 
     assert runner.job(workflow["jobs"]["comment"])[-1][1] == 0

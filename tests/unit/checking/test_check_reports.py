@@ -177,7 +177,7 @@ def test_a_page_is_written_to_a_file(
 ) -> None:
     file = tmp_path / "check.html"
     assert out(store, capsys, "--format", "html", "-o", str(file)) == (1, "")
-    assert '<h1 class="regression">' in file.read_text(encoding="utf-8")
+    assert '<h1 class="bad">' in file.read_text(encoding="utf-8")
 
 
 def test_junit_has_the_shape_that_its_readers_know(

@@ -72,6 +72,8 @@ def test_json_is_the_documented_object(tracekit: Tracekit, traces: tuple[str, st
         "causes",
         "groups",
         "counts",
+        "only_base",
+        "only_head",
         "match",
         "analyses",
         "warnings",
