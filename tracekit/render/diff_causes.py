@@ -126,7 +126,7 @@ def alone(diff: Diff) -> Table:
         Column("role", "", "what it does"),
         Column("instead", "", "names that it was matched with, a few of them"),
     )
-    both = (("base", diff.only_base), ("head", diff.only_head))
+    both = [("base", one) for one in diff.only_base] + [("head", one) for one in diff.only_head]
     rows = [
         {
             "only_in": side,
@@ -137,8 +137,6 @@ def alone(diff: Diff) -> Table:
             "role": one.role,
             "instead": ", ".join(one.instead) or None,
         }
-        for side, names in both
-        for one in names
+        for side, one in sorted(both, key=lambda each: -each[1].total_ns)  # one side would hide the other
     ]
-    rows.sort(key=lambda row: -row["time_ns"])  # sides in turn would hide the head's behind the base's
     return Table("alone", "Names that one side alone has, per step", columns, rows)
