@@ -10,7 +10,7 @@ from tracekit.diff import names
 from tracekit.diff.names import RULES_VERSION, Role, op_name, op_role, role
 from tracekit.kernel_names import family
 
-RULES = {2: "2d11e78501c0bc60"}
+RULES = {2: "1f1530d1d88fe212"}
 """Of each version the hash of its rules."""
 
 
