@@ -1,0 +1,1 @@
+"""The timeline's server side."""
