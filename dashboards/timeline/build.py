@@ -164,12 +164,12 @@ def assemble(outline: Outline, arrays: Arrays) -> Index:
         idle=outline.idle,
     )
     plain = {name: array.view(np.ndarray) for name, array in arrays.items()}  # no memmap: slices are cheap
-    pyramid = peaks.Peaks(plain.pop("masks"), plain.pop("places"), tuple(outline.sizes))  # type: ignore[arg-type]
+    pyramid = peaks.Peaks(plain.pop("masks"), plain.pop("places"), tuple(outline.sizes))
     return Index(
         lanes=outline.lanes,
         names=names,
         peaks=pyramid,
         causes=Causes(),
         left_out=outline.left_out,
-        **plain,  # type: ignore[arg-type]
+        **plain,
     )

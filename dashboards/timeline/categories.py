@@ -56,7 +56,7 @@ _OF_ROLE = {
     Role.COLLECTIVE: "communication",
 }
 """A kernel that copies or fills is a kernel all the same: copies are what the device's copy engines do."""
-_OF_KIND = {
+_OF_KIND: dict[str, str] = {
     DeviceKind.MEMSET: "memset",
     DeviceKind.GRAPH: "graph",
     DeviceKind.SYNC: "sync",
@@ -67,7 +67,7 @@ _OF_KIND = {
     HostKind.PYTHON: "python",
     HostKind.OVERHEAD: "overhead",
 }
-_OF_COPY = {CopyKind.H2D: "copy H2D", CopyKind.D2H: "copy D2H"}
+_OF_COPY: dict[str, str] = {CopyKind.H2D: "copy H2D", CopyKind.D2H: "copy D2H"}
 
 
 def of_kernel(name: str) -> int:

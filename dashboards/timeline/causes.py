@@ -80,7 +80,8 @@ def explained(index: Index, gaps: pd.DataFrame | None) -> Explained:
     """What the table of gaps says of the idle intervals of an index."""
     idle = index.idle
     label = np.array(index.label[idle.start : idle.stop])
-    op, host, launch = (np.full(len(idle), NONE, dtype) for dtype in (np.int32, np.int64, np.int64))
+    op = np.full(len(idle), NONE, np.int32)
+    host, launch = np.full(len(idle), NONE), np.full(len(idle), NONE)
     ops: list[str] = []
     if gaps is not None and len(gaps):
         at = index.position("device_intervals", gaps[C.ROW_ID].to_numpy(np.int64)) - idle.start

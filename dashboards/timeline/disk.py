@@ -8,7 +8,6 @@ import re
 import secrets
 import shutil
 import zipfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,6 +19,8 @@ from tracekit.errors import UnusableInputError
 from .build import VERSION, Outline
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tracekit.store import Store
 
     from .build import Arrays

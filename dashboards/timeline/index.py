@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tracekit.intervals import Ints
+from tracekit.schema import C
 
 from .lanes import IDLE, TABLES, Lane
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tracekit.intervals import Ints
 
     from .causes import Causes
     from .peaks import Peaks
@@ -149,19 +151,14 @@ class Index:
         """One interval as clients are told of it: where it is, what it is called, when it was."""
         start, end = self.interval(at)
         lane = self.lanes[int(self.lane_at(np.array([at]))[0])]
-        name = self.names.texts[int(self.names.name_of[self.label[at]])]
-        place = {"table": lane.table, "row": int(self.row[at]), "lane": lane.id, "name": name}
-        return {**place, **times(start, end)}
+        label = int(self.labels(np.array([at]))[0])
+        name, category = self.names.name_of[label], self.names.category_of[label]
+        place = {"table": lane.table, "row": int(self.row[at]), "lane": lane.id}
+        told = {"name": self.names.texts[int(name)], "category": int(category)}
+        return {**place, **told, C.START_NS: start, "end_ns": end, C.DUR_NS: end - start}
 
     @property
     def idle(self) -> range:
         """Positions of the idle intervals, which lie together."""
         found = [lane for lane in self.stored(TABLES[IDLE]) if lane.track.kind == IDLE]
         return range(found[0].at, found[-1].at + found[-1].rows) if found else range(0)
-
-
-def times(start: int, end: int) -> dict[str, int]:
-    """Start, end and duration under the names that every answer uses."""
-    from tracekit.schema import C
-
-    return {C.START_NS: start, "end_ns": end, C.DUR_NS: end - start}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tracekit.schema import C
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 STEPS, ANNOTATION, DEVICE, IDLE, HOST = "steps", "annotation", "device", "idle", "host"
 TABLES = {
@@ -98,7 +98,7 @@ def ordered(found: Sequence[tuple[Track, int, int]]) -> tuple[Lane, ...]:
         above = lanes[-1].track if lanes else None
         depth = above.depth + 1 if above and above.line == track.line else 0
         shown = replace(track, depth=depth)
-        group, title = _group(track), _title(track, many=track.rank in crowded)
+        group, title = _group(track), _title(track, several=crowded)
         lanes.append(Lane(id=number, track=shown, at=at, rows=rows, group=group, title=title))
     return tuple(lanes)
 
@@ -113,13 +113,14 @@ def _place(track: Track, weight: int) -> tuple[int, ...]:
     return track.rank, kind, 0, 0, -weight, track.pid, track.tid
 
 
-def _crowded(lines: dict[Track, int]) -> set[int]:
-    """Ranks with more than one process."""
-    pids: dict[int, set[int]] = {}
+def _crowded(lines: Iterable[Track]) -> set[tuple[str, int]]:
+    """Ranks with more than one process with threads, and those with more than one thread with annotations."""
+    found: dict[tuple[str, int], set[int]] = {}
     for line in lines:
-        if line.kind == HOST:
-            pids.setdefault(line.rank, set()).add(line.pid)
-    return {rank for rank, found in pids.items() if len(found) > 1}
+        if line.kind in {HOST, ANNOTATION}:
+            number = line.pid if line.kind == HOST else line.tid
+            found.setdefault((line.kind, line.rank), set()).add(number)
+    return {place for place, numbers in found.items() if len(numbers) > 1}
 
 
 def _group(track: Track) -> str:
@@ -129,13 +130,13 @@ def _group(track: Track) -> str:
     return f"{rank} · host" if track.kind == HOST else rank
 
 
-def _title(track: Track, *, many: bool) -> str:
-    thread = f"thread {track.tid}" + (f" of process {track.pid}" if many else "")
+def _title(track: Track, *, several: set[tuple[str, int]]) -> str:
+    thread = f"thread {track.tid}" + (f" of process {track.pid}" if (HOST, track.rank) in several else "")
     match track.kind:
         case "steps":
             return "steps"
         case "annotation":
-            return f"annotations · {thread}"
+            return f"annotations · {thread}" if (ANNOTATION, track.rank) in several else "annotations"
         case "idle":
             return "idle"
         case "host":

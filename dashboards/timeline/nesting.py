@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -46,7 +47,7 @@ def _inside(parent: npt.NDArray[np.int32], depth: Depths, annotation: Bools) -> 
     inside = np.zeros(len(depth), np.int32)
     by_depth = reading.order(np.minimum(depth, 65_535), 1 << 16)
     bounds = np.searchsorted(depth[by_depth], np.arange(1, int(depth.max()) + 2))
-    for first, last in zip(bounds[:-1], bounds[1:], strict=True):
+    for first, last in itertools.pairwise(bounds):
         rows = by_depth[first:last]
         rows = rows[parent[rows] != NULL]
         inside[rows] = inside[parent[rows]] + annotation[parent[rows]]

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tracekit.intervals import Ints
-
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from tracekit.intervals import Ints
 
 Masks: TypeAlias = npt.NDArray[np.uint16]
 Places: TypeAlias = npt.NDArray[np.uint32]

@@ -6,9 +6,12 @@ and siblings on a thread where a trace is skewed. Drawing relies on starts and e
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from tracekit.intervals import Ints
+if TYPE_CHECKING:
+    from tracekit.intervals import Ints
 
 LEVELS = 64
 """Lanes of a track at most: a device runs no more at once in a stream; what is beyond is left out."""
@@ -43,7 +46,7 @@ def _disjoint(start: Ints, end: Ints) -> bool:
 
 
 def _greedy(start: Ints, end: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which intervals are taken by one who goes through them and takes each that is free of the last taken."""
+    """Which intervals are taken by who goes through them and takes each that is free of the last taken."""
     count = len(start)
     after = np.maximum(np.searchsorted(start, end), np.arange(1, count + 1)).tolist()
     taken = np.zeros(count, np.bool_)

@@ -52,7 +52,7 @@ def of_host(run: Run) -> tuple[Ints, list[Track]]:
     read = reading.read(run, "host_intervals", C.RANK, C.PID, C.TID)
     threads, keys = reading.grouped(read[C.RANK], read[C.PID], read[C.TID])
     del read
-    codes, pairs = reading.grouped(threads, annotation.astype(np.int64), depth)
+    codes, pairs = reading.grouped(threads, annotation.astype(np.int64), depth.astype(np.int64))
     return codes, [
         Track(
             kind=ANNOTATION if marked else HOST,
