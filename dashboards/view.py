@@ -97,8 +97,8 @@ class View:
 
     def elsewhere(self, page: str, **changes: Any) -> str:
         """Address of another page on the same runs, rank and device; time, row and options stay behind."""
-        behind: dict[str, Any] = {"start_ns": None, "end_ns": None, "row": "", "options": {}}
-        return self.href(**{"page": page, **behind, **changes})
+        left = replace(self, page=page, start_ns=None, end_ns=None, row="", options={})
+        return left.href(**changes)
 
 
 def _integer(text: str) -> int | None:
