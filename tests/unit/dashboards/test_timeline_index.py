@@ -51,8 +51,8 @@ def test_lanes_are_shown_by_rank_device_and_thread(tmp_path: Path) -> None:
         ("rank 0 · GPU 0", "stream 7", 0, 2),
         ("rank 0 · GPU 0", "stream 9", 0, 1),
         ("rank 0 · GPU 0", "idle", 0, 1),
-        ("rank 0 · host", "thread 1", 0, 2),
-        ("rank 0 · host", "thread 1", 1, 2),
+        ("rank 0 · host", "main thread 1", 0, 2),
+        ("rank 0 · host", "main thread 1", 1, 2),
         ("rank 0 · host", "thread 2", 0, 1),
     ]
     assert index.span == (0, 1_000)
