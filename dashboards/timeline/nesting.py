@@ -1,0 +1,54 @@
+"""Nesting on host threads without the user's annotations, which have lanes of their own."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracekit.schema import C, HostKind
+
+from . import reading
+from .reading import NULL, Text
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from tracekit.run import Run
+
+    Bools = npt.NDArray[np.bool_]
+    Depths = npt.NDArray[np.int32]
+
+
+def depths(run: Run) -> tuple[Bools, Depths]:
+    """Of each host row: whether it is an annotation, and how many rows of its sort enclose it."""
+    read = reading.read(run, "host_intervals", C.KIND, C.DEPTH)
+    depth = read[C.DEPTH].astype(np.int32)
+    kind: Text = read.pop(C.KIND)
+    if HostKind.ANNOTATION not in kind.values:
+        return np.zeros(len(depth), np.bool_), depth
+    annotation = kind.codes == kind.values.index(HostKind.ANNOTATION)
+    inside = _inside(_parents(run), depth, annotation)
+    return annotation, np.where(annotation, inside, depth - inside)
+
+
+def _parents(run: Run) -> npt.NDArray[np.int32]:
+    """Position of the row that encloses each row; `NULL` at the top."""
+    read = reading.read(run, "host_intervals", C.ROW_ID, C.PARENT_ROW)
+    row, parent = read[C.ROW_ID], read[C.PARENT_ROW]
+    position = np.full(int(row.max()) + 2, NULL, np.int32)
+    position[row] = np.arange(len(row), dtype=np.int32)
+    return position[np.clip(parent, NULL, len(position) - 2)]  # the last is of no row
+
+
+def _inside(parent: npt.NDArray[np.int32], depth: Depths, annotation: Bools) -> Depths:
+    """How many annotations enclose each row: of the outer rows first."""
+    inside = np.zeros(len(depth), np.int32)
+    by_depth = reading.order(np.minimum(depth, 65_535), 1 << 16)
+    bounds = np.searchsorted(depth[by_depth], np.arange(1, int(depth.max()) + 2))
+    for first, last in itertools.pairwise(bounds):
+        rows = by_depth[first:last]
+        rows = rows[parent[rows] != NULL]
+        inside[rows] = inside[parent[rows]] + annotation[parent[rows]]
+    return inside
