@@ -39,7 +39,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       const table = tl.el("section", { class: "tkl-panel", "aria-label": "What is in view" });
       const details = tl.el("aside", { class: "tkl-panel tkl-details", id: "timeline-details", "aria-label": "Selection" });
       this.tooltip = new tl.Tooltip(this);
-      this.element.replaceChildren(legend, this.parts.stage, status, tl.el("div", { class: "tkl-panels" }, table, details), this.tooltip.node);
+      this.element.replaceChildren(this.parts.stage, legend, status, tl.el("div", { class: "tkl-panels" }, table, details), this.tooltip.node);
       Object.assign(this.parts, { legend, status });
       this.scale = new tl.Scale(told.start_ns, told.end_ns, Math.max(100, this.parts.right.clientWidth));
       this.colors = new tl.Colors(this.element, told.categories);
@@ -211,6 +211,15 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       this.parts.overlay.classList.toggle("tkl-over", Boolean(found));
       this.tooltip.show(found, pointer && pointer.x, pointer && pointer.y);
       this.stage.redraw(false);
+    }
+
+    /** Something else is under a pointer that rests. */
+    rehover() {
+      if (!this.pointer || this.tooltip.node.hidden) return;
+      const found = tl.hit(this, this.pointer.x, this.pointer.y);
+      const same = found && this.hover && found.row === this.hover.row && found.exact === this.hover.exact;
+      this.hover = found;
+      if (!same) this.tooltip.show(found, this.pointer.x, this.pointer.y);
     }
 
     setBrush(brush) {

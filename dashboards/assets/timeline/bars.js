@@ -21,12 +21,12 @@ window.tracekit.timeline = window.tracekit.timeline || {};
   /** Text that fits a width: cut in the middle; empty when nothing useful fits. */
   tl.fitted = function (pen, text, width) {
     const letters = Math.floor(width / 5.6);
-    if (letters < 3) return "";
+    if (letters < 6 && text.length > letters) return "";
     const key = `${letters} ${text}`;
     let fit = texts.get(key);
     if (fit === undefined) {
       fit = tl.cut(text, letters);
-      for (let length = letters; fit && pen.measureText(fit).width > width; length -= 1) fit = length > 3 ? tl.cut(text, length - 1) : "";
+      for (let length = letters; fit && pen.measureText(fit).width > width; length -= 1) fit = length > 6 ? tl.cut(text, length - 1) : "";
       if (texts.size > 30000) texts.clear();
       texts.set(key, fit);
     }
@@ -144,7 +144,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
         pen.restore();
       });
     }
-    writeNames(pen, labels, look);
+    if (!look.bare) writeNames(pen, labels, look);
   };
 
   /** Paint a layer only where it says something and the finer one does not. */

@@ -64,7 +64,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
   tl.named = (name, width) => tl.el("span", { class: "tkl-name", title: tl.clean(name) }, tl.cut(tl.brief(name), width));
 
   tl.copyButton = (text, what) => tl.button(`Copy ${what}`, {
-    class: "tkl-copy",
+    class: "tkl-button tkl-copy",
     click: (event) => {
       const button = event.currentTarget;
       navigator.clipboard.writeText(text).then(

@@ -6,21 +6,25 @@ window.tracekit.timeline = window.tracekit.timeline || {};
   const OVERVIEW = 36;
   const RULER = 22;
   const GRIP = 5;
-  const STRIPS = 8;
+  const STRIPS = 6;
   const BANDS = 400;
   tl.HEAD = OVERVIEW + RULER;
   tl.OVERVIEW = OVERVIEW;
 
-  /** The lanes of the overview: of each device its busiest stream, else the busiest threads. */
+  /** The lanes of the overview: the busiest streams, of each device one before any has two; else threads. */
   tl.overviewLanes = function (told) {
-    const best = new Map();
     const some = told.some((lane) => lane.kind === "device") ? "device" : "host";
-    for (const lane of told) {
-      if (lane.kind !== some || lane.depth > 0) continue;
-      const key = some === "device" ? `${lane.rank} ${lane.device}` : lane.id;
-      if (!best.has(key) || best.get(key).rows < lane.rows) best.set(key, lane);
+    const found = told.filter((lane) => lane.kind === some && lane.depth === 0 && (some === "host" || lane.stream !== null));
+    found.sort((a, b) => b.rows - a.rows);
+    const met = new Map();
+    const turns = new Map();
+    for (const lane of found) {
+      const key = `${lane.rank} ${lane.device}`;
+      met.set(key, (met.get(key) || 0) + 1);
+      turns.set(lane, met.get(key));
     }
-    return [...best.values()].sort((a, b) => b.rows - a.rows).slice(0, STRIPS).sort((a, b) => a.id - b.id);
+    found.sort((a, b) => turns.get(a) - turns.get(b) || b.rows - a.rows);
+    return found.slice(0, STRIPS).sort((a, b) => a.id - b.id);
   };
 
   tl.Head = class {
@@ -86,7 +90,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     }
 
     #ruler(pen, { scale, colors }) {
-      const { ticks } = tl.ticks(scale, 110);
+      const { ticks } = tl.ticks(scale, tl.ROOM);
       pen.font = colors.font;
       pen.textBaseline = "middle";
       pen.strokeStyle = colors.line;
@@ -134,7 +138,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     }
     pen.fillStyle = colors.line;
     pen.globalAlpha = 0.5;
-    for (const { at } of tl.ticks(scale, 110).ticks) pen.fillRect(Math.round(scale.x(at)), 0, 1, height);
+    for (const { at } of tl.ticks(scale, tl.ROOM).ticks) pen.fillRect(Math.round(scale.x(at)), 0, 1, height);
     pen.globalAlpha = 1;
   };
 

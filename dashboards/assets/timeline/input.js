@@ -47,7 +47,6 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     #down(event) {
       if (event.button !== 0) return;
       const { app } = this;
-      app.parts.overlay.focus({ preventScroll: true });
       app.parts.overlay.setPointerCapture(event.pointerId);
       this.drag = { x: event.offsetX, y: event.offsetY, last: event.offsetX, lastY: event.offsetY, brush: event.shiftKey, moved: false };
     }

@@ -53,6 +53,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
 
     #down(event) {
       if (typing(event)) return;
+      this.app.tooltip.show(null);
       const key = lower(event.key);
       const inside = event.target.closest(".tkl-stage") || event.target === document.body;
       if (this.once[key]) { event.preventDefault(); this.once[key](); return; }

@@ -82,7 +82,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       app.selected = { ...row, lane: info.lane, start_ns: start, dur_ns: dur, name: info.fields.name.value, info };
       app.details.show(info);
       const lane = app.lanes.byId.get(info.lane);
-      app.say(`${tl.clean(tl.titleOf(info)).slice(0, 200)}, ${tl.time(dur)}, from ${tl.exactly(start)}${lane ? `, ${lane.group}, ${lane.title}` : ""}`);
+      app.say(`${tl.cut(tl.brief(tl.titleOf(info)), 80)} · ${tl.time(dur)} · from ${tl.exactly(start)}${lane ? ` · ${lane.group} · ${lane.title}` : ""}`);
     }
 
     #bring(zoom) {

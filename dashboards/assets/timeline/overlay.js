@@ -55,18 +55,23 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     pen.strokeRect(x - 0.5, app.yOf(place) - 0.5, Math.max(3, Math.min(right, app.scale.width + 4) - x + 1), place.h + 1);
   }
 
-  /** From the end of the call that launched to the start of what it launched. */
-  function arrow(pen, app, from, to) {
+  /** From the call that launched to the start of what it launched. */
+  function arrow(pen, app, from, to, single = false) {
     const [a, b] = [app.lanes.where.get(from.lane), app.lanes.where.get(to.lane)];
     if (!a || !b) return;
-    const [x0, x1] = [app.scale.x(from.start_ns + from.dur_ns / 2), app.scale.x(to.start_ns)];
+    const { width } = app.scale;
+    const [real, aim] = [app.scale.x(from.start_ns + from.dur_ns / 2), app.scale.x(to.start_ns)];
+    if (Math.max(real, aim) < 0 || Math.min(real, aim) > width) return;
+    const [x0, x1] = [Math.min(Math.max(real, 3), width - 3), Math.min(Math.max(aim, -20), width + 20)];
     const [y0, y1] = [app.yOf(a) + a.h / 2, app.yOf(b) + b.h / 2];
-    if (Math.max(x0, x1) < -2000 || Math.min(x0, x1) > app.scale.width + 2000) return;
     const bend = Math.min(120, Math.max(24, Math.abs(x1 - x0) / 2));
+    pen.setLineDash(x0 === real ? [] : [5, 4]);
     pen.beginPath();
     pen.moveTo(x0, y0);
     pen.bezierCurveTo(x0 + bend, y0, x1 - bend, y1, x1 - 5, y1);
     pen.stroke();
+    pen.setLineDash([]);
+    if (single && x0 !== real) chip(pen, app, `called ${tl.time(to.start_ns - from.start_ns)} before`, x0 + (real < 0 ? 90 : -90), y0 - 9);
     pen.beginPath();
     pen.moveTo(x1, y1);
     pen.lineTo(x1 - 7, y1 - 4);
@@ -80,7 +85,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
   function arrows(pen, app, { info, ...self }) {
     pen.strokeStyle = pen.fillStyle = app.colors.accent;
     pen.lineWidth = 1.5;
-    if (info.launch && info.cause === null) arrow(pen, app, info.launch, self);
+    if (info.launch && info.cause === null) arrow(pen, app, info.launch, self, true);
     pen.globalAlpha = info.launched.length > 8 ? 0.5 : 1;
     for (const one of info.launched.slice(0, ARROWS)) arrow(pen, app, self, one);
     pen.globalAlpha = 1;
@@ -101,11 +106,13 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     pen.font = app.colors.font;
     const width = pen.measureText(text).width + 10;
     const x = Math.min(Math.max(middle - width / 2, 2), app.scale.width - width - 2);
+    const before = pen.fillStyle;
     pen.fillStyle = app.colors.ink;
     pen.fillRect(x, y, width, 17);
     pen.fillStyle = app.colors.back;
     pen.textBaseline = "middle";
     pen.fillText(text, x + 5, y + 9);
+    pen.fillStyle = before;
   }
 
   tl.paintOverlay = function (canvas, app, height) {

@@ -4,6 +4,7 @@ window.tracekit = window.tracekit || {};
 window.tracekit.timeline = window.tracekit.timeline || {};
 (function (tl) {
   const SHORTEST = 20;
+  tl.ROOM = 100;
 
   tl.Scale = class {
     constructor(min, max, width) {

@@ -47,7 +47,11 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       const { stage } = this.parts;
       if (this.given && stage.style.height !== this.given) return;
       const { lanes } = this.app;
-      const room = window.innerHeight - (stage.getBoundingClientRect().top + window.scrollY) - BELOW;
+      if (this.measured !== window.innerHeight) {
+        this.measured = window.innerHeight;
+        this.room = window.innerHeight - (stage.getBoundingClientRect().top + window.scrollY) - BELOW;
+      }
+      const { room } = this;
       const height = tl.HEAD + Math.min(lanes.pinsHeight + lanes.height + 6, Math.max(LEAST, room));
       stage.style.height = this.given = `${Math.round(height)}px`;
     }
@@ -73,6 +77,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       if (this.base) this.#lanes();
       if (this.over) tl.paintOverlay(parts.overlay, app, this.height);
       const painted = this.base;
+      if (painted) app.rehover();
       this.base = this.over = false;
       if (painted) this.channel.port2.postMessage({ frame: (this.frames += 1), from: app.scale.from, to: app.scale.to, settled: app.data.settled });
     }
@@ -148,7 +153,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
 
   /** Where the ruler counts from, and how much is in view. */
   tl.anchorText = function (scale) {
-    const { anchor } = tl.ticks(scale, 110);
+    const { anchor } = tl.ticks(scale, tl.ROOM);
     return anchor ? `${tl.time(scale.span)} · + ${tl.exactly(anchor)}` : tl.time(scale.span);
   };
 })(window.tracekit.timeline);
