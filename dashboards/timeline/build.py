@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from tracekit.intervals import Ints
     from tracekit.run import Run
 
-    Of: TypeAlias = Callable[[Run], tuple[Ints, list[Track]]]
+    Places: TypeAlias = npt.NDArray[np.int32]
+    Of: TypeAlias = Callable[[Run], tuple[Places, list[Track]]]
     Arrays: TypeAlias = dict[str, npt.NDArray[np.generic]]
 
 VERSION = 1
@@ -105,15 +106,14 @@ def build(run: Run) -> tuple[Outline, Arrays]:
     )
 
 
-def _placed(run: Run, table: str, tracks_of: Of, draft: _Draft) -> Ints:
+def _placed(run: Run, table: str, tracks_of: Of, draft: _Draft) -> Places:
     """Give each row of a table a place in a lane; returns the rows in the order of their places."""
     codes, known = tracks_of(run)
     by_track = reading.order(codes, len(known))
-    bounds = np.searchsorted(codes[by_track], np.arange(len(known) + 1))
+    bounds = np.concatenate(([0], np.cumsum(np.bincount(codes, minlength=len(known)))))
     del codes
-    read = reading.read(run, table, C.START_NS, C.DUR_NS)
-    start, duration = read[C.START_NS], read[C.DUR_NS]
-    pieces: list[Ints] = []
+    start, duration = (reading.integers(run, table, name) for name in (C.START_NS, C.DUR_NS))
+    pieces: list[Places] = []
     at = draft.count
     for number in sorted(range(len(known)), key=lambda one: known[one].kind != IDLE):
         rows = _by_start(by_track[bounds[number] : bounds[number + 1]], start)
@@ -124,19 +124,19 @@ def _placed(run: Run, table: str, tracks_of: Of, draft: _Draft) -> Ints:
             draft.start[at : at + len(level)] = begun[level]
             draft.total[at + 1 : at + 1 + len(level)] = duration[pieces[-1]]
             at += len(level)
-    return np.concatenate(pieces) if pieces else np.empty(0, np.int64)
+    return np.concatenate(pieces)
 
 
-def _by_start(rows: Ints, start: Ints) -> Ints:
+def _by_start(rows: Places, start: Ints) -> Places:
     begun = start[rows]
     return rows if (begun[1:] >= begun[:-1]).all() else rows[np.argsort(begun, kind="stable")]
 
 
-def _row_ids(run: Run, table: str) -> Ints:
+def _row_ids(run: Run, table: str) -> npt.NDArray[np.uint32]:
     """Rows of `steps` have no number; their place is one."""
     if table == "steps":
-        return np.arange(run.rows(table))
-    ids: Ints = reading.read(run, table, C.ROW_ID)[C.ROW_ID]
+        return np.arange(run.rows(table), dtype=np.uint32)
+    ids: npt.NDArray[np.uint32] = reading.integers(run, table, C.ROW_ID, dtype=np.uint32)
     return ids
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     Labels = npt.NDArray[np.uint32]
 
 _COUNT = len(CATEGORIES)
+_NONE = np.uint32(0xFFFF_FFFF)
 
 
 @dataclass
@@ -54,13 +55,15 @@ class Names:
     def labels(self, names: Text, category: npt.NDArray[np.uint8]) -> Labels:
         """The label of each row, from its name and category."""
         numbers = np.array([self.name(text) for text in names.values], np.int64)
-        key = names.codes.astype(np.int64) * _COUNT + category
-        met = np.zeros(len(names.values) * _COUNT, np.bool_)
-        met[key] = True
-        lookup = np.zeros(len(met), np.uint32)
-        for pair in np.flatnonzero(met).tolist():
-            lookup[pair] = self.label(int(numbers[pair // _COUNT]), pair % _COUNT)
-        return lookup[key]
+        found = np.empty(len(names.codes), np.uint32)
+        lookup = np.full(len(names.values) * _COUNT, _NONE, np.uint32)
+        for first in range(0, len(found), reading.STRIPE):
+            part = slice(first, first + reading.STRIPE)
+            key = names.codes[part].astype(np.int64) * _COUNT + category[part]
+            for pair in np.unique(key[lookup[key] == _NONE]).tolist():
+                lookup[pair] = self.label(int(numbers[pair // _COUNT]), pair % _COUNT)
+            found[part] = lookup[key]
+        return found
 
     def idle(self) -> dict[str, int]:
         """A label for idle time of each cause."""
@@ -70,24 +73,20 @@ class Names:
 
 def of_steps(run: Run, names: Names) -> Labels:
     """The label of each row of `steps`."""
-    text: Text = reading.read(run, "steps", C.NAME)[C.NAME]
+    text = reading.text(run, "steps", C.NAME)
     return names.labels(text, np.full(len(text.codes), NUMBER["annotation"], np.uint8))
 
 
 def of_host(run: Run, names: Names) -> Labels:
     """The same of host intervals."""
-    read = reading.read(run, "host_intervals", C.KIND, C.NAME)
-    kind: Text = read.pop(C.KIND)
+    kind = reading.text(run, "host_intervals", C.KIND)
     category = categories.of_kinds(kind.values)[kind.codes]
-    return names.labels(read[C.NAME], category)
+    return names.labels(reading.text(run, "host_intervals", C.NAME), category)
 
 
 def of_device(run: Run, names: Names) -> Labels:
     """The same of device intervals."""
-    read = reading.read(run, "device_intervals", C.KIND, C.NAME, C.COPY_KIND)
-    kind: Text = read[C.KIND]
-    text: Text = read[C.NAME]
-    copy: Text = read[C.COPY_KIND]
+    kind, text, copy = (reading.text(run, "device_intervals", name) for name in (C.KIND, C.NAME, C.COPY_KIND))
     category = categories.of_kinds(kind.values)[kind.codes]
     kernels = _are(kind, DeviceKind.KERNEL)
     category[kernels] = _of_kernels(text.values, text.codes[kernels])
@@ -104,6 +103,6 @@ def _are(kind: Text, wanted: str) -> npt.NDArray[np.bool_]:
 def _of_kernels(values: list[str], codes: npt.NDArray[np.int32]) -> npt.NDArray[np.uint8]:
     """The category of each kernel; each distinct name is looked at once."""
     lookup = np.zeros(len(values), np.uint8)
-    for number in np.unique(codes).tolist():
+    for number in np.flatnonzero(np.bincount(codes, minlength=len(values))).tolist():
         lookup[number] = categories.of_kernel(values[number])
     return lookup[codes]

@@ -10,7 +10,9 @@ import numpy as np
 from tracekit.schema import C, HostKind
 
 from . import reading
-from .reading import NULL, Text
+from .reading import NULL
+
+_TABLE = "host_intervals"
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -23,9 +25,8 @@ if TYPE_CHECKING:
 
 def depths(run: Run) -> tuple[Bools, Depths]:
     """Of each host row: whether it is an annotation, and how many rows of its sort enclose it."""
-    read = reading.read(run, "host_intervals", C.KIND, C.DEPTH)
-    depth = read[C.DEPTH].astype(np.int32)
-    kind: Text = read.pop(C.KIND)
+    depth = reading.integers(run, _TABLE, C.DEPTH, dtype=np.int32)
+    kind = reading.text(run, _TABLE, C.KIND)
     if HostKind.ANNOTATION not in kind.values:
         return np.zeros(len(depth), np.bool_), depth
     annotation = kind.codes == kind.values.index(HostKind.ANNOTATION)
@@ -35,11 +36,12 @@ def depths(run: Run) -> tuple[Bools, Depths]:
 
 def _parents(run: Run) -> npt.NDArray[np.int32]:
     """Position of the row that encloses each row; `NULL` at the top."""
-    read = reading.read(run, "host_intervals", C.ROW_ID, C.PARENT_ROW)
-    row, parent = read[C.ROW_ID], read[C.PARENT_ROW]
+    row = reading.integers(run, _TABLE, C.ROW_ID, dtype=np.int32)
     position = np.full(int(row.max()) + 2, NULL, np.int32)
     position[row] = np.arange(len(row), dtype=np.int32)
-    return position[np.clip(parent, NULL, len(position) - 2)]  # the last is of no row
+    parent = reading.integers(run, _TABLE, C.PARENT_ROW, dtype=np.int32)
+    np.clip(parent, NULL, len(position) - 2, out=parent)
+    return position[parent]  # `NULL` finds the last, which is of no row
 
 
 def _inside(parent: npt.NDArray[np.int32], depth: Depths, annotation: Bools) -> Depths:

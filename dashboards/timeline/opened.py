@@ -22,6 +22,10 @@ KEPT = 6
 """Indexes open at once; one of 5 million intervals that could not be kept on disk takes 140 MB."""
 
 
+WORKER = "causes of idle time"
+"""Start of the name of the threads that work them out."""
+
+
 @dataclass
 class Opened:
     """The open indexes of a store.
@@ -63,8 +67,8 @@ class Opened:
         elif (kept := disk.load_causes(folder)) is not None:
             index.causes.tell(causes.restored(index, kept))
         else:
-            work = threading.Thread(target=self._work_out, args=(run, index), daemon=True)
-            work.start()
+            name = f"{WORKER} {run.path.name}"
+            threading.Thread(target=self._work_out, args=(run, index), name=name, daemon=True).start()
 
     def _work_out(self, run: Run, index: Index) -> None:
         try:

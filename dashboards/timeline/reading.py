@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import pyarrow as pa
 
 from tracekit.schema import C
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from tracekit.intervals import Ints
     from tracekit.run import Run
 
 NULL = -1
+STRIPE = 1 << 18
+"""Rows that are worked on at once: what a step needs for itself stays small."""
 
 
 @dataclass(frozen=True)
@@ -27,27 +30,38 @@ class Text:
     codes: npt.NDArray[np.int32]
 
 
-def read(run: Run, table: str, *columns: str) -> dict[str, Any]:
-    """Columns by name: int64 with `NULL` for null, or `Text`.
-
-    The start is always read, for a run of several parts is put in order by it.
-    """
-    found = run.arrow(table, columns=list(dict.fromkeys((C.START_NS, *columns)))).unify_dictionaries()
-    return {name: _array(found[name].combine_chunks()) for name in columns}
-
-
-def _array(column: Any) -> Ints | Text:
-    if isinstance(column, pa.ChunkedArray):  # an empty one stays chunked
-        column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-    if pa.types.is_dictionary(column.type):
-        codes = column.indices.fill_null(NULL).to_numpy(zero_copy_only=False)
-        return Text(column.dictionary.to_pylist(), codes.astype(np.int32, copy=False))
-    filled = column.fill_null(NULL) if column.null_count else column
-    integers: Ints = filled.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
-    return integers
+def integers(run: Run, table: str, column: str, *, dtype: type[np.integer[Any]] = np.int64) -> Any:
+    """One column of numbers, with `NULL` for null."""
+    found = _column(run, table, column)
+    filled = np.empty(len(found), dtype)
+    at = 0
+    for chunk in found.chunks:
+        known = chunk.fill_null(NULL) if chunk.null_count else chunk
+        filled[at : at + len(chunk)] = known.to_numpy(zero_copy_only=False)
+        at += len(chunk)
+    return filled
 
 
-def grouped(*columns: Ints) -> tuple[Ints, list[tuple[int, ...]]]:
+def text(run: Run, table: str, column: str) -> Text:
+    """One column of text."""
+    found = _column(run, table, column).unify_dictionaries()
+    codes = np.empty(len(found), np.int32)
+    at = 0
+    for chunk in found.chunks:
+        codes[at : at + len(chunk)] = chunk.indices.fill_null(NULL).to_numpy(zero_copy_only=False)
+        at += len(chunk)
+    return Text(found.chunk(0).dictionary.to_pylist() if found.num_chunks else [], codes)
+
+
+def _column(run: Run, table: str, column: str) -> pa.ChunkedArray:
+    """One column; the parts of a run in several are put in order by the start, so that is read too."""
+    columns = {column: None}
+    if (run.path / table).is_dir():
+        columns[C.START_NS] = None
+    return run.arrow(table, columns=list(columns))[column]
+
+
+def grouped(*columns: npt.NDArray[np.integer[Any]]) -> tuple[npt.NDArray[np.int32], list[tuple[int, ...]]]:
     """Which distinct combination of values each row has, and the combinations; few of them are expected.
 
     Example:
@@ -55,6 +69,16 @@ def grouped(*columns: Ints) -> tuple[Ints, list[tuple[int, ...]]]:
         >>> codes.tolist(), keys
         ([0, 1, 2], [(3, 0), (3, 1), (5, 0)])
     """
+    codes = np.empty(len(columns[0]), np.int32)
+    known: dict[tuple[int, ...], int] = {}
+    for first in range(0, len(codes), STRIPE):
+        part = slice(first, first + STRIPE)
+        own, keys = _combined([column[part] for column in columns])
+        codes[part] = np.array([known.setdefault(key, len(known)) for key in keys], np.int32)[own]
+    return codes, list(known)
+
+
+def _combined(columns: list[npt.NDArray[np.integer[Any]]]) -> tuple[Ints, list[tuple[int, ...]]]:
     codes = np.zeros(len(columns[0]), np.int64)
     keys: list[tuple[int, ...]] = [()]
     for column in columns:
@@ -64,7 +88,7 @@ def grouped(*columns: Ints) -> tuple[Ints, list[tuple[int, ...]]]:
     return codes, keys
 
 
-def order(codes: Ints, groups: int) -> Ints:
+def order(codes: npt.NDArray[np.integer[Any]], groups: int) -> npt.NDArray[np.int32]:
     """Positions by group, in their order within each."""
     small = np.uint16 if groups <= 1 << 16 else np.int64  # 16 bits sort in linear time
-    return np.argsort(codes.astype(small), kind="stable")
+    return np.argsort(codes.astype(small), kind="stable").astype(np.int32)

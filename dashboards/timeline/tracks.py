@@ -12,28 +12,32 @@ from . import nesting, reading
 from .lanes import ABSENT, ANNOTATION, DEVICE, HOST, IDLE, STEPS, Track
 
 if TYPE_CHECKING:
-    from tracekit.intervals import Ints
+    import numpy.typing as npt
+
     from tracekit.run import Run
 
-    from .reading import Text
+    Codes = npt.NDArray[np.int32]
 
 _WORK, _WAITS, _IDLE = range(3)
+_THREAD = (C.RANK, C.PID, C.TID)
 
 
-def of_steps(run: Run) -> tuple[Ints, list[Track]]:
+def of_steps(run: Run) -> tuple[Codes, list[Track]]:
     """The track of each row of `steps`, as a number and by number."""
-    codes, keys = reading.grouped(reading.read(run, "steps", C.RANK)[C.RANK])
+    codes, keys = reading.grouped(reading.integers(run, "steps", C.RANK, dtype=np.int32))
     return codes, [Track(kind=STEPS, rank=rank) for (rank,) in keys]
 
 
-def of_device(run: Run) -> tuple[Ints, list[Track]]:
+def of_device(run: Run) -> tuple[Codes, list[Track]]:
     """The same of device intervals: streams, waits and idle time."""
-    read = reading.read(run, "device_intervals", C.KIND, C.RANK, C.DEVICE, C.STREAM)
-    kind: Text = read[C.KIND]
+    table = "device_intervals"
+    kind = reading.text(run, table, C.KIND)
     sorts: dict[str, int] = {DeviceKind.SYNC: _WAITS, DeviceKind.IDLE: _IDLE}
-    sort = np.array([sorts.get(value, _WORK) for value in kind.values], np.int64)[kind.codes]
-    stream = np.where(sort == _WORK, read[C.STREAM], ABSENT)
-    codes, keys = reading.grouped(sort, read[C.RANK], read[C.DEVICE], stream)
+    sort = np.array([sorts.get(value, _WORK) for value in kind.values], np.int8)[kind.codes]
+    stream = reading.integers(run, table, C.STREAM)
+    stream[sort != _WORK] = ABSENT
+    rank, device = (reading.integers(run, table, name, dtype=np.int32) for name in (C.RANK, C.DEVICE))
+    codes, keys = reading.grouped(sort, rank, device, stream)
     return codes, [
         Track(
             kind=IDLE if sort == _IDLE else DEVICE,
@@ -46,13 +50,11 @@ def of_device(run: Run) -> tuple[Ints, list[Track]]:
     ]
 
 
-def of_host(run: Run) -> tuple[Ints, list[Track]]:
+def of_host(run: Run) -> tuple[Codes, list[Track]]:
     """The same of host intervals: annotations and threads, by depth."""
+    threads, keys = reading.grouped(*(reading.integers(run, "host_intervals", name) for name in _THREAD))
     annotation, depth = nesting.depths(run)
-    read = reading.read(run, "host_intervals", C.RANK, C.PID, C.TID)
-    threads, keys = reading.grouped(read[C.RANK], read[C.PID], read[C.TID])
-    del read
-    codes, pairs = reading.grouped(threads, annotation.astype(np.int64), depth.astype(np.int64))
+    codes, pairs = reading.grouped(threads, annotation.view(np.int8), depth)
     return codes, [
         Track(
             kind=ANNOTATION if marked else HOST,
