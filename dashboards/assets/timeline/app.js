@@ -33,6 +33,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     }
 
     #build(told) {
+      if (!told.lanes.length) throw new Error("it holds no intervals of this rank and device");
       this.parts = this.stage.build();
       const legend = tl.el("div", { class: "tkl-legend", role: "group", "aria-label": "Categories in view" });
       const status = tl.el("div", { class: "tkl-status", role: "status", "aria-live": "polite" });
