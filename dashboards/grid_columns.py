@@ -29,7 +29,7 @@ ROWS = {
 }
 """Names of columns that hold the row of a table of the run, and which table that is."""
 _SAMPLE = 400
-_CHAR, _PAD, _SORT = 7.3, 22, 20
+_CHAR, _PAD, _SORT = 8.0, 24, 16
 _SHORT = 26
 """Texts up to so many characters get their whole width; longer ones share what is left."""
 
@@ -48,8 +48,8 @@ class Shown:
 
     @cached_property
     def words(self) -> bool:
-        """Whether it holds text."""
-        return any(isinstance(value, str) for value in self.values)
+        """Whether it holds text, or yes and no."""
+        return any(isinstance(value, str | bool) for value in self.values)
 
     @cached_property
     def empty(self) -> bool:
@@ -104,7 +104,7 @@ class Shown:
     def _number(self) -> dict[str, Any]:
         shown: dict[str, Any] = {
             "type": "rightAligned",
-            "cellClass": "tk-cell-number",
+            "cellClass": ["ag-right-aligned-cell", "tk-cell-number"],
             "valueFormatter": _formatter(self.column.unit, decimals=has_floats(self.values)),
         }
         if self.column.unit == "share":

@@ -1,4 +1,4 @@
-"""Parts that several pages place: notes, findings, definitions, figures of merit."""
+"""Parts that several pages place: notes, findings, definitions."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import dash_mantine_components as dmc
 from dash import dcc, html
 
-from tracekit.analysis import Severity
 from tracekit.render import human
+from tracekit.render.cells import clean
 
 if TYPE_CHECKING:
     from dash.development.base_component import Component
@@ -17,18 +17,49 @@ if TYPE_CHECKING:
 
     from .context import Context
 
-COLORS = {Severity.HIGH: "red", Severity.WARN: "orange", Severity.INFO: "blue"}
-
 
 def note(text: str) -> Component:
     """What was absent, and how to get it."""
-    return dmc.Alert(text, color="gray", variant="light", className="tk-note")
+    return html.P(words(text), className="tk-note")
+
+
+def words(text: str) -> list[Component | str]:
+    """Sentences with what stands in backticks as code.
+
+    Example:
+        >>> words("call `step()` often")[1].children
+        'step()'
+    """
+    pieces = clean(text).split("`")
+    if len(pieces) % 2 == 0:  # one backtick stands alone
+        return [clean(text)]
+    return [
+        html.Code(piece, className="tk-code") if place % 2 else piece
+        for place, piece in enumerate(pieces)
+        if piece
+    ]
 
 
 def finding(context: Context, one: Finding) -> Component:
     """One piece of advice, with a link to its evidence on the timeline."""
     saving = "" if one.saving_ns_per_step is None else f"saves {human(one.saving_ns_per_step, 'ns')} a step"
-    evidence = [
+    head = [
+        html.Span(str(one.severity), className="tk-severity"),
+        html.Span(clean(one.title)),
+        html.Span(saving, className="tk-saving"),
+    ]
+    return html.Section(
+        [
+            html.Div(head, className="tk-finding-head"),
+            html.P(words(one.advice)),
+            html.P([*words(one.how), " ", *_evidence(context, one)], className="tk-how"),
+        ],
+        className=f"tk-finding tk-finding-{one.severity}",
+    )
+
+
+def _evidence(context: Context, one: Finding) -> list[Component]:
+    return [
         dcc.Link(
             "Show on the timeline",
             href=context.view.elsewhere("timeline", row=f"{name}:{rows[0]}"),
@@ -37,13 +68,6 @@ def finding(context: Context, one: Finding) -> Component:
         for name, rows in list(one.evidence.items())[:1]
         if rows
     ]
-    return dmc.Alert(
-        [dmc.Text(one.advice, size="sm"), dmc.Text([one.how, " ", *evidence], size="xs", c="dimmed")],
-        title=f"{str(one.severity).upper()}: {one.title}" + (f" ({saving})" if saving else ""),
-        color=COLORS[one.severity],
-        variant="light",
-        className="tk-finding",
-    )
 
 
 def definition(analysis: Analysis) -> Component:

@@ -171,9 +171,17 @@ def _grid(
             "firstDataRendered": [f"tracekit.ready(params, {json.dumps(clean(spec.title))})"],
             "sortChanged": ["tracekit.sorted(params)"],
         },
-        style=None if rows <= SMALL else {"height": _HEAD + ROW * SMALL + 2},
+        style=_size(definitions, rows),
         **kind,
     )
+
+
+def _size(definitions: list[dict[str, Any]], rows: int) -> dict[str, Any]:
+    """As high as its rows or scrolling, and no wider than its columns where none of them stretches."""
+    size: dict[str, Any] = {"height": None if rows <= SMALL else _HEAD + ROW * SMALL + 2}
+    if not any("flex" in one for one in definitions):
+        size["maxWidth"] = sum(one["width"] for one in definitions) + (2 if rows <= SMALL else 18)
+    return size
 
 
 def timeline(context: Context) -> str:
