@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tracekit.render import human
 from tracekit.render.cells import ID, PROSE, clean
 from tracekit.render.headers import header
+from tracekit.schema import C
 
 from .formats import has_floats, number_format
 
@@ -18,13 +19,13 @@ if TYPE_CHECKING:
     from tracekit.render.data import Record
 
 ROWS = {
-    "row_id": "device_intervals",
+    C.ROW_ID: "device_intervals",
     "device_row": "device_intervals",
     "first_row": "device_intervals",
     "longest_row": "device_intervals",
     "idle_row": "device_intervals",
     "host_row": "host_intervals",
-    "launch_row": "host_intervals",
+    C.LAUNCH_ROW: "host_intervals",
     "wait_row": "host_intervals",
 }
 """Names of columns that hold the row of a table of the run, and which table that is."""
