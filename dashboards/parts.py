@@ -5,69 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import dash_mantine_components as dmc
-from dash import dcc, html
+from dash import html
 
-from tracekit.render import human
-from tracekit.render.cells import clean
+from .finding import coded, finding
 
 if TYPE_CHECKING:
     from dash.development.base_component import Component
 
-    from tracekit.analysis import Analysis, Finding
+    from tracekit.analysis import Analysis
 
-    from .context import Context
+__all__ = ["definition", "finding", "note"]
 
 
 def note(text: str) -> Component:
     """What was absent, and how to get it."""
-    return html.P(words(text), className="tk-note")
-
-
-def words(text: str) -> list[Component | str]:
-    """Sentences with what stands in backticks as code.
-
-    Example:
-        >>> words("call `step()` often")[1].children
-        'step()'
-    """
-    pieces = clean(text).split("`")
-    if len(pieces) % 2 == 0:  # one backtick stands alone
-        return [clean(text)]
-    return [
-        html.Code(piece, className="tk-code") if place % 2 else piece
-        for place, piece in enumerate(pieces)
-        if piece
-    ]
-
-
-def finding(context: Context, one: Finding) -> Component:
-    """One piece of advice, with a link to its evidence on the timeline."""
-    saving = "" if one.saving_ns_per_step is None else f"saves {human(one.saving_ns_per_step, 'ns')} a step"
-    head = [
-        html.Span(str(one.severity), className="tk-severity"),
-        html.Span(clean(one.title)),
-        html.Span(saving, className="tk-saving"),
-    ]
-    return html.Section(
-        [
-            html.Div(head, className="tk-finding-head"),
-            html.P(words(one.advice)),
-            html.P([*words(one.how), " ", *_evidence(context, one)], className="tk-how"),
-        ],
-        className=f"tk-finding tk-finding-{one.severity}",
-    )
-
-
-def _evidence(context: Context, one: Finding) -> list[Component]:
-    return [
-        dcc.Link(
-            "Show on the timeline",
-            href=context.view.elsewhere("timeline", row=f"{name}:{rows[0]}"),
-            className="tk-evidence",
-        )
-        for name, rows in list(one.evidence.items())[:1]
-        if rows
-    ]
+    return html.P(coded(text), className="tk-note")
 
 
 def definition(analysis: Analysis) -> Component:
