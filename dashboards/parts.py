@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import dash_mantine_components as dmc
 from dash import html
 
-from .finding import finding
+from .finding import coded, finding
 
 if TYPE_CHECKING:
     from dash.development.base_component import Component
@@ -19,7 +19,7 @@ __all__ = ["definition", "finding", "note"]
 
 def note(text: str) -> Component:
     """What was absent, and how to get it."""
-    return dmc.Alert(text, color="gray", variant="light", className="tk-note")
+    return dmc.Alert(html.Div(coded(text)), color="gray", variant="light", className="tk-note")
 
 
 def definition(analysis: Analysis) -> Component:
