@@ -1,14 +1,15 @@
 """The call tree: ops and annotations by the path of calls that led to them, over all steps and threads.
 
-Calls of one name under the same parent node are one node, so every step and every layer adds to the same tree.
+Calls of one name under the same parent node are one node, so every step and layer adds to the same tree.
 A number at the end of an annotation's name, as in `ProfilerStep#12`, is left out.
 
 * host total = Σ of the durations of the node's calls; host self = total minus that of its child nodes.
-* device self = Σ of the durations of the intervals (kernels, copies, memsets, graphs) whose launch the node is
-  the innermost op or annotation of; device total adds those of its child nodes.
+* device self = Σ of the durations of the intervals (kernels, copies, memsets, graphs) whose launch the node
+  is the innermost op or annotation of; device total adds those of its child nodes.
 
-Both are exact: total = self + Σ of the children's totals at every node, so all self times sum to the totals of
-the roots. Roots are told apart by rank. Missing, not zero, where no device interval can be linked to its launch.
+Both are exact: total = self + Σ of the children's totals at every node, so all self times sum to the totals
+of the roots. Roots are told apart by rank. Missing, not zero, where no device interval can be linked to its
+launch.
 
 Sources: Gregg 2016: The Flame Graph; torch.profiler's events.
 
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
 NO_CALLS = (
     "no ops or annotations in this capture: the CPU activity was off; "
     "record with `--collector torch`, which has it on"
-)
-    "no ops in this capture: the CPU activity was off; record with `--collector torch`, which has it on"
 )
 _NUMBER = r"#\d+$"
 
@@ -112,7 +111,10 @@ def _grow(calls: _Calls) -> _Tree:
     waiting = np.flatnonzero(calls.kept & (calls.above != NO_PARENT))
     rank = ints(calls.frame, C.RANK)
     count, width = 0, len(calls.labels)
-    parents, depths, names, ranks = [], [], [], []
+    parents: list[Ints] = []
+    depths: list[Ints] = []
+    names: list[Ints] = []
+    ranks: list[Ints] = []
     while len(level):
         over = of_row[calls.above[level]] if depths else rank[level]
         keys, first, inverse = np.unique(
@@ -184,10 +186,11 @@ ANALYSIS = Analysis(
     title="Call tree",
     question="Through which calls does the host's and the device's time go?",
     definition=(
-        "A node is one name under one parent node: ops and annotations of all steps and threads with the same "
-        "path, numbers at the end of a name (`#12`) left out. host total = Σ of durations; host self = total − "
-        "that of the child nodes; device self = Σ of the intervals it is the innermost op or annotation around "
-        "the launch of; device total = self + that of the child nodes. All self times sum to the roots' totals."
+        "A node is one name under one parent node: ops and annotations of all steps and threads with the "
+        "same path, numbers at the end of a name (`#12`) left out. host total = Σ of durations; host self = "
+        "total − that of the child nodes; device self = Σ of the intervals it is the innermost op or "
+        "annotation around the launch of; device total = self + that of the child nodes. All self times sum "
+        "to the roots' totals."
     ),
     tables=(
         TableSpec(
