@@ -89,7 +89,7 @@ def _figures(reading: Reading) -> list[Component]:
 
 def _longest(reading: Reading, configs: pd.DataFrame) -> Component:
     first = reading.columns("configs", "op", "family")
-    rest = ("launches", "total_ns", "median_ns", "share", "waves", "tail_share", "occupancy", "registers")
+    rest = ("launches", "total_ns", "median_ns", "share", "waves", "occupancy")
     columns = [*first, _GRID, _BLOCK, *reading.columns("configs", *rest)]
     title = "Configurations with the most time"
     return short(reading.context, _named(configs), columns, title=title, row="first_row", limit=12)
