@@ -83,6 +83,17 @@ class Reading:
         return [one for name in self.names for one in self.context.result(name).findings]
 
 
+def largest(frame: pd.DataFrame, by: str = "") -> dict[str, Any]:
+    """The row with the largest value of a column, else the first, as plain values: integers stay exact.
+
+    Args:
+        frame: Rows, at least one.
+        by: The column; empty for the first row.
+    """
+    first = frame.sort_values(by, ascending=False, kind="stable") if by else frame
+    return {str(name): data.plain(first[name].iloc[0]) for name in first.columns}
+
+
 def some(value: Any, unit: str) -> Component:
     """A number inside a sentence."""
     return html.Strong(human(data.plain(value), unit))

@@ -85,7 +85,7 @@ def points(
         "layout": {
             "height": 380,
             "xaxis": {"type": "log", "title": {"text": label(x_title)}} | ticks,
-            "yaxis": {"type": "log", "title": {"text": label(y_title)}} | decades(up),
+            "yaxis": {"type": "log", "title": {"text": label(y_title)}, "automargin": True} | decades(up),
             "hovermode": "closest",
             "showlegend": len(traces) > 1,
         },

@@ -32,7 +32,7 @@ def matrix(skew: pd.DataFrame) -> tuple[dict[str, Any], str]:
         sums[int(rank), key] = sums.get((int(rank), key), 0) + int(wait)
     values = [[sums.get((rank, column)) for column in columns] for rank in ranks]
     names = [f"rank {rank}" for rank in ranks]
-    return heatmap(names, columns, values, "ns", title="wait", row_title="came last", column_title=by), by
+    return heatmap(names, columns, values, "ns", title="wait", column_title=by.removeprefix("by ")), by
 
 
 def _columns(skew: pd.DataFrame) -> tuple[list[str], str]:

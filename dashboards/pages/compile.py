@@ -13,12 +13,12 @@ from ..answer_page import answer_page
 from ..charts import chart
 from ..figures.bars import bars, stacked
 from ..page import Section
-from ..reading import answer, named, some
+from ..reading import answer, largest, named, some
 
 if TYPE_CHECKING:
     from dash.development.base_component import Component
 
-    from ..reading import Reading
+    from ..reading import Reading, largest
 
 SHOWN = 12
 _COUNTS = {
@@ -34,7 +34,7 @@ def _answer(reading: Reading) -> list[Component]:
     summary = reading.frame("summary")
     if summary.empty:
         return _eager(reading)
-    row = summary.iloc[0]
+    row = largest(summary)
     said: list[Any] = [f"Rank {row[C.RANK]}: "]
     for column, words in _COUNTS.items():
         if pd.notna(row[column]):
@@ -47,7 +47,7 @@ def _eager(reading: Reading) -> list[Component]:
     kernels = reading.frame("kernels")
     if kernels.empty:
         return []
-    top = kernels.sort_values("sum_ns", ascending=False, kind="stable").iloc[0]
+    top = largest(kernels, "sum_ns")
     origin = named(top["origin"])
     return [
         answer(

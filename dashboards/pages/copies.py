@@ -12,13 +12,13 @@ from ..answer_page import answer_page
 from ..charts import chart
 from ..figures.copies import rates, sizes
 from ..page import Section
-from ..reading import answer, nothing, short, some
+from ..reading import answer, largest, nothing, short, some
 
 if TYPE_CHECKING:
     import pandas as pd
     from dash.development.base_component import Component
 
-    from ..reading import Reading
+    from ..reading import Reading, largest
 
 DIRECTIONS = {str(CopyKind.H2D): "h2d_copies", str(CopyKind.D2H): "d2h_copies"}
 TINY = 8
@@ -57,7 +57,7 @@ def _direction(table: pd.DataFrame, direction: str) -> list[Any]:
     rows = table[table["direction"] == direction]
     said: list[Any] = []
     for memory, kept in rows.groupby("memory", sort=False, observed=True):
-        first = kept.sort_values("sum_ns", ascending=False).iloc[0]
+        first = largest(kept, "sum_ns")
         where = f" on rank {first[C.RANK]}, device {first[C.DEVICE]}" if len(kept) > 1 else ""
         said += [
             f"{direction} {memory}{where}: ",

@@ -12,13 +12,13 @@ from ..answer_page import answer_page
 from ..charts import chart
 from ..figures.bars import bars, stacked
 from ..page import Section
-from ..reading import HOST_TABLE, answer, named, short, some
+from ..reading import HOST_TABLE, answer, largest, named, short, some
 
 if TYPE_CHECKING:
     import pandas as pd
     from dash.development.base_component import Component
 
-    from ..reading import Reading
+    from ..reading import Reading, largest
 
 SHOWN = 12
 
@@ -27,7 +27,7 @@ def _answer(reading: Reading) -> list[Component]:
     kinds = reading.frame("by_kind")
     if kinds.empty:
         return []
-    top = kinds.sort_values("path_ns", ascending=False, kind="stable").iloc[0]
+    top = largest(kinds, "path_ns")
     where = f" of rank {top[C.RANK]}" if kinds[C.RANK].nunique() > 1 else ""
     said = [
         f"Most of the critical path{where} is ",
@@ -38,9 +38,8 @@ def _answer(reading: Reading) -> list[Component]:
         some(top["share"], "share"),
         " of its steps' time. ",
     ]
-    saving = reading.frame("what_if").sort_values("saving_ns", ascending=False, kind="stable")
-    if len(saving) and saving.iloc[0]["saving_ns"] > 0:
-        best = saving.iloc[0]
+    saving = reading.frame("what_if")
+    if len(saving) and (best := largest(saving, "saving_ns"))["saving_ns"] > 0:
         said += [
             "A step would be shortest without ",
             named(best["removed"]),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 from dash import html
 
 from tracekit.analysis import Column
@@ -14,13 +13,13 @@ from ..answer_page import answer_page
 from ..charts import chart
 from ..figures.launches import launch_map, waves
 from ..page import Section
-from ..reading import answer, named, nothing, short, some
+from ..reading import answer, largest, named, nothing, short, some
 
 if TYPE_CHECKING:
     import pandas as pd
     from dash.development.base_component import Component
 
-    from ..reading import Reading
+    from ..reading import Reading, largest
 
 SHOWN = 2_000
 _GRID = Column("grid", "", "blocks in x, y and z")
@@ -31,20 +30,19 @@ def _answer(reading: Reading) -> list[Component]:
     configs = reading.frame("configs")
     if configs.empty:
         return []
-    first = configs.sort_values("total_ns", ascending=False, kind="stable").iloc[0]
-    grid, block = _shapes(configs.loc[[first.name]])
+    first = largest(_named(configs), "total_ns")
     said = [
         some(len(configs), "count"),
         " configurations. Most time takes ",
         named(first["family"]),
-        f" with grid {grid[0]} and block {block[0]}: ",
+        f" with grid {first['grid']} and block {first['block']}: ",
         some(first["total_ns"], "ns"),
         ", ",
         some(first["share"], "share"),
         " of all kernels with a grid",
     ]
-    if not np.isnan(first["waves"]):
-        said += ["; its blocks make ", some(round(float(first["waves"]), 2), ""), " waves on the device"]
+    if first["waves"] is not None:
+        said += ["; its blocks make ", some(first["waves"], ""), " waves on the device"]
     return [answer(*said, ".")]
 
 

@@ -12,13 +12,13 @@ from ..answer_page import answer_page
 from ..charts import chart
 from ..figures.bars import bars, stacked
 from ..page import Section
-from ..reading import answer, some
+from ..reading import answer, largest, some
 
 if TYPE_CHECKING:
     import pandas as pd
     from dash.development.base_component import Component
 
-    from ..reading import Reading
+    from ..reading import Reading, largest
 
 LONGEST = 24
 """Bars of a figure at most."""
@@ -32,7 +32,7 @@ def _answer(reading: Reading) -> list[Component]:
     for what in ("communication", "all copies"):
         rows = whole[(whole["what"] == what) & (whole["union_ns"] > 0)]
         if len(rows):
-            top = rows.sort_values("exposed_ns", ascending=False, kind="stable").iloc[0]
+            top = largest(rows, "exposed_ns")
             said += _said(what, top, several=len(rows) > 1)
     return [answer(*said)] if said else []
 
@@ -68,14 +68,20 @@ def _figures(reading: Reading) -> list[Component]:
     context = reading.context
     whole = reading.frame("whole")
     held = whole[whole["union_ns"] > 0].sort_values("union_ns", ascending=False, kind="stable")
+    talk = held["what"] == "communication"
+    kinds = {
+        "communication": held[talk],
+        "copies by direction": held[~talk & (held["what"] != "all copies")],
+    }
     shown: list[Component] = []
-    if len(held):
-        first = held.head(LONGEST)
-        left = f" The {LONGEST} longest of {len(held)}." if len(held) > LONGEST else ""
-        caption = "Time of copies and communication, hidden behind kernels or not, whole capture." + left
-        shown.append(chart(context, "whole", _parts(first, "what"), caption=caption))
+    for words, rows in kinds.items():
+        if len(rows):
+            left = f" The {LONGEST} longest of {len(rows)}." if len(rows) > LONGEST else ""
+            caption = f"Time of {words}, hidden behind kernels or not, whole capture.{left}"
+            name = words.split()[0]
+            shown.append(chart(context, name, _parts(rows.head(LONGEST), "what"), caption=caption))
     pair = [*_collectives(reading), *_streams(reading)]
-    return [*shown, *([html.Div(pair, className="tk-pair")] if pair else [])]
+    return [html.Div(shown, className="tk-pair"), *([html.Div(pair, className="tk-pair")] if pair else [])]
 
 
 def _collectives(reading: Reading) -> list[Component]:

@@ -13,13 +13,13 @@ from ..charts import chart
 from ..figures.bars import bars, stacked
 from ..figures.waits import matrix
 from ..page import Section
-from ..reading import answer, nothing, short, some
+from ..reading import answer, largest, nothing, short, some
 
 if TYPE_CHECKING:
     import pandas as pd
     from dash.development.base_component import Component
 
-    from ..reading import Reading
+    from ..reading import Reading, largest
 
 _PARTS = {
     "computation": "computation_ns",
@@ -34,7 +34,7 @@ def _answer(reading: Reading) -> list[Component]:
     if per_rank.empty:
         return []
     if len(per_rank) == 1:
-        row = per_rank.iloc[0]
+        row = largest(per_rank)
         return [
             answer(
                 f"Only rank {row[C.RANK]} on device {row[C.DEVICE]} is shown: it computes for ",
@@ -50,7 +50,7 @@ def _answer(reading: Reading) -> list[Component]:
 def _last(stragglers: pd.DataFrame) -> list[object]:
     if stragglers.empty:
         return ["The ranks share no collective that was recorded on all of them."]
-    top = stragglers.sort_values("caused_ns", ascending=False, kind="stable").iloc[0]
+    top = largest(stragglers, "caused_ns")
     return [
         f"Rank {top[C.RANK]} keeps the others waiting the longest: it came last in ",
         some(top["last_count"], "count"),
@@ -66,7 +66,7 @@ def _slowest(reading: Reading) -> list[Component]:
     steps = reading.frame("steps")
     if steps.empty:
         return []
-    top = steps.sort_values("spread_ns", ascending=False, kind="stable").iloc[0]
+    top = largest(steps, "spread_ns")
     return [
         answer(
             f"The ranks are furthest apart in step {top[C.STEP]}: rank {top['slowest_rank']} took ",

@@ -14,12 +14,12 @@ from ..charts import chart
 from ..figures.bars import bars
 from ..figures.roofs import roofs
 from ..page import Section
-from ..reading import answer, named, nothing, short, some
+from ..reading import answer, largest, named, nothing, short, some
 
 if TYPE_CHECKING:
     from dash.development.base_component import Component
 
-    from ..reading import Reading
+    from ..reading import Reading, largest
 
 SHOWN = 15
 
@@ -29,7 +29,7 @@ def _answer(reading: Reading) -> list[Component]:
     said = [part for row in summary.to_dict("records")[:4] for part in _device(row)]
     held = families[families["utilization"].notna()]
     if len(held):
-        top = held.sort_values("device_ns", ascending=False, kind="stable").iloc[0]
+        top = largest(held, "device_ns")
         said += [
             "Of the ops whose work is known, ",
             named(top["op"]),
@@ -54,7 +54,7 @@ def _host(reading: Reading) -> list[Component]:
     host = reading.frame("host")
     if host.empty:
         return []
-    top = host.sort_values("host_ns", ascending=False, kind="stable").iloc[0]
+    top = largest(host, "host_ns")
     speed = (" at ", some(top["tflops"], "TFLOP/s"), ".")
     return [answer("On the host, ", named(top["op"]), " takes ", some(top["host_ns"], "ns"), *speed)]
 
