@@ -28,8 +28,8 @@ def welcome() -> list[Component]:
             [
                 _card(
                     "Import a trace",
-                    "A trace of torch.profiler (.json, .json.gz), dropped anywhere on this page. The traces of "
-                    "a job's ranks, dropped together, become one run.",
+                    "A trace of torch.profiler (.json, .json.gz), dropped anywhere on this page. Those of a "
+                    "job's ranks, dropped together, become one run.",
                     html.Button("Choose files", className="tk-button tk-primary tk-import-pick"),
                     command("tracekit import trace.json.gz"),
                 ),

@@ -1,8 +1,9 @@
 """The addresses by which a page sends traces and follows their import.
 
 `POST /import?name=NAME` with a file as its body imports it. A larger file comes in slices: each names the
-file's `size` and the bytes that came before as `from`; all but the last of an import say `more=1`, and all but
-the first give the `id` that was answered. `GET /import` tells of all imports, `DELETE /import/ID` ends one.
+file's `size` and the bytes that came before as `from`; all but the last of an import say `more=1`, and all
+but the first give the `id` that was answered. `GET /import` tells of all imports, `DELETE /import/ID` ends
+one, `POST /import/samples` imports the samples.
 """
 
 from __future__ import annotations

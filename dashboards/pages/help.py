@@ -54,11 +54,6 @@ def _layout(context: Context) -> Component:
 
 def _numbers(found: list[Analysis]) -> Component:
     central = next((one for one in found if one.name == _CENTRAL), None)
-    said = (
-        [html.P(part.strip(), className="tk-prose") for part in central.definition.split(";")]
-        if central
-        else []
-    )
     return html.Section(
         [
             html.H2("What the numbers mean"),
@@ -73,6 +68,19 @@ def _numbers(found: list[Analysis]) -> Component:
             *(_words(central) if central else []),
         ]
     )
+
+
+def _words(one: Analysis) -> list[Component]:
+    """What the columns of an analysis's first table say, and how they are defined."""
+    entries = [
+        html.Tr([html.Th(column.name.replace("_", " "), scope="row"), html.Td(column.meaning)])
+        for column in one.tables[0].columns
+        if column.unit
+    ]
+    return [
+        html.P([html.A(one.title, href=f"/{one.name}", className="tk-go tk-link"), f": {one.definition}"]),
+        html.Table(html.Tbody(entries), className="tk-help-table"),
+    ]
 
 
 def _recording() -> Component:
