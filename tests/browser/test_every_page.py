@@ -1,4 +1,4 @@
-"""Every page, in both themes and at two widths: complete, sound, accessible, and without a word from outside."""
+"""Every page, in both themes and at two widths: complete, sound, accessible, and silent to the outside."""
 
 from __future__ import annotations
 
