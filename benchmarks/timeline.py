@@ -5,6 +5,7 @@
 The run has two streams, idle time, and two threads with nested ops and annotations. Building and drawing are
 done in a process of their own, so that its peak memory is theirs; beside it stands what the process took
 before. A draw is the median over places across the capture, from the question to the bytes of the answer.
+Limits are of the processor's time, which other programs on the machine do not lengthen.
 """
 
 from __future__ import annotations
@@ -124,9 +125,10 @@ def child(store: Store, options: argparse.Namespace) -> dict[str, Any]:
     create_app(store)  # so that what is counted before is what a dashboard takes
     run = store.runs()[0]
     found: dict[str, Any] = {"before_mb": _peak_mb()}
-    started = time.perf_counter()
+    started, worked = time.perf_counter(), time.process_time()
     outline, arrays = build.build(run)
     found["build_s"] = time.perf_counter() - started
+    found["build_cpu_s"] = time.process_time() - worked
     disk.save(store, run.path.name, outline, arrays)
     found["kept_s"] = time.perf_counter() - started
     found["peak_mb"] = _peak_mb()
@@ -155,27 +157,31 @@ def _drawn(index: Index, zoom: float, options: argparse.Namespace) -> dict[str, 
     first, last = index.span
     length = int((last - first) * zoom)
     lanes = [index.lanes[place % len(index.lanes)] for place in range(options.lanes)]
-    taken, sizes = [], []
+    taken, worked, sizes = [], [], []
     for round_ in range(options.rounds):
         start = first + (last - first - length) * round_ // options.rounds
-        began = time.perf_counter()
+        began, busy = time.perf_counter(), time.process_time()
         window = draw.Window(start=start, end=start + length, width=options.width)
         data = wire.pack(window, draw.draw(index, lanes, window), index.names.texts)
         taken.append((time.perf_counter() - began) * 1e3)
+        worked.append((time.process_time() - busy) * 1e3)
         sizes.append(len(data))
-    return {"zoom": zoom, "ms": median(taken), "most_ms": max(taken), "kb": median(sizes) / 1e3}
+    return {"zoom": zoom, "ms": median(taken), "cpu_ms": median(worked), "kb": median(sizes) / 1e3}
 
 
 def report(found: dict[str, Any]) -> int:
     """Print the table; 1 where a limit is passed."""
-    print(f"build {found['build_s']:.2f} s (kept on disk after {found['kept_s']:.2f} s)")
+    print(
+        f"build {found['build_s']:.2f} s, {found['build_cpu_s']:.2f} s of the processor "
+        f"(kept on disk after {found['kept_s']:.2f} s)"
+    )
     print(f"peak {found['peak_mb']:.0f} MB, of which {found['before_mb']:.0f} MB before the build")
     print(f"index {found['bytes']:.1f} bytes an interval, opened again in {found['reopen_s'] * 1e3:.1f} ms")
-    print(f"\n{'zoom':>8} {'ms':>8} {'most':>8} {'kB':>8}")
+    print(f"\n{'zoom':>8} {'ms':>8} {'CPU ms':>8} {'kB':>8}")
     for one in found["draws"]:
-        print(f"{one['zoom']:>8.2%} {one['ms']:>8.1f} {one['most_ms']:>8.1f} {one['kb']:>8.0f}")
-    slow = max(one["ms"] for one in found["draws"]) > DRAW_MS
-    return int(slow or found["build_s"] > BUILD_S or found["peak_mb"] > PEAK_MB)
+        print(f"{one['zoom']:>8.2%} {one['ms']:>8.1f} {one['cpu_ms']:>8.1f} {one['kb']:>8.0f}")
+    slow = max(one["cpu_ms"] for one in found["draws"]) > DRAW_MS
+    return int(slow or found["build_cpu_s"] > BUILD_S or found["peak_mb"] > PEAK_MB)
 
 
 def main() -> None:
@@ -185,7 +191,6 @@ def main() -> None:
     parser.add_argument("--lanes", type=int, default=40)
     parser.add_argument("--width", type=int, default=1_400)
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--store", type=Path, help="make the run here and keep it")
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:

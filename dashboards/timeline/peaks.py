@@ -112,42 +112,50 @@ def longest(peaks: Peaks, values: Callable[[Ints], Ints], first: Ints, last: Int
     """
     best = first.copy()
     most = np.full(len(first), np.iinfo(np.int64).min)
-    asked = np.arange(len(first))
+    asked: Ints | slice = slice(None)
     done = placed = 0
     for level, count in enumerate(peaks.sizes):
-        masks = peaks.masks[done : done + count]
-        places = peaks.places[placed - count : placed] if level else None
-        for found in _ends(masks, first, last):
-            _improve(values, found if places is None else places[found].astype(np.int64), asked, best, most)
-        first, last = (first >> _BITS) + 1, (last >> _BITS) - 1
-        more = first <= last
-        if not more.any():
-            break
-        first, last, asked = first[more], last[more], asked[more]
-        done += count
-        placed += peaks.sizes[level + 1] if level + 1 < len(peaks.sizes) else 0
+        if level:
+            done += peaks.sizes[level - 1]
+            placed += peaks.sizes[level - 1] if level > 1 else 0
+            first, last = (first >> _BITS) + 1, (last >> _BITS) - 1
+            more = np.flatnonzero(first <= last)
+            if not len(more):
+                break
+            first, last = first[more], last[more]
+            asked = more if isinstance(asked, slice) else asked[more]
+        found = _ends(peaks.masks[done : done + count], first, last)
+        if level:
+            places = peaks.places[placed : placed + count]
+            found = places[found[0]].astype(np.int64), places[found[1]].astype(np.int64)
+        best[asked], most[asked] = _better(values, *found, best[asked], most[asked])
     return best
 
 
 def _ends(masks: Masks, first: Ints, last: Ints) -> tuple[Ints, Ints]:
-    """The longest of the range's part in its first block, and in its last one."""
-    same = first >> _BITS == last >> _BITS
-    head_end = np.where(same, last, np.minimum(first | (BLOCK - 1), len(masks) - 1))
-    head = first + _lowest()[masks[head_end] >> (first & (BLOCK - 1)).astype(np.uint16)]
-    tail_start = np.where(same, first, last & ~(BLOCK - 1))
-    tail = tail_start + _lowest()[masks[last] >> (tail_start & (BLOCK - 1)).astype(np.uint16)]
+    """The longest of the range's part in its first block, and in its last one, which may be the same."""
+    lowest = _lowest()
+    head_end = np.minimum(first | (BLOCK - 1), last)
+    tail_start = np.maximum(last & ~(BLOCK - 1), first)
+    head = first + lowest[masks[head_end] >> (first & (BLOCK - 1)).astype(np.uint16)]
+    tail = tail_start + lowest[masks[last] >> (tail_start & (BLOCK - 1)).astype(np.uint16)]
     return head, tail
 
 
-def _improve(values: Callable[[Ints], Ints], found: Ints, asked: Ints, best: Ints, most: Ints) -> None:
-    lengths = values(found)
-    better = (lengths > most[asked]) | ((lengths == most[asked]) & (found < best[asked]))
-    best[asked[better]], most[asked[better]] = found[better], lengths[better]
+def _better(
+    values: Callable[[Ints], Ints], head: Ints, tail: Ints, best: Ints, most: Ints
+) -> tuple[Ints, Ints]:
+    """The longest so far and its length, with what was found at the ends of a level; of equals the first."""
+    long_head, long_tail = values(head), values(tail)
+    found = np.where(long_tail > long_head, tail, head)
+    length = np.maximum(long_head, long_tail)
+    better = (length > most) | ((length == most) & (found < best))
+    return np.where(better, found, best), np.maximum(length, most)
 
 
 @cache
-def _lowest() -> npt.NDArray[np.int64]:
+def _lowest() -> npt.NDArray[np.uint8]:
     """The place of the lowest bit of every number of 16 bits."""
     numbers = np.arange(1 << 16)
     numbers[0] = 1
-    return np.log2(numbers & -numbers).astype(np.int64)
+    return np.log2(numbers & -numbers).astype(np.uint8)
