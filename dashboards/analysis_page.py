@@ -1,4 +1,4 @@
-"""The page of any analysis, from its metadata: a standard figure, its tables, findings and notes.
+"""The page of any analysis, from its metadata: findings, notes, a standard figure, its tables, definitions.
 
 An analysis that an outside package brings gets such a page by being registered, and nothing else.
 """
@@ -9,17 +9,18 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import dash_mantine_components as dmc
-from dash import html
 
 from . import parts
 from .blocks import block
+from .charts import chart
+from .figures.standard import first
 from .page import Page, Section
 from .tables import table
 
 if TYPE_CHECKING:
     from dash.development.base_component import Component
 
-    from tracekit.analysis import Analysis
+    from tracekit.analysis import Analysis, Result
 
     from .context import Context
 
@@ -41,22 +42,31 @@ def of_analysis(analysis: Analysis) -> Page:
 
 
 def _layout(analysis: Analysis, _: Context) -> list[Component]:
-    return [block(analysis.name, "result", height=420), parts.definition(analysis)]
+    return [block(analysis.name, "result", height=640), parts.definition(analysis)]
 
 
 def _result(analysis: Analysis, context: Context) -> list[Component]:
     result = context.result(analysis.name)
-    shown: list[Component] = [parts.note(note) for note in result.notes]
-    shown += [parts.finding(context, one) for one in result.findings]
-    for spec in analysis.tables:
-        if spec.name in result.tables:
-            shown.append(
-                html.Section(
-                    [
-                        dmc.Title(spec.title, order=2, size="h4"),
-                        table(context, analysis.name, spec, result.tables[spec.name]),
-                    ],
-                    className="tk-section",
-                )
-            )
-    return shown or [dmc.Text("This run has nothing to show here.", c="dimmed")]
+    shown: list[Component] = [parts.finding(context, one) for one in result.findings]
+    shown += [parts.note(note) for note in result.notes]
+    figure = first(analysis.tables, result.tables)
+    if figure:
+        shown.append(chart(context, "standard", figure.figure, caption=figure.caption))
+    return shown + tables(context, analysis, result) or [_nothing(analysis)]
+
+
+def tables(context: Context, analysis: Analysis, result: Result) -> list[Component]:
+    """Every table of a result under its title; those without rows say why, or that there was nothing."""
+    why = " ".join(result.notes) or "This run has nothing of the kind."
+    return [
+        table(context, analysis.name, spec, result.tables[spec.name], title=spec.title, empty=why)
+        for spec in analysis.tables
+        if spec.name in result.tables
+    ]
+
+
+def _nothing(analysis: Analysis) -> Component:
+    return dmc.Text(
+        f"This run has nothing that {analysis.title.lower()} could be told from, and no rule applied.",
+        c="dimmed",
+    )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from dash import Dash
 
 from . import blocks, choices, import_routes, security, shell
+from . import blocks, grid_rows, security, shell
 from .site import Site, registered
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def create_app(
     choices.connect(site)
     import_routes.connect(site, limit=upload_limit)
     blocks.connect(site)
+    grid_rows.connect(site)
     for page in site.pages.values():
         if page.connect:
             page.connect(site)

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from dash import dcc, html
 
+from .figures.palette import COLORWAY
+
 if TYPE_CHECKING:
     from dash.development.base_component import Component
 
     from .context import Context
 
 HEIGHT = 320
-_PALETTE = ["#4263eb", "#f08c00", "#0ca678", "#e64980", "#15aabf", "#7048e8", "#82c91e", "#868e96"]
 _INK = {False: ("#1f2328", "#d8dce1"), True: ("#e4e6e9", "#3b3f46")}
 _CONFIG = {
     "displaylogo": False,
@@ -31,11 +32,13 @@ def chart(context: Context, name: str, figure: dict[str, Any], *, caption: str) 
         caption: What it shows, in a sentence; also its text for assistive technology.
     """
     config: Any = {**_CONFIG, "toImageButtonOptions": {"filename": f"{context.view.run}-{name}"}}
+    shown = themed(figure, dark=context.dark)
     graph = dcc.Graph(
         id={"type": "chart", "page": context.view.page, "name": name},
-        figure=themed(figure, dark=context.dark),
+        figure=shown,
         config=config,
         className="tk-graph",
+        style={"height": shown["layout"]["height"]},
     )
     return html.Figure([graph, html.Figcaption(caption)], className="tk-chart")
 
@@ -55,7 +58,7 @@ def themed(figure: dict[str, Any], *, dark: bool) -> dict[str, Any]:
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "font": {"family": "system-ui, sans-serif", "size": 12, "color": ink},
-        "colorway": _PALETTE,
+        "colorway": list(COLORWAY),
         "margin": {"l": 48, "r": 16, "t": 16, "b": 44},
         "hoverlabel": {"align": "left", "font": {"family": "system-ui, sans-serif"}},
         "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},

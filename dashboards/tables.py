@@ -2,52 +2,212 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import dash_ag_grid as dag
+import dash_mantine_components as dmc
+from dash import html
 
+from tracekit import registry
+from tracekit.analysis import get
+from tracekit.errors import TracekitError
 from tracekit.render import data
+from tracekit.render.cells import clean
+
+from .aria import aria
+from .formats import cell
+from .grid_columns import jump, shown
 
 if TYPE_CHECKING:
     import pandas as pd
     from dash.development.base_component import Component
 
     from tracekit.analysis import Column, TableSpec
+    from tracekit.render.data import Record
 
     from .context import Context
+    from .grid_columns import Shown
 
 KIND = "table"
-NUMBERS = {"ns", "bytes", "share", "count", "GB/s", "TFLOP/s", "FLOP", "×"}
+MOST = 20_000
+"""Rows that go to the browser at most; beyond them it asks for what is scrolled to."""
+SMALL = 16
+"""Tables up to so many rows are as high as they are; longer ones scroll."""
+ROW = 30
+_HEAD = 34
+_BLOCK = 200
 
 
-def table(context: Context, page: str, spec: TableSpec, frame: pd.DataFrame) -> Component:
-    """A grid of a table of a result.
+def table(
+    context: Context,
+    page: str,
+    spec: TableSpec,
+    frame: pd.DataFrame,
+    *,
+    title: str = "",
+    empty: str = "",
+) -> Component:
+    """A table of a result: how many rows, a filter, its CSV, and a grid.
 
     Args:
-        context: What is looked at; gives the theme.
+        context: What is looked at.
         page: Name of the analysis, for the id.
         spec: The table's metadata.
         frame: Its rows.
+        title: Heading; none by default.
+        empty: Why there are no rows, where there are none.
     """
-    return dag.AgGrid(
-        id={"type": KIND, "page": page, "name": spec.name},
-        className="ag-theme-alpine-dark tk-grid" if context.dark else "ag-theme-alpine tk-grid",
-        columnDefs=[_column(column) for column in spec.columns],
-        rowData=data.records(frame, spec.columns),
-        columnSize="responsiveSizeToFit",
-        dashGridOptions={"domLayout": "autoHeight" if len(frame) <= 15 else "normal"},
+    if not len(frame):
+        return html.Section(
+            [*_title(title), dmc.Text(empty or "No rows.", c="dimmed", size="sm")], className="tk-section"
+        )
+    many = len(frame) > MOST and _whole(context, page, spec, frame)
+    columns = shown(data.records(frame.head(MOST), spec.columns), spec.columns)
+    missing = [clean(one.column.name.replace("_", " ")) for one in columns if one.empty]
+    return html.Section(
+        [
+            _bar(context, page, spec, len(frame), title=title, many=many),
+            _grid(context, page, spec, columns, many=many, rows=len(frame)),
+            dmc.Text(f"Without values here: {', '.join(missing)}.", size="xs", c="dimmed")
+            if missing
+            else None,
+        ],
+        className="tk-table tk-section",
+        **aria(label=clean(spec.title)),
     )
 
 
-def _column(column: Column) -> dict[str, Any]:
-    number = column.unit in NUMBERS
-    return {
-        "field": column.name,
-        "headerName": column.name.replace("_", " "),
-        "headerTooltip": column.meaning,
-        "type": "rightAligned" if number else None,
-        "valueFormatter": {"function": f"tracekit.human(params.value, '{column.unit}')"},
-        "filter": "agNumberColumnFilter" if number else "agTextColumnFilter",
-        "sortable": True,
-        "resizable": True,
+def _whole(context: Context, page: str, spec: TableSpec, frame: pd.DataFrame) -> bool:
+    """Whether the rows are those of the kept result, so that more of them can be asked for later."""
+    if not csv_address(context, page, spec):
+        return False
+    kept = context.result(page).tables.get(spec.name)
+    return kept is not None and len(kept) == len(frame)
+
+
+def _title(title: str) -> list[Component]:
+    return [dmc.Title(title, order=2, size="h4")] if title else []
+
+
+def _bar(context: Context, page: str, spec: TableSpec, rows: int, *, title: str, many: bool) -> Component:
+    count = f"{rows:,} row" if rows == 1 else f"{rows:,} rows"
+    if rows > MOST and not many:
+        count = f"the first {MOST:,} of {count}"
+    quick = dmc.TextInput(
+        placeholder="Filter",
+        size="xs",
+        w=200,
+        className="tk-filter",
+        **aria(label=f"Filter {clean(spec.title)}"),
+    )
+    address = csv_address(context, page, spec)
+    link = html.A(
+        "CSV",
+        href=address,
+        download="",
+        className="tk-tool",
+        title="Exact values of all rows",
+        **aria(label=f"CSV of {clean(spec.title)}"),
+    )
+    return html.Div(
+        [
+            *_title(title),
+            html.Span(count, className="tk-count"),
+            html.Span(className="tk-grow"),
+            *([quick] if rows > SMALL // 2 and not many else []),
+            *([link] if address else []),
+        ],
+        className="tk-table-bar",
+    )
+
+
+def csv_address(context: Context, analysis: str, spec: TableSpec) -> str:
+    """Where the CSV of a table of an analysis is; empty for tables of nothing registered."""
+    if context.chosen is None or analysis not in registry.names(registry.ANALYSES):
+        return ""
+    try:
+        declared = spec in get(analysis).tables
+    except TracekitError:
+        return ""
+    path = "/".join(quote(word, safe="") for word in (context.chosen.path.name, analysis, spec.name))
+    return f"/export/{path}.csv" if declared else ""
+
+
+def _grid(
+    context: Context, page: str, spec: TableSpec, columns: list[Shown], *, many: bool, rows: int
+) -> Component:
+    visible = [one for one in columns if not one.empty] or columns
+    definitions = [*jump(columns), *(one.definition(filters=not many) for one in visible)]
+    _sort(definitions, context.view.options.get("sort", ""), spec.name)
+    options = {
+        "rowHeight": ROW,
+        "headerHeight": _HEAD,
+        "animateRows": False,
+        "enableCellTextSelection": True,
+        "ensureDomOrder": True,
+        "suppressFieldDotNotation": True,
+        "tooltipShowDelay": 400,
+        "domLayout": "autoHeight" if rows <= SMALL else "normal",
+        "context": {"timeline": timeline(context), "table": spec.name},
     }
+    if many:
+        options |= {"cacheBlockSize": _BLOCK, "maxBlocksInCache": 20, "infiniteInitialRowCount": rows}
+        kind: dict[str, Any] = {"rowModelType": "infinite"}
+    else:
+        kind = {"rowData": sent(columns)}
+    return dag.AgGrid(
+        id={
+            "type": "rows" if many else KIND,
+            "page": page,
+            "name": spec.name,
+            "run": context.chosen.path.name if context.chosen else "",
+        },
+        className="tk-grid",
+        columnDefs=definitions,
+        dashGridOptions=options,
+        eventListeners={
+            "firstDataRendered": [f"tracekit.ready(params, {json.dumps(clean(spec.title))})"],
+            "sortChanged": ["tracekit.sorted(params)"],
+        },
+        style=_size(definitions, rows),
+        **kind,
+    )
+
+
+def _size(definitions: list[dict[str, Any]], rows: int) -> dict[str, Any]:
+    """As high as its rows or scrolling, and no wider than its columns where none of them stretches."""
+    size: dict[str, Any] = {"height": None if rows <= SMALL else _HEAD + ROW * SMALL + 2}
+    if not any("flex" in one for one in definitions):
+        size["maxWidth"] = sum(one["width"] for one in definitions) + (2 if rows <= SMALL else 18)
+    return size
+
+
+def timeline(context: Context) -> str:
+    """Address of the timeline, to which the row is added; from the timeline itself all else stays."""
+    if context.view.page == "timeline":
+        return context.view.href(row="")
+    return context.view.elsewhere("timeline")
+
+
+def sent(columns: list[Shown]) -> list[Record]:
+    """The rows as they travel to the browser."""
+    names = [one.column.name for one in columns if not one.empty]
+    lists = [[cell(value, one.column.unit) for value in one.values] for one in columns if not one.empty]
+    return [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]
+
+
+def rows(frame: pd.DataFrame, columns: tuple[Column, ...]) -> list[Record]:
+    """Rows of a long table as they travel to the browser."""
+    found = data.records(frame, columns)
+    return [{one.name: cell(row[one.name], one.unit) for one in columns} for row in found]
+
+
+def _sort(definitions: list[dict[str, Any]], asked: str, name: str) -> None:
+    """Mark the column that the address sorts by."""
+    table_name, _, rest = asked.partition(":")
+    column, _, order = rest.rpartition(":")
+    for definition in definitions:
+        if table_name == name and definition["field"] == column and "colId" not in definition:
+            definition["sort"] = "desc" if order == "desc" else "asc"

@@ -9,7 +9,7 @@ from tracekit.analysis import Remark, Severity, analyze_each
 from tracekit.savings import budget
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from tracekit.analysis import Analysis, Finding, Progress, Result
     from tracekit.run import Run
@@ -91,18 +91,27 @@ def advise(run: Run, names: Sequence[str] = (), *, progress: Progress | None = N
         >>> from tracekit.findings import advise
         >>> [one.finding.title for one in advise(tracekit.open("latest")).findings]  # doctest: +SKIP
     """
-    results = tuple(
-        (analysis, replace(result, tables={}) if analysis.rules else result)
-        for analysis, result in analyze_each(run, names, progress=progress)
+    return gather(run, analyze_each(run, names, progress=progress))
+
+
+def gather(run: Run, results: Iterable[tuple[Analysis, Result]]) -> Advice:
+    """Rank what analyses found that were run already.
+
+    Args:
+        run: The run they were run on.
+        results: Analyses, each with its result; taken one by one, and tables that are not needed let go.
+    """
+    kept = tuple(
+        (analysis, replace(result, tables={}) if analysis.rules else result) for analysis, result in results
     )
     against = budget(run)
     ranked = [
         Ranked(analysis.name, finding, _share(finding, against))
-        for analysis, result in results
+        for analysis, result in kept
         for finding in result.findings
     ]
-    rules = sum(len(analysis.rules) for analysis, _ in results)
-    return Advice(tuple(sorted(ranked, key=_place)), against, rules, results)
+    rules = sum(len(analysis.rules) for analysis, _ in kept)
+    return Advice(tuple(sorted(ranked, key=_place)), against, rules, kept)
 
 
 def _share(finding: Finding, against: Budget) -> float | None:

@@ -1,4 +1,13 @@
-/* Functions that the grids call by name. */
-"use strict";
-window.dashAgGridFunctions = window.dashAgGridFunctions || {};
-window.dashAgGridFunctions.tracekit = { human(value, unit) { return value === null || value === undefined ? "–" : String(value) + " " + unit; } };
+/* What the grids call by name: text of numbers, and what happens in a grid. `grid*.js` hold the functions. */
+(() => {
+  "use strict";
+  window.tracekit = window.tracekit || {};
+  window.dashAgGridFunctions = window.dashAgGridFunctions || {};
+  window.dashAgGridComponentFunctions = window.dashAgGridComponentFunctions || {};
+  window.dashAgGridFunctions.tracekit = {
+    human: (value, format) => window.tracekit.human(value, format),
+    bar: (params) => window.tracekit.grid.bar(params),
+    ready: (params, label) => window.tracekit.grid.ready(params, label),
+    sorted: (params) => window.tracekit.grid.sorted(params),
+  };
+})();

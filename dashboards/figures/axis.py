@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit.kernel_names import brief
 from tracekit.render import human
-from tracekit.render.cells import SIZES, TIMES
+from tracekit.render.cells import SIZES, TIMES, clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -41,10 +41,22 @@ def texts(values: Iterable[Any], unit: str) -> list[str]:
 
 def label(text: str, width: int = LABEL) -> str:
     """A name for an axis or legend: its middle cut where it is long, safe in a figure."""
-    return escape(brief(text, width))
+    return escape(brief(clean(text), width))
 
 
 def whole(text: str, width: int = 90) -> str:
     """A name for hover text: all of it in lines, as far as a hover box bears it."""
+    text = clean(text)
     cut = text if len(text) <= 6 * width else text[: 6 * width] + "…"
     return "<br>".join(escape(cut[at : at + width]) for at in range(0, max(len(cut), 1), width))
+
+
+def titled(title: str, scale: str) -> str:
+    """What an axis shows, with its scale.
+
+    Example:
+        >>> titled("sum", "ms"), titled("", "ms"), titled("step", "")
+        ('sum (ms)', 'ms', 'step')
+    """
+    name = label(title)
+    return f"{name} ({scale})" if name and scale else name or scale

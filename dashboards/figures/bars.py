@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .axis import label, scaled, texts, whole
+from .axis import label, scaled, texts, titled, whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ def bars(
         ],
         "hoverinfo": "text",
     }
-    return {"data": [trace], "layout": _rows(names, f"{title} ({name})" if title else name)}
+    return {"data": [trace], "layout": _rows(names, titled(title, name))}
 
 
 def stacked(
@@ -71,7 +71,7 @@ def stacked(
         }
         for at, (part, values) in enumerate(parts.items())
     ]
-    layout = _rows(names, f"{title} ({name})" if title else name)
+    layout = _rows(names, titled(title, name))
     return {"data": traces, "layout": layout | {"barmode": "stack", "showlegend": True}}
 
 
@@ -84,5 +84,6 @@ def _rows(names: Sequence[str], title: str) -> dict[str, Any]:
             "ticktext": [label(each) for each in names],
             "autorange": "reversed",
             "automargin": True,
+            "showgrid": False,
         },
     }

@@ -4,31 +4,107 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import dash_mantine_components as dmc
+from dash import html
 
-from ..blocks import block
+from .. import advice, numbers, ran, tiles, verdict
+from ..aria import aria
+from ..baseline import compared
+from ..blocks import block, trouble
+from ..breakdown import breakdown
 from ..page import Page, Section
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dash.development.base_component import Component
 
+    from tracekit.analysis import Result
+
     from ..context import Context
+    from ..tiles import Tile
+    from ..view import View
+
+NAME = "overview"
+_TILES: dict[str, tuple[tuple[str, Callable[[Result, View], list[Tile]]], ...]] = {
+    "device_tiles": (("steps", numbers.step_times), ("gpu_breakdown", numbers.device_time)),
+    "work_tiles": (("overlap", numbers.copies), ("memory", numbers.memory)),
+}
+"""Blocks of tiles: analyses, and what is read off each. The quickest come first."""
 
 
 def _layout(_: Context) -> list[Component]:
-    return [block("overview", "breakdown", height=200)]
+    return [
+        block(NAME, "ran", height=22),
+        block(NAME, "integrity", height=40),
+        block(NAME, "baseline", height=0),
+        html.Dl(
+            [block(NAME, name, height=84) for name in _TILES],
+            className="tk-tiles",
+            **aria(label="Key numbers"),
+        ),
+        html.Div(
+            [
+                html.Div(block(NAME, "findings", height=360), className="tk-wide"),
+                html.Div(block(NAME, "breakdown", height=360), className="tk-narrow"),
+            ],
+            className="tk-columns",
+        ),
+    ]
 
 
-def _breakdown(context: Context) -> Component:
-    return dmc.Text(str(context.result("gpu_breakdown").tables["whole"].to_dict("records")))
+def _ran(context: Context) -> Component:
+    return ran.shown(context.run.meta)
+
+
+def _integrity(context: Context) -> Component:
+    return verdict.shown(context, context.result("integrity"))
+
+
+def _baseline(context: Context) -> list[Component]:
+    found = compared(context)
+    if found is None or not found.refused:
+        return []
+    named = "; ".join(
+        f"{one.field.replace('_', ' ')}: {one.base} against {one.head}" for one in found.refused
+    )
+    return [
+        trouble(
+            "The baseline is not comparable with this run, so no changes are shown",
+            f"They differ in {named}.",
+        )
+    ]
+
+
+def _tiles(name: str) -> Callable[[Context], list[Component]]:
+    def fill(context: Context) -> list[Component]:
+        own = _read(name, context.result, context)
+        found = compared(context)
+        base = context.base
+        if base is None or found is None or found.refused:
+            return tiles.shown(own)
+        return tiles.shown(own, _read(name, lambda one: context.results.of(base, one), context))
+
+    return fill
+
+
+def _read(name: str, result: Callable[[str], Result], context: Context) -> list[Tile]:
+    return [tile for analysis, read in _TILES[name] for tile in read(result(analysis), context.view)]
 
 
 PAGE = Page(
-    name="overview",
+    name=NAME,
     title="Overview",
     question="Can the run be trusted, where did its time go, and what is worth changing?",
     section=Section.START,
     order=10,
     layout=_layout,
-    blocks={"breakdown": _breakdown},
+    blocks={
+        "ran": _ran,
+        "integrity": _integrity,
+        "baseline": _baseline,
+        **{name: _tiles(name) for name in _TILES},
+        "breakdown": breakdown,
+        "findings": advice.findings,
+    },
+    connect=advice.connect,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, Final
 
 from rich.cells import cell_len, set_cell_size
 
@@ -24,6 +24,14 @@ _WORK = ((1e15, "PFLOP"), (1e12, "TFLOP"), (1e9, "GFLOP"), (1e6, "MFLOP"), (1e3,
 _SPEED = ((1, "TFLOP/s"), (1e-3, "GFLOP/s"), (1e-6, "MFLOP/s"), (1e-9, "kFLOP/s"))
 _RATE = ((1, "GB/s"), (1e-3, "MB/s"), (1e-6, "kB/s"))
 """Rates above the largest unit keep it, as peaks are quoted in it."""
+SCALES: Final = {
+    "ns": (TIMES, "ns"),
+    "bytes": (SIZES, "B"),
+    "FLOP": (_WORK, "FLOP"),
+    "TFLOP/s": (_SPEED, "TFLOP/s"),
+    "GB/s": (_RATE, "GB/s"),
+}
+"""By unit: sizes from the largest with their names, and the name of what is smaller than all of them."""
 
 
 def clean(text: str) -> str:
@@ -92,21 +100,12 @@ def human(value: Any, unit: str) -> str:
 
 
 def _number(value: float, unit: str) -> str:
-    match unit:
-        case "ns":
-            return _scaled(value, TIMES, "ns")
-        case "bytes":
-            return _scaled(value, SIZES, "B")
-        case "FLOP":
-            return _scaled(value, _WORK, "FLOP")
-        case "TFLOP/s":
-            return _scaled(value, _SPEED, "TFLOP/s")
-        case "GB/s":
-            return _scaled(value, _RATE, "GB/s")
-        case "share":
-            return f"{100 * value:.1f} %"
-        case "count":
-            return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
+    if unit in SCALES:
+        return _scaled(value, *SCALES[unit])
+    if unit == "share":
+        return f"{100 * value:.1f} %"
+    if unit == "count":
+        return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
     text = str(value) if isinstance(value, int) else f"{value:,.2f}"
     return text if unit in {"", PROSE} else f"{text} {unit}"
 

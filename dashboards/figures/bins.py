@@ -1,0 +1,79 @@
+"""Histograms of counts that an analysis has put into bins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tracekit.render import human
+
+from .axis import label, texts, whole
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    Numbers = Sequence[float | None]
+
+UNKNOWN = "unknown"
+
+
+def histogram(
+    lower: Numbers,
+    upper: Numbers,
+    counts: Mapping[str, Numbers],
+    *,
+    bin_unit: str,
+    unit: str = "count",
+    title: str = "",
+    x_title: str = "",
+) -> dict[str, Any]:
+    """Columns of equal width, one group per bin, whatever the bins' sizes.
+
+    Args:
+        lower: Lower bound of each bin; None for what has no known size.
+        upper: Upper bound of each bin.
+        counts: What each bin holds, by the name of what is counted.
+        bin_unit: Unit of the bounds.
+        unit: Unit of the counts.
+        title: What is counted, for the axis.
+        x_title: What the bins are of.
+
+    Example:
+        >>> histogram([0], [1024], {"copies": [3]}, bin_unit="bytes")["layout"]["xaxis"]["ticktext"]
+        ['0 B to 1.00 KiB']
+    """
+    names = [_bounds(low, high, bin_unit) for low, high in zip(lower, upper, strict=True)]
+    traces = [
+        {
+            "type": "bar",
+            "name": label(each, 30),
+            "x": list(range(len(names))),
+            "y": list(values),
+            "hovertext": [
+                f"{name}<br>{whole(each)}: {text}"
+                for name, text in zip(names, texts(values, unit), strict=True)
+            ],
+            "hoverinfo": "text",
+        }
+        for each, values in counts.items()
+    ]
+    layout = {
+        "xaxis": {
+            "title": {"text": label(x_title)},
+            "tickvals": list(range(len(names))),
+            "ticktext": names,
+            "automargin": True,
+        },
+        "yaxis": {"title": {"text": label(title)}, "rangemode": "tozero"},
+        "bargap": 0.08,
+        "barmode": "group",
+        "showlegend": len(counts) > 1,
+    }
+    return {"data": traces, "layout": layout}
+
+
+def _bounds(low: float | None, high: float | None, unit: str) -> str:
+    if low is None and high is None:
+        return UNKNOWN
+    if high is None:
+        return f"from {human(low, unit)}"
+    return f"{human(low or 0, unit)} to {human(high, unit)}"

@@ -1,0 +1,151 @@
+"""Where time went: bars of the parts of a window, per device and per step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .axis import label, scaled, texts, whole
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+
+PARTS = {
+    "active": ("active_ns", "#3b82c4", ""),
+    "data movement": ("movement_ns", "#e69f00", "/"),
+    "opaque graph": ("graph_ns", "#9467bd", "x"),
+    "idle": ("idle_ns", "#adb5bd", ""),
+}
+"""Part of a window: its column of `gpu_breakdown`, colour and pattern; idle comes last, as what is left."""
+WINDOW = "window_ns"
+
+
+def by_device(frame: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
+    """One bar per device, its parts as shares of its window.
+
+    Args:
+        frame: `gpu_breakdown.whole` or `profiled_steps`.
+        names: What each row is called.
+    """
+    windows = frame[WINDOW].tolist()
+    traces = []
+    for part, (column, color, pattern) in _present(frame):
+        values = frame[column].tolist()
+        shares = [value / window if window else 0.0 for value, window in zip(values, windows, strict=True)]
+        percent, _ = scaled(shares, "share")
+        traces.append(
+            {
+                "type": "bar",
+                "orientation": "h",
+                "name": part,
+                "x": percent,
+                "y": list(range(len(names))),
+                "text": [text if share >= 0.09 else "" for share, text in _pairs(shares)],
+                "textposition": "inside",
+                "insidetextanchor": "middle",
+                "textangle": 0,
+                "textfont": {"color": "#111"},
+                "marker": _marker(color, pattern),
+                "hovertext": [
+                    f"{whole(name)}<br>{part}: {text}<br>{share} of {length}"
+                    for name, text, (_, share), length in zip(
+                        names, texts(values, "ns"), _pairs(shares), texts(windows, "ns"), strict=True
+                    )
+                ],
+                "hoverinfo": "text",
+            }
+        )
+    layout = {
+        "height": 78 + 30 * len(names),
+        "barmode": "stack",
+        "showlegend": True,
+        "legend": {"traceorder": "normal", "orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        "margin": {"l": 8, "r": 8, "t": 28, "b": 28},
+        "xaxis": {"range": [0, 100], "ticksuffix": " %", "fixedrange": True},
+        "yaxis": {
+            "tickvals": list(range(len(names))),
+            "ticktext": [label(each, 24) for each in names],
+            "autorange": "reversed",
+            "automargin": True,
+            "fixedrange": True,
+        },
+    }
+    return {"data": traces, "layout": layout}
+
+
+def by_step(frame: pd.DataFrame, steps: Sequence[int]) -> dict[str, Any]:
+    """One column per step, its parts in time.
+
+    Args:
+        frame: `gpu_breakdown.per_step` of one device.
+        steps: Number of each step.
+    """
+    every = [value for _, (column, _, _) in _present(frame) for value in frame[column].tolist()]
+    longest = max(frame[WINDOW].tolist(), default=0)
+    unit = scaled([longest], "ns")[1]
+    scale = (scaled([longest], "ns")[0][0] or 1) / (longest or 1)
+    traces = [
+        {
+            "type": "bar",
+            "name": part,
+            "x": list(range(len(steps))),
+            "y": [value * scale for value in frame[column].tolist()],
+            "marker": _marker(color, pattern if len(steps) <= 60 else ""),
+            "hovertext": [
+                f"step {step}<br>{part}: {text} of {length}"
+                for step, text, length in zip(
+                    steps,
+                    texts(frame[column].tolist(), "ns"),
+                    texts(frame[WINDOW].tolist(), "ns"),
+                    strict=True,
+                )
+            ],
+            "hoverinfo": "text",
+        }
+        for part, (column, color, pattern) in _present(frame)
+        if every
+    ]
+    layout = {
+        "barmode": "stack",
+        "bargap": 0.15 if len(steps) <= 60 else 0,
+        "showlegend": True,
+        "legend": {"traceorder": "normal", "orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        "xaxis": step_axis(steps),
+        "yaxis": {"title": {"text": f"window ({unit})"}, "rangemode": "tozero"},
+    }
+    return {"data": traces, "layout": layout}
+
+
+def step_axis(steps: Sequence[int]) -> dict[str, Any]:
+    """An axis of steps by place, with their numbers as ticks: at most about ten of them.
+
+    Example:
+        >>> step_axis([7, 8])["ticktext"]
+        ['7', '8']
+    """
+    every = max(1, -(-len(steps) // 10))
+    at = list(range(0, len(steps), every))
+    return {"title": {"text": "step"}, "tickvals": at, "ticktext": [str(steps[place]) for place in at]}
+
+
+def _present(frame: pd.DataFrame) -> list[tuple[str, tuple[str, str, str]]]:
+    """The parts to show; opaque graphs only where there are any."""
+    return [(part, how) for part, how in PARTS.items() if part != "opaque graph" or (frame[how[0]] > 0).any()]
+
+
+def _pairs(shares: Sequence[float]) -> list[tuple[float, str]]:
+    return list(zip(shares, texts(shares, "share"), strict=True))
+
+
+def _marker(color: str, pattern: str) -> dict[str, Any]:
+    marker: dict[str, Any] = {"color": color}
+    if pattern:
+        marker["pattern"] = {
+            "shape": pattern,
+            "fillmode": "overlay",
+            "fgcolor": "rgba(0,0,0,0.35)",
+            "size": 6,
+            "solidity": 0.2,
+        }
+    return marker

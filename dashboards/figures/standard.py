@@ -1,0 +1,212 @@
+"""The figure of any table, chosen from its metadata: bins, lines over steps or time, or the largest rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tracekit.render.cells import ID, PROSE
+from tracekit.render.data import records
+from tracekit.render.headers import header
+from tracekit.schema import C
+
+from .bars import bars
+from .bins import histogram
+from .lines import lines
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+
+    from tracekit.analysis import Column, TableSpec
+    from tracekit.render.data import Record
+
+TOP = 15
+"""Bars at most."""
+_TELLING = ("ns", "bytes", "share", "count", "TFLOP/s", "GB/s", "×")
+"""Units of values, the most telling first."""
+_MOMENTS = {C.START_NS, C.T_NS, "peak_at_ns", "called_ns", "begun_ns"}
+"""Columns of times at which something was, not of how long it took."""
+_BOUNDS = (("from_ns", "to_ns"), ("from_bytes", "to_bytes"))
+_GROUPS = (C.RANK, C.DEVICE)
+_LINES = 8
+_FEW = 2
+_POINTS = 20_000
+
+
+@dataclass(frozen=True)
+class Standard:
+    """A figure of a table.
+
+    Attributes:
+        figure: As `charts.chart` takes it.
+        caption: What it shows, in a sentence.
+    """
+
+    figure: dict[str, Any]
+    caption: str
+
+
+def standard(spec: TableSpec, frame: pd.DataFrame) -> Standard | None:
+    """The figure that suits a table; None where there is nothing to compare.
+
+    Args:
+        spec: The table's metadata.
+        frame: Its rows.
+
+    Example:
+        >>> import pandas as pd
+        >>> from tracekit.analysis import Column, TableSpec
+        >>> spec = TableSpec("t", "By op", (Column("op", "", "op"), Column("sum_ns", "ns", "time")))
+        >>> frame = pd.DataFrame({"op": ["a", "b"], "sum_ns": [1_000, 3_000]})
+        >>> standard(spec, frame).figure["data"][0]["x"]
+        [3.0, 1.0]
+    """
+    if len(frame) < 2:
+        return None
+    return _bins(spec, frame) or _series(spec, frame) or _largest(spec, frame)
+
+
+def first(specs: Sequence[TableSpec], tables: dict[str, pd.DataFrame]) -> Standard | None:
+    """The figure of the first table that has one; those with hardly any rows only where no other has."""
+    present = [(spec, tables[spec.name]) for spec in specs if spec.name in tables]
+    ample = [(spec, frame) for spec, frame in present if len(frame) > _FEW]
+    found = (standard(spec, frame) for spec, frame in [*ample, *present])
+    return next((one for one in found if one), None)
+
+
+def telling(spec: TableSpec, frame: pd.DataFrame) -> Column | None:
+    """The column of values that says most: time before bytes, shares and counts; the first of its unit."""
+    for unit in _TELLING:
+        for column in spec.columns:
+            if column.unit == unit and column.name not in _MOMENTS and _has_numbers(frame, column):
+                return column
+    return None
+
+
+def _has_numbers(frame: pd.DataFrame, column: Column) -> bool:
+    values = frame[column.name]
+    return bool(values.notna().any()) and bool((values.fillna(0) != 0).any())
+
+
+def _bins(spec: TableSpec, frame: pd.DataFrame) -> Standard | None:
+    names = {column.name: column for column in spec.columns}
+    bounds = next((pair for pair in _BOUNDS if set(pair) <= names.keys()), None)
+    if bounds is None:
+        return None
+    rows, where = _one_group(records(frame, spec.columns))
+    counted = [column for column in spec.columns if column.unit == "count"]
+    figure = histogram(
+        [row[bounds[0]] for row in rows],
+        [row[bounds[1]] for row in rows],
+        {header(column): [row[column.name] for row in rows] for column in counted},
+        bin_unit=names[bounds[0]].unit,
+        title=" and ".join(header(column) for column in counted),
+    )
+    return Standard(figure, f"{spec.title}{where}.")
+
+
+def _one_group(rows: list[Record]) -> tuple[list[Record], str]:
+    """The rows of the first rank and device, and which these are where there are others."""
+    keys = [tuple(row.get(name) for name in _GROUPS) for row in rows]
+    if len(set(keys)) < 2:
+        return rows, ""
+    kept = [row for row, key in zip(rows, keys, strict=True) if key == keys[0]]
+    return kept, f", {_called(kept[0], _GROUPS)} alone"
+
+
+def _series(spec: TableSpec, frame: pd.DataFrame) -> Standard | None:
+    names = {column.name: column for column in spec.columns}
+    over = names.get(C.T_NS) or names.get(C.STEP)
+    value = telling(spec, frame)
+    before = spec.columns[: spec.columns.index(over)] if over else ()
+    if over is None or value is None or len(before) > 3:
+        return None
+    rows = [row for row in records(frame, spec.columns) if row[over.name] is not None]
+    groups = _grouped(rows, [column.name for column in before])
+    if not 0 < len(groups) <= _LINES or len(rows) > _POINTS or not _distinct(groups, over.name):
+        return None
+    return Standard(
+        _drawn(groups, over, value), f"{spec.title}: {header(value)}, {value.meaning.rstrip('.')}."
+    )
+
+
+def _grouped(rows: list[Record], keys: list[str]) -> dict[str, list[Record]]:
+    groups: dict[str, list[Record]] = {}
+    varying = [key for key in keys if len({str(row[key]) for row in rows}) > 1]
+    for row in rows:
+        groups.setdefault(_called(row, varying), []).append(row)
+    return groups
+
+
+def _distinct(groups: dict[str, list[Record]], over: str) -> bool:
+    """Whether every line has one value at a place, and there is more than one place."""
+    longest = max(len(rows) for rows in groups.values())
+    return longest > 1 and all(len({row[over] for row in rows}) == len(rows) for rows in groups.values())
+
+
+def _drawn(groups: dict[str, list[Record]], over: Column, value: Column) -> dict[str, Any]:
+    places = sorted({row[over.name] for rows in groups.values() for row in rows})
+    series = {}
+    for name, rows in groups.items():
+        at = {row[over.name]: row[value.name] for row in rows}
+        series[name or header(value)] = [at.get(place) for place in places]
+    return lines(
+        places,
+        series,
+        value.unit,
+        title=header(value),
+        x_title=header(over),
+        x_unit=over.unit,
+        stepped=over.name == C.T_NS,
+    )
+
+
+def _largest(spec: TableSpec, frame: pd.DataFrame) -> Standard | None:
+    value = telling(spec, frame)
+    if value is None:
+        return None
+    top = frame.assign(**{value.name: frame[value.name].astype("Float64")})
+    kept = top.sort_values(value.name, ascending=False, kind="stable", na_position="last").head(TOP)
+    rows = [
+        row
+        for row in records(frame.loc[kept.index].head(TOP), spec.columns)
+        if isinstance(row[value.name], int | float)
+    ]
+    labels = _labels(spec, rows)
+    if len(rows) < 2 or not labels:
+        return None
+    which = f", the {TOP} largest of {len(frame):,}" if len(frame) > TOP else ""
+    caption = f"{spec.title}{which}: {header(value)}, {value.meaning.rstrip('.')}."
+    return Standard(bars(labels, [row[value.name] for row in rows], value.unit, title=header(value)), caption)
+
+
+def _labels(spec: TableSpec, rows: list[Record]) -> list[str]:
+    """A name per row: its first column of words, after the rank and device where these vary."""
+    named = next(
+        (
+            column.name
+            for column in spec.columns
+            if column.unit not in {PROSE, ID} and any(isinstance(row[column.name], str) for row in rows)
+        ),
+        None,
+    )
+    present = [
+        key for key in (*_GROUPS, C.STEP) if rows and key in rows[0] and len({row[key] for row in rows}) > 1
+    ]
+    if named is None and not present:
+        return []
+    return [
+        " · ".join(filter(None, [_called(row, present), str(row[named] or "–") if named else ""]))
+        for row in rows
+    ]
+
+
+def _called(row: Record, keys: Sequence[str]) -> str:
+    """What tells a row from others, in words: `rank 0 device 1 kernel`."""
+    return " ".join(
+        str(row[key]) if isinstance(row[key], str) else f"{key} {row[key]}"
+        for key in keys
+        if row.get(key) is not None
+    )

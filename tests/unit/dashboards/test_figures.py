@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import pytest
+from tracekit.dashboards.figures.axis import label, whole
+from tracekit.dashboards.figures.bars import bars, stacked
+from tracekit.dashboards.figures.bins import histogram
+from tracekit.dashboards.figures.falls import waterfall
+from tracekit.dashboards.figures.heat import heatmap
+from tracekit.dashboards.figures.lines import lines, scatter
+from tracekit.dashboards.figures.packed import packed, unpacked
+
+HOSTILE = "<script>alert(1)</script><b>bold</b>"
+
+
+def strings(value: object) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [text for one in value for text in strings(one)] if isinstance(value, list) else []
+
+
+FIGURES = {
+    "bars": bars([HOSTILE], [1], "ns", title=HOSTILE),
+    "stacked": stacked([HOSTILE], {HOSTILE: [1]}, "ns", title=HOSTILE),
+    "lines": lines([1], {HOSTILE: [1]}, "ns", title=HOSTILE, x_title=HOSTILE),
+    "scatter": scatter([HOSTILE], [1], [1], x_unit="ns", y_unit="ns", x_title=HOSTILE, y_title=HOSTILE),
+    "many": lines([0] * 3000, {HOSTILE: [1] * 3000}, "ns", title=HOSTILE),
+    "histogram": histogram([0], [1], {HOSTILE: [1]}, bin_unit="bytes", title=HOSTILE, x_title=HOSTILE),
+    "heatmap": heatmap([HOSTILE], [HOSTILE], [[1]], "ns", title=HOSTILE, row_title=HOSTILE),
+    "waterfall": waterfall([HOSTILE], [1], "ns", start=(HOSTILE, 1), end=(HOSTILE, 2), title=HOSTILE),
+}
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_names_of_traces_are_no_markup(name: str) -> None:
+    found = [text for text in strings(FIGURES[name]) if "<script" in text or "<b>" in text]
+    assert found == []
+
+
+def test_control_characters_are_spelled_out() -> None:
+    assert label("a\u202eb") == "a\\u202eb"
+    assert whole("a\x1bb") == "a\\x1bb"
+
+
+def test_a_whole_axis_has_one_scale_and_each_point_its_exact_text() -> None:
+    trace = lines([1, 2], {"host": [1_500_000, 900]}, "ns", x_title="step")["data"][0]
+    assert trace["y"] == [1.5, 0.0009]
+    assert trace["hovertext"] == ["host<br>step 1: 1.50 ms", "host<br>step 2: 900 ns"]
+
+
+def test_missing_values_are_gaps() -> None:
+    assert lines([1, 2], {"host": [None, 2]}, "count")["data"][0]["y"] == [None, 2]
+    assert unpacked(packed([None, *range(500)]))[:3] == [None, 0.0, 1.0]
+
+
+def test_steps_have_whole_ticks() -> None:
+    assert lines([3, 4], {"a": [1, 2]}, "ns")["layout"]["xaxis"]["tickvals"] == [3, 4]
+    assert "tickvals" not in lines([0.5, 1.5], {"a": [1, 2]}, "ns")["layout"]["xaxis"]
+
+
+def test_very_many_points_travel_as_bytes() -> None:
+    trace = FIGURES["many"]["data"][0]
+    assert trace["type"] == "scattergl"
+    assert isinstance(trace["y"], dict)
+    assert "hovertext" not in trace
+
+
+def test_bins_are_named_by_their_bounds() -> None:
+    figure = histogram([0, None], [1024, None], {"copies": [3, 1]}, bin_unit="bytes")
+    assert figure["layout"]["xaxis"]["ticktext"] == ["0 B to 1.00 KiB", "unknown"]
+    assert figure["data"][0]["y"] == [3, 1]
+
+
+def test_a_heatmap_of_differences_is_centred_on_zero() -> None:
+    trace = heatmap(["a"], ["b", "c"], [[-2_000, None]], "ns", diverging=True)["data"][0]
+    assert trace["zmid"] == 0
+    assert trace["z"] == [[-2.0, None]]
+    assert trace["text"] == [["-2.00 µs", "–"]]
+
+
+def test_a_waterfall_shows_both_totals_as_given() -> None:
+    trace = waterfall(["idle"], [-2_000], "ns", start=("base", 5_000), end=("head", 4_000))["data"][0]
+    assert trace["x"] == [5.0, -2.0, 4.0]
+    assert trace["text"] == ["5.00 µs", "−2.00 µs", "4.00 µs"]
