@@ -1,0 +1,187 @@
+"""Idle gaps of devices: their time by cause, by what held the device up, and by length."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tracekit.render import human
+
+from .axis import label, scaled, texts, whole
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+
+CAUSES = {
+    "launch_bound": ("launch-bound", "#d55e00"),
+    "sync": ("synchronization", "#e69f00"),
+    "dataload": ("waiting for data", "#cc79a7"),
+    "stream_dependency": ("stream dependency", "#3b82c4"),
+    "kernel_to_kernel": ("between kernels", "#56b4e9"),
+    "profiler": ("profiler", "#9467bd"),
+    "unknown": ("unknown", "#adb5bd"),
+}
+"""Causes of `idle_gaps` in words and colours: warm where the host was late, blue where work was queued."""
+IDLE, COUNT, LENGTH = "idle_ns", "gaps", "dur_ns"
+LEGEND = {"traceorder": "normal", "orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0}
+_INNER = [step * 10**power for power in range(3, 11) for step in (1, 2, 5)]
+
+
+def cause(name: str) -> str:
+    """A cause in words.
+
+    Example:
+        >>> cause("sync"), cause("another")
+        ('synchronization', 'another')
+    """
+    return CAUSES.get(name, (name, ""))[0]
+
+
+def by_cause(frame: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
+    """One bar per device, split by cause; for one device a bar per cause, the longest first.
+
+    Args:
+        frame: `idle_gaps.by_cause`.
+        names: The device of each row.
+    """
+    rows = list(dict.fromkeys(names))
+    if len(rows) == 1:
+        ordered = frame.sort_values(IDLE, ascending=False, kind="stable")
+        figure = _bars([cause(name) for name in ordered["cause"]], ordered, "idle time")
+        figure["layout"] |= {"showlegend": False, "margin": {"l": 8, "r": 16, "t": 4, "b": 44}}
+        return figure
+    return _bars(list(names), frame, "idle time", rows=rows)
+
+
+def by_op(frame: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
+    """One bar per op, in the colour of its cause, the longest first.
+
+    Args:
+        frame: The first rows of `idle_gaps.by_op`.
+        names: What each row is called.
+    """
+    return _bars(list(names), frame, "idle time")
+
+
+def _bars(
+    names: list[str], frame: pd.DataFrame, title: str, *, rows: list[str] | None = None
+) -> dict[str, Any]:
+    """Bars with one trace per cause; without `rows` each row of the table is a bar of its own."""
+    every, unit = scaled(frame[IDLE].tolist(), "ns")
+    place = [rows.index(name) for name in names] if rows else list(range(len(names)))
+    hover = [
+        f"{whole(name)}<br>{cause(why)}: {time} in {count} gaps<br>{share} of the device's idle time"
+        for name, why, time, count, share in zip(
+            names,
+            frame["cause"].tolist(),
+            texts(frame[IDLE].tolist(), "ns"),
+            texts(frame[COUNT].tolist(), "count"),
+            texts(frame["share"].tolist(), "share"),
+            strict=True,
+        )
+    ]
+    causes = frame["cause"].tolist()
+    traces = []
+    for name in _ordered(causes):
+        at = [index for index, one in enumerate(causes) if one == name]
+        traces.append(
+            _trace(name)
+            | {
+                "orientation": "h",
+                "x": [every[index] for index in at],
+                "y": [place[index] for index in at],
+                "text": [human(frame["share"].iloc[index], "share") for index in at] if not rows else None,
+                "textposition": "auto",
+                "textangle": 0,
+                "constraintext": "none",
+                "hovertext": [hover[index] for index in at],
+            }
+        )
+    shown = rows or names
+    return {"data": traces, "layout": _upright(shown, f"{title} ({unit})")}
+
+
+def lengths(frame: pd.DataFrame) -> dict[str, Any]:
+    """Idle time by the length of the gaps that it is made of, split by cause.
+
+    Args:
+        frame: `idle_gaps.gaps`.
+    """
+    length = frame[LENGTH].to_numpy(np.int64)
+    edges = np.array([edge for edge in _INNER if edge <= length.max()] or _INNER[:1], np.int64)
+    bins = np.maximum(np.searchsorted(edges, length, side="right") - 1, 0)
+    sums = {}
+    for name in _ordered(frame["cause"].unique().tolist()):
+        own = (frame["cause"] == name).to_numpy()
+        time = np.zeros(len(edges), np.int64)
+        np.add.at(time, bins[own], length[own])
+        sums[name] = (time, np.bincount(bins[own], minlength=len(edges)))
+    largest = int(max(time.max() for time, _ in sums.values()))
+    unit = scaled([largest], "ns")[1]
+    scale = (scaled([largest], "ns")[0][0] or 1) / (largest or 1)
+    names = [_bin(edges, at) for at in range(len(edges))]
+    traces = [
+        _trace(name)
+        | {
+            "x": list(range(len(edges))),
+            "y": [int(value) * scale for value in time],
+            "hovertext": [
+                f"{bounds}<br>{cause(name)}: {human(int(total), 'ns')} in {int(number):,} gaps"
+                for bounds, total, number in zip(names, time, count, strict=True)
+            ],
+        }
+        for name, (time, count) in sums.items()
+    ]
+    layout = {
+        "barmode": "stack",
+        "bargap": 0.08,
+        "showlegend": True,
+        "legend": LEGEND,
+        "xaxis": {
+            "title": {"text": "length of the gap, from"},
+            "tickvals": list(range(len(edges))),
+            "ticktext": [human(int(edge), "ns").replace(".00", "") for edge in edges],
+        },
+        "yaxis": {"title": {"text": f"idle time ({unit})"}, "rangemode": "tozero"},
+    }
+    return {"data": traces, "layout": layout}
+
+
+def _bin(edges: np.ndarray[tuple[int], np.dtype[np.int64]], at: int) -> str:
+    lower = human(int(edges[at]), "ns")
+    return f"{lower} to {human(int(edges[at + 1]), 'ns')}" if at + 1 < len(edges) else f"{lower} and more"
+
+
+def _ordered(causes: Sequence[str]) -> list[str]:
+    """The causes that occur, in the order of the legend; unknown names last."""
+    found = dict.fromkeys(causes)
+    return [name for name in CAUSES if name in found] + [name for name in found if name not in CAUSES]
+
+
+def _trace(name: str) -> dict[str, Any]:
+    return {
+        "type": "bar",
+        "name": label(cause(name), 30),
+        "marker": {"color": CAUSES.get(name, ("", "#868e96"))[1]},
+        "hoverinfo": "text",
+    }
+
+
+def _upright(names: Sequence[str], title: str) -> dict[str, Any]:
+    return {
+        "height": 96 + 26 * len(names),
+        "barmode": "stack",
+        "showlegend": True,
+        "legend": LEGEND,
+        "margin": {"l": 8, "r": 16, "t": 28, "b": 44},
+        "xaxis": {"title": {"text": title}, "rangemode": "tozero"},
+        "yaxis": {
+            "tickvals": list(range(len(names))),
+            "ticktext": [label(each, 42) for each in names],
+            "autorange": "reversed",
+            "automargin": True,
+        },
+    }

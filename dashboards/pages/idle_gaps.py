@@ -1,0 +1,156 @@
+"""Idle gaps: why the devices stood still, what held them up, and where the host waited."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dash import html
+
+from tracekit import analysis
+
+from .. import gap_numbers, looked, parts, tiles
+from ..aria import aria
+from ..blocks import block
+from ..charts import chart
+from ..figures import gaps as figures
+from ..page import Page, Section
+from ..tables import MOST, table
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from dash.development.base_component import Component
+
+    from ..context import Context
+
+NAME, WAITS = "idle_gaps", "sync_points"
+_OPS = 15
+_LISTED = 2_000
+
+
+def _layout(_: Context) -> list[Component]:
+    return [
+        html.Dl([block(NAME, "numbers", height=84)], className="tk-tiles", **aria(label="Key numbers")),
+        html.Div(
+            [
+                html.Div(block(NAME, "causes", height=320), className="tk-half"),
+                html.Div(block(NAME, "lengths", height=320), className="tk-half"),
+            ],
+            className="tk-halves",
+        ),
+        block(NAME, "ops", height=420),
+        block(NAME, "advice", height=120),
+        block(NAME, "longest", height=480),
+        block(NAME, "waits", height=300),
+        parts.definition(analysis.get(NAME)),
+        parts.definition(analysis.get(WAITS)),
+    ]
+
+
+def _numbers(context: Context) -> list[Component]:
+    result = context.result(NAME)
+    shown = tiles.shown(gap_numbers.idle(result, context.view))
+    return shown or [parts.note(note) for note in result.notes]
+
+
+def _causes(context: Context) -> list[Component]:
+    frame = looked.rows(context.result(NAME), "by_cause", context.view)
+    if frame is None:
+        return []
+    caption = (
+        "Idle time of each cause. Launch-bound, synchronization, waiting for data: the host was late. "
+        "Stream dependency, between kernels: work was queued and had to wait or to start."
+    )
+    figure = figures.by_cause(frame, looked.places(frame))
+    return [_title("By cause"), chart(context, "causes", figure, caption=caption)]
+
+
+def _lengths(context: Context) -> list[Component]:
+    frame = looked.rows(context.result(NAME), "gaps", context.view)
+    if frame is None:
+        return []
+    caption = f"The idle time that gaps of each length make up: {len(frame):,} gaps of 1 µs and more."
+    return [
+        _title("By length of the gap"),
+        chart(context, "lengths", figures.lengths(frame), caption=caption),
+    ]
+
+
+def _ops(context: Context) -> list[Component]:
+    frame = looked.rows(context.result(NAME), "by_op", context.view)
+    if frame is None:
+        return []
+    top = frame.head(_OPS)
+    names = _named(top)
+    caption = f"The {len(top)} largest of {len(frame):,} pairs of cause and op; colours as above."
+    return [
+        _title("What held the device up"),
+        chart(context, "ops", figures.by_op(top, names), caption=caption),
+    ]
+
+
+def _named(frame: pd.DataFrame) -> list[str]:
+    """The op of each row, and its device where there are several."""
+    ops = [str(op) or "(no op)" for op in frame["op"].tolist()]
+    places = looked.places(frame)
+    several = len(set(places)) > 1
+    return [f"{op} · {place}" if several else op for op, place in zip(ops, places, strict=True)]
+
+
+def _advice(context: Context) -> list[Component]:
+    found = [
+        parts.finding(context, one, analysis=name)
+        for name in (NAME, WAITS)
+        for one in context.result(name).findings
+    ]
+    return [_title("What to change"), *found] if found else []
+
+
+def _longest(context: Context) -> list[Component]:
+    result = context.result(NAME)
+    frame = looked.rows(result, "gaps", context.view)
+    if frame is None:
+        return []
+    everything = len(frame) == len(result.tables["gaps"]) and len(frame) > MOST
+    shown = frame if everything or len(frame) <= _LISTED else frame.head(_LISTED)
+    title = (
+        "The longest gaps" if len(shown) == len(frame) else f"The {_LISTED:,} longest of {len(frame):,} gaps"
+    )
+    return [table(context, NAME, looked.spec(analysis.get(NAME), "gaps"), shown, title=title)]
+
+
+def _waits(context: Context) -> list[Component]:
+    result = context.result(WAITS)
+    one = analysis.get(WAITS)
+    shown: list[Component] = []
+    for name, title in (("waits", "Where the host waited"), ("calls", "The costliest waits")):
+        frame = looked.rows(result, name, context.view)
+        if frame is not None:
+            shown.append(table(context, WAITS, looked.spec(one, name), frame, title=title))
+    if shown:
+        return shown
+    told = [parts.note(note) for note in result.notes if note not in context.result(NAME).notes]
+    return [_title("Where the host waited"), *told] if told else []
+
+
+def _title(text: str) -> Component:
+    return html.H2(text, className="tk-block-title")
+
+
+PAGE = Page(
+    name=NAME,
+    title="Idle gaps",
+    question="Why were the devices idle, and which op or call of the host is to blame?",
+    section=Section.TIME,
+    order=110,
+    layout=_layout,
+    blocks={
+        "numbers": _numbers,
+        "causes": _causes,
+        "lengths": _lengths,
+        "ops": _ops,
+        "advice": _advice,
+        "longest": _longest,
+        "waits": _waits,
+    },
+    covers=(NAME, WAITS),
+)

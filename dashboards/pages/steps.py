@@ -1,0 +1,153 @@
+"""Steps: how long each takes, what it is made of, and how steady they are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dash import dcc, html
+
+from tracekit import analysis
+from tracekit.render import human
+from tracekit.schema import C
+
+from .. import looked, numbers, parts, tiles
+from ..aria import aria
+from ..blocks import block
+from ..breakdown import per_step
+from ..charts import chart
+from ..evidence import TIMELINE
+from ..figures import durations
+from ..page import Page, Section
+from ..tables import table
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from dash.development.base_component import Component
+
+    from ..context import Context
+    from ..tiles import Tile
+
+NAME = "steps"
+_SLOWEST = 5
+_SPREAD = (("Shortest", "min_ns"), ("Longest", "max_ns"), ("95th percentile", "p95_ns"))
+
+
+def _layout(_: Context) -> list[Component]:
+    return [
+        html.Dl([block(NAME, "numbers", height=84)], className="tk-tiles", **aria(label="Key numbers")),
+        block(NAME, "times", height=360),
+        block(NAME, "made_of", height=360),
+        block(NAME, "advice", height=60),
+        block(NAME, "tables", height=420),
+        parts.definition(analysis.get(NAME)),
+    ]
+
+
+def _numbers(context: Context) -> list[Component]:
+    result = context.result(NAME)
+    own = [*numbers.step_times(result, context.view), *_spread(context)]
+    return tiles.shown(own) or [parts.note(note) for note in result.notes]
+
+
+def _spread(context: Context) -> list[Tile]:
+    """Of the same measure as the step time."""
+    summary = looked.rows(context.result(NAME), "summary", context.view)
+    if summary is None:
+        return []
+    measures = set(summary["measure"].tolist())
+    measure = numbers.OWN if numbers.OWN in measures else numbers.HOST
+    own = summary[summary["measure"] == measure]
+    if own["steps"].max() < 2:
+        return []
+    found = [
+        tiles.of(own[column].tolist(), label=label, unit="ns", note="without warm-up outliers")
+        for label, column in _SPREAD
+    ]
+    return [tile for tile in found if tile]
+
+
+def _times(context: Context) -> list[Component]:
+    frame = looked.rows(context.result(NAME), "steps", context.view)
+    if frame is None or frame[C.STEP].nunique() < 2:
+        return []
+    ranks = frame[C.RANK].nunique()
+    what = (
+        "After earlier steps: the part of the step's window after those of all earlier steps, which is what "
+        "one more step costs. On the host: the marker. Device busy: the union of what it launched."
+        if ranks == 1
+        else "Of each rank the part of the step's window after those of all earlier steps."
+    )
+    figure = durations.durations(frame)
+    return [
+        _title("Time of each step"),
+        chart(context, "times", figure, caption=what),
+        *_slowest(context, frame),
+    ]
+
+
+def _slowest(context: Context, frame: pd.DataFrame) -> list[Component]:
+    """Links to the steps that took the longest."""
+    top = frame.sort_values(durations.OWN, ascending=False, kind="stable").head(_SLOWEST)
+    several = frame[C.RANK].nunique() > 1
+    links: list[Component | str] = []
+    for _, row in top.iterrows():
+        start, length = int(row[C.START_NS]), int(row["window_ns"])
+        rank = f" of rank {row[C.RANK]}" if several else ""
+        href = context.view.elsewhere(TIMELINE, start_ns=start, end_ns=start + length)
+        text = f"step {row[C.STEP]}{rank}, {human(int(row[durations.OWN]), 'ns')}"
+        links += [dcc.Link(text, href=href), " · "]
+    return [html.P(["The longest on the timeline: ", *links[:-1]], className="tk-dim")]
+
+
+def _made_of(context: Context) -> list[Component]:
+    shown = per_step(context, context.result("gpu_breakdown"), height=320)
+    return [_title("What the steps are made of"), *shown] if shown else []
+
+
+def _advice(context: Context) -> list[Component]:
+    found = [parts.finding(context, one, analysis=NAME) for one in context.result(NAME).findings]
+    return [_title("What to change"), *found] if found else []
+
+
+def _tables(context: Context) -> list[Component]:
+    one, result = analysis.get(NAME), context.result(NAME)
+    shown: list[Component] = []
+    for spec in one.tables:
+        frame = looked.rows(result, spec.name, context.view)
+        if frame is not None:
+            shown.append(table(context, NAME, spec, frame, title=spec.title))
+    return [*shown, *_ranks(context), *([parts.note(note) for note in result.notes] if shown else [])]
+
+
+def _ranks(context: Context) -> list[Component]:
+    """The steps of several ranks beside each other."""
+    frame = looked.rows(context.result(NAME), "steps", context.view)
+    if frame is None or frame[C.RANK].nunique() < 2:
+        return []
+    ranks = looked.rows(context.result("ranks"), "steps", context.view)
+    if ranks is None:
+        return []
+    spec = looked.spec(analysis.get("ranks"), "steps")
+    return [table(context, "ranks", spec, ranks, title=spec.title)]
+
+
+def _title(text: str) -> Component:
+    return html.H2(text, className="tk-block-title")
+
+
+PAGE = Page(
+    name=NAME,
+    title="Steps",
+    question="How long do the steps take, what are they made of, and how steady are they?",
+    section=Section.TIME,
+    order=120,
+    layout=_layout,
+    blocks={
+        "numbers": _numbers,
+        "times": _times,
+        "made_of": _made_of,
+        "advice": _advice,
+        "tables": _tables,
+    },
+    covers=(NAME,),
+)

@@ -1,0 +1,153 @@
+"""Small kernels: zeroing of gradients, runs of kernels shorter than their launch, and what launches cost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dash import html
+
+from tracekit import analysis
+from tracekit.schema import C
+
+from .. import gap_numbers, looked, parts, tiles
+from ..aria import aria
+from ..blocks import block
+from ..charts import chart
+from ..figures import bars, bins
+from ..page import Page, Section
+from ..tables import table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pandas as pd
+    from dash.development.base_component import Component
+
+    from tracekit.analysis import Result
+
+    from ..context import Context
+    from ..tiles import Tile
+    from ..view import View
+
+    Read = Callable[[Result, View], list[Tile]]
+
+NAME, ZERO, SMALL, LAUNCH = "zero_grad", "zero_grad_gaps", "small_kernels", "launch_latency"
+_TABLES = {
+    ZERO: ("summary", "ranges"),
+    SMALL: ("kinds", "ranges", "ops"),
+    LAUNCH: ("summary", "queue", "slowest"),
+}
+_NUMBERS: dict[str, Read] = {
+    ZERO: gap_numbers.zeroing,
+    SMALL: gap_numbers.small,
+    LAUNCH: gap_numbers.queue,
+}
+
+
+def _layout(_: Context) -> list[Component]:
+    placed: list[Component] = []
+    for name in _NUMBERS:
+        one = analysis.get(name)
+        placed += [
+            html.H2(one.title, className="tk-part-title"),
+            html.P(one.question, className="tk-dim"),
+            html.Dl(
+                [block(NAME, f"{name}_numbers", height=84)],
+                className="tk-tiles",
+                **aria(label=f"Key numbers: {one.title}"),
+            ),
+            block(NAME, name, height=300),
+            parts.definition(one),
+        ]
+    return placed
+
+
+def _numbers(name: str) -> Callable[[Context], list[Component]]:
+    def fill(context: Context) -> list[Component]:
+        return tiles.shown(_NUMBERS[name](context.result(name), context.view))
+
+    return fill
+
+
+def _body(name: str) -> Callable[[Context], list[Component]]:
+    def fill(context: Context) -> list[Component]:
+        result, one = context.result(name), analysis.get(name)
+        shown = [parts.finding(context, found, analysis=name) for found in result.findings]
+        shown += _chart(context, name, result)
+        for table_name in _TABLES[name]:
+            frame = looked.rows(result, table_name, context.view)
+            if frame is not None:
+                spec = looked.spec(one, table_name)
+                shown.append(table(context, name, spec, frame, title=spec.title))
+        shown += [parts.note(note) for note in result.notes]
+        return shown or [html.P(_NOTHING[name], className="tk-dim")]
+
+    return fill
+
+
+_NOTHING = {
+    ZERO: "No range with zero_grad in its name was recorded.",
+    SMALL: "No kernels were recorded here.",
+    LAUNCH: "No launches were recorded here.",
+}
+
+
+def _chart(context: Context, name: str, result: Result) -> list[Component]:
+    if name == SMALL:
+        frame = looked.rows(result, "ranges", context.view)
+        return [] if frame is None else [_ranges(context, frame)]
+    if name == LAUNCH:
+        frame = looked.rows(result, "histogram", context.view)
+        return [] if frame is None else [_histogram(context, frame)]
+    return []
+
+
+def _ranges(context: Context, frame: pd.DataFrame) -> Component:
+    """Idle time within runs of small kernels, by the range that launched them."""
+    top = frame.sort_values("gap_ns", ascending=False, kind="stable").head(12)
+    several = len(set(looked.places(frame))) > 1
+    names = [
+        f"{name} · {place}" if several else str(name)
+        for name, place in zip(top[C.NAME].tolist(), looked.places(top), strict=True)
+    ]
+    figure = bars.bars(names, top["gap_ns"].tolist(), "ns", title="idle time between small kernels")
+    return chart(
+        context,
+        "ranges",
+        figure,
+        caption="Idle time of the device between small kernels, by annotation or op.",
+    )
+
+
+def _histogram(context: Context, frame: pd.DataFrame) -> Component:
+    """Lengths of launch calls and of the delays after them, of all devices shown."""
+    both = frame.groupby(["from_ns", "to_ns"], as_index=False)[["calls", "delays"]].sum()
+    figure = bins.histogram(
+        both["from_ns"].tolist(),
+        both["to_ns"].tolist(),
+        {"calls": both["calls"].tolist(), "delays until the start": both["delays"].tolist()},
+        bin_unit="ns",
+        title="launches",
+    )
+    return chart(
+        context,
+        "histogram",
+        figure,
+        caption="How long launch calls took, and how long after them the device started: below about 10 µs "
+        "of delay the device was waiting for the host.",
+    )
+
+
+PAGE = Page(
+    name=NAME,
+    title="Small kernels and launches",
+    question="Where is the device fed with work too small or too late: zero_grad, small kernels, launches?",
+    section=Section.TIME,
+    order=130,
+    layout=_layout,
+    blocks={
+        **{f"{name}_numbers": _numbers(name) for name in _NUMBERS},
+        **{name: _body(name) for name in _NUMBERS},
+    },
+    covers=(ZERO, SMALL, LAUNCH),
+)
