@@ -1,0 +1,122 @@
+"""Points of several kinds on logarithmic axes, under the limits that bound them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .axis import label
+from .packed import packed
+from .palette import COLORWAY
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SYMBOLS = ("circle", "diamond", "square", "triangle-up", "cross", "x", "star", "hexagon")
+"""Kinds differ in shape as well as in colour."""
+_SMALL, _LARGE = 7.0, 26.0
+
+
+@dataclass(frozen=True)
+class Dots:
+    """Points of one kind.
+
+    Attributes:
+        name: The kind, for the legend.
+        x: Where each stands, above zero.
+        y: How high each stands, above zero.
+        hover: What each says, in Plotly's markup.
+        weight: What its area tells, from 0 to 1; empty for equal areas.
+    """
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+    hover: Sequence[str]
+    weight: Sequence[float] = ()
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A line that no point should be above.
+
+    Attributes:
+        name: What limits.
+        x: Where its corners are.
+        y: How high its corners are.
+    """
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+
+
+def points(
+    kinds: Sequence[Dots],
+    limits: Sequence[Limit] = (),
+    *,
+    x_title: str,
+    y_title: str,
+    x_ticks: tuple[Sequence[float], Sequence[str]] | None = None,
+) -> dict[str, Any]:
+    """A scatter of kinds of points with limits, both axes logarithmic.
+
+    Args:
+        kinds: The points, by kind.
+        limits: The lines.
+        x_title: What the horizontal axis is, with its unit.
+        y_title: What the vertical axis is, with its unit.
+        x_ticks: Where ticks of the horizontal axis are and what they say; Plotly's own by default.
+
+    Example:
+        >>> points([Dots("a", [1], [2], ["a"])], x_title="x", y_title="y")["data"][0]["marker"]["symbol"]
+        'circle'
+    """
+    traces = [_dots(at, kind) for at, kind in enumerate(kinds)]
+    traces += [_limit(at, limit) for at, limit in enumerate(limits)]
+    ticks = {"tickvals": list(x_ticks[0]), "ticktext": list(x_ticks[1])} if x_ticks else {}
+    return {
+        "data": traces,
+        "layout": {
+            "height": 380,
+            "xaxis": {"type": "log", "title": {"text": label(x_title)}} | ticks,
+            "yaxis": {"type": "log", "title": {"text": label(y_title)}},
+            "hovermode": "closest",
+            "showlegend": True,
+        },
+    }
+
+
+def _dots(at: int, kind: Dots) -> dict[str, Any]:
+    weight = np.asarray(kind.weight or [0.1] * len(kind.x), float)
+    size = _SMALL + (_LARGE - _SMALL) * np.sqrt(np.clip(weight, 0, 1))
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": label(kind.name, 30),
+        "x": packed(list(kind.x)),
+        "y": packed(list(kind.y)),
+        "hovertext": list(kind.hover),
+        "hoverinfo": "text",
+        "marker": {
+            "symbol": SYMBOLS[at % len(SYMBOLS)],
+            "color": COLORWAY[at % len(COLORWAY)],
+            "size": packed(size.tolist()),
+            "opacity": 0.75,
+            "line": {"width": 1, "color": "rgba(128,128,128,0.6)"},
+        },
+    }
+
+
+def _limit(at: int, limit: Limit) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": label(limit.name, 40),
+        "x": list(limit.x),
+        "y": list(limit.y),
+        "hoverinfo": "name",
+        "line": {"dash": ("dash", "dot", "dashdot", "longdash")[at % 4], "width": 1.5, "color": "#868e96"},
+    }

@@ -1,0 +1,110 @@
+"""Flame: the call tree of the host's ops as nested bars, as wide as their time on the host or the device."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import dash_mantine_components as dmc
+from dash import ClientsideFunction, Input, Output, dcc, html
+
+from tracekit.schema import C
+
+from ..answer_page import answer_page
+from ..aria import aria
+from ..figures.flame import SIDES, flame
+from ..page import Section
+from ..reading import answer, chosen_of, named, nothing, short, some, switch
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from dash.development.base_component import Component
+
+    from ..reading import Reading
+    from ..site import Site
+
+_SIDES = [("host", "Host time"), ("device", "Device time")]
+_KEYS = "Click or Enter zooms, Esc goes back, arrows move, / searches. The table below holds all numbers."
+
+
+def _answer(reading: Reading) -> list[Component]:
+    nodes = reading.frame("nodes")
+    if nodes.empty:
+        return []
+    side = _side(reading, nodes)
+    _, own = SIDES[side]
+    top = nodes.sort_values(own, ascending=False, kind="stable").iloc[0]
+    where = "of its own on the host" if side == "host" else "on the device for what it launched itself"
+    count = (some(len(nodes), "count"), " paths of calls. The most time ", where, " takes ")
+    return [answer(*count, named(top[C.NAME]), " on one path: ", some(top[own], "ns"), ".")]
+
+
+def _side(reading: Reading, nodes: pd.DataFrame) -> str:
+    chosen = chosen_of(reading.context, "side", _SIDES)
+    return chosen if nodes[SIDES[chosen][0]].fillna(0).any() else "host"
+
+
+def _figures(reading: Reading) -> list[Component]:
+    nodes = reading.frame("nodes")
+    if nodes.empty:
+        return []
+    context, side = reading.context, _side(reading, nodes)
+    data = flame(nodes, side)
+    controls = html.Div(
+        [
+            switch(context, "side", "Width of the bars", _SIDES),
+            dcc.Input(
+                id="flame-search",
+                type="text",
+                placeholder="Search names",
+                className="tk-flame-search",
+                **aria(label="Search names"),
+            ),
+            html.Span(id="flame-found", role="status", className="tk-flame-found"),
+        ],
+        className="tk-switches",
+    )
+    wanted = chosen_of(context, "side", _SIDES)
+    lacking = [] if wanted == side else [nothing("No device time is linked to ops: the host's is shown.")]
+    columns = reading.columns("nodes", C.NAME, "calls", *SIDES[side][::-1])
+    own = nodes.sort_values(SIDES[side][1], ascending=False, kind="stable")
+    left = f" {data['left']:,} nodes too narrow to be seen are left out." if data["left"] else ""
+    return [
+        controls,
+        *lacking,
+        dcc.Store(id="flame-data", data=data),
+        html.Div(id="flame", className="tk-flame", role="application", **aria(label="Flame graph of calls")),
+        html.Div(id="flame-said", className="tk-flame-said", role="status"),
+        dmc.Text(_KEYS + left, size="xs", c="dimmed", mb="md"),
+        short(context, own, columns, title="Paths with the most time of their own", limit=10),
+    ]
+
+
+def _connect(site: Site) -> None:
+    site.app.clientside_callback(
+        ClientsideFunction("tracekit", "flame"),
+        Output("flame-said", "children"),
+        Input("flame-data", "data"),
+        Input("theme", "data"),
+    )
+    site.app.clientside_callback(
+        ClientsideFunction("tracekit", "flameSearch"),
+        Output("flame-found", "children"),
+        Input("flame-search", "value"),
+        Input("flame-said", "children"),
+    )
+
+
+PAGE = replace(
+    answer_page(
+        "flame",
+        title="Flame graph",
+        section=Section.HOST,
+        order=210,
+        answer=_answer,
+        figures=_figures,
+        analyses=("call_tree",),
+        height=520,
+    ),
+    connect=_connect,
+)
