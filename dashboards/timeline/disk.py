@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 FOLDER = ".timeline"
 _OUTLINE, _CAUSES = "outline.json", "causes.npz"
 _ARRAYS = ("start", "total", "row", "label", "masks", "places")
-_TEMPORARY = re.compile(r"\.tmp-(\d+)-[0-9a-f]+")
+_TEMPORARY = re.compile(r"\.tmp-(\d+)-[0-9a-f]+(?:\.npz)?")
 
 
 def place(store: Store, run_id: str) -> Path:
@@ -92,7 +92,7 @@ def _move(temporary: Path, target: Path, outline: Outline) -> None:
 
 def save_causes(folder: Path, arrays: dict[str, Any]) -> None:
     """Keep the causes of idle time beside their index, where that is on disk; a failure is no loss."""
-    temporary = folder / f".causes-{os.getpid()}-{secrets.token_hex(4)}.npz"
+    temporary = folder / f".tmp-{os.getpid()}-{secrets.token_hex(4)}.npz"
     with contextlib.suppress(OSError):
         try:
             np.savez(temporary, **arrays)
@@ -115,17 +115,27 @@ def sweep(store: Store) -> None:
     folder = store.path / FOLDER
     if not folder.is_dir():
         return
+    entries = list(folder.iterdir())  # before the runs: one that is stored meanwhile is not taken for gone
     runs = {run.path.name for run in store.runs()}
-    for entry in folder.iterdir():
-        temporary = _TEMPORARY.fullmatch(entry.name)
-        left = temporary and not psutil.pid_exists(int(temporary[1]))
-        if left or (not temporary and entry.name not in runs):
+    for entry in entries:
+        if _left_over(entry) or (entry.name not in runs and not _TEMPORARY.fullmatch(entry.name)):
             shutil.rmtree(entry, ignore_errors=True)
-        elif not temporary:
-            _keep_one(entry)
+        elif entry.name in runs:
+            _tidy(entry)
 
 
-def _keep_one(folder: Path) -> None:
+def _tidy(folder: Path) -> None:
+    """Delete what a run's folder has beside its index of this version."""
     for version in folder.iterdir():
         if version.name != f"v{VERSION}":
             shutil.rmtree(version, ignore_errors=True)
+            continue
+        for file in version.iterdir():
+            if _left_over(file):
+                file.unlink(missing_ok=True)
+
+
+def _left_over(path: Path) -> bool:
+    """Whether it is of a process that has ended before it was finished."""
+    temporary = _TEMPORARY.fullmatch(path.name)
+    return temporary is not None and not psutil.pid_exists(int(temporary[1]))

@@ -97,7 +97,7 @@ def _exact(index: Index, lane: Lane, first: int, after: int) -> Drawn:
         exact=True,
         arrays={
             "start": index.start[first:after].astype(np.float64),
-            "dur": index.duration(at).astype(np.float64),
+            "dur": np.diff(index.total[first : after + 1]).astype(np.float64),
             **_told(index, at),
         },
     )

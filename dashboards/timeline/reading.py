@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import pyarrow as pa
 
 from tracekit.schema import C
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from tracekit.intervals import Ints
     from tracekit.run import Run
 
@@ -39,6 +38,9 @@ def integers(run: Run, table: str, column: str, *, dtype: type[np.integer[Any]] 
         known = chunk.fill_null(NULL) if chunk.null_count else chunk
         filled[at : at + len(chunk)] = known.to_numpy(zero_copy_only=False)
         at += len(chunk)
+        del known, chunk
+    del found
+    pa.default_memory_pool().release_unused()
     return filled
 
 

@@ -61,10 +61,12 @@ def _stripes(index: Index, lanes: Sequence[Lane], start: int, end: int) -> Itera
     for lane in lanes:
         first, after = index.within(lane, start, end)
         for low in range(first, after, _STRIPE):
-            at = np.arange(low, min(low + _STRIPE, after))
-            label = index.labels(at) if lane.track.kind == IDLE else index.label[at]
-            begun = index.start[at]
-            part = np.minimum(begun + index.duration(at), end) - np.maximum(begun, start)
+            high = min(low + _STRIPE, after)
+            at = np.arange(low, high)
+            label = index.labels(at) if lane.track.kind == IDLE else index.label[low:high]
+            begun = index.start[low:high]
+            ended = begun + np.diff(index.total[low : high + 1])
+            part = np.minimum(ended, end) - np.maximum(begun, start)
             yield at, label.astype(np.int64), part
 
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     Codes = npt.NDArray[np.int32]
 
 _WORK, _WAITS, _IDLE = range(3)
-_THREAD = (C.RANK, C.PID, C.TID)
 
 
 def of_steps(run: Run) -> tuple[Codes, list[Track]]:
@@ -52,7 +51,7 @@ def of_device(run: Run) -> tuple[Codes, list[Track]]:
 
 def of_host(run: Run) -> tuple[Codes, list[Track]]:
     """The same of host intervals: annotations and threads, by depth."""
-    threads, keys = reading.grouped(*(reading.integers(run, "host_intervals", name) for name in _THREAD))
+    threads, keys = _threads(run)
     annotation, depth = nesting.depths(run)
     codes, pairs = reading.grouped(threads, annotation.view(np.int8), depth)
     return codes, [
@@ -65,3 +64,12 @@ def of_host(run: Run) -> tuple[Codes, list[Track]]:
         )
         for thread, marked, depth in pairs
     ]
+
+
+def _threads(run: Run) -> tuple[Codes, list[tuple[int, ...]]]:
+    """The thread of each host row, and rank, process and thread by number; one column is held at a time."""
+    codes, keys = reading.grouped(reading.integers(run, "host_intervals", C.RANK))
+    for name in (C.PID, C.TID):
+        codes, pairs = reading.grouped(codes, reading.integers(run, "host_intervals", name))
+        keys = [(*keys[before], value) for before, value in pairs]
+    return codes, keys

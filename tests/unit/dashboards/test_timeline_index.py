@@ -3,14 +3,19 @@ from __future__ import annotations
 import os
 import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tracekit.analyses._idle.causes import CAUSES
 from tracekit.dashboards.results import Results
-from tracekit.dashboards.timeline import categories, disk, labels
+from tracekit.dashboards.timeline import categories, disk, labels, nesting
 from tracekit.dashboards.timeline.build import VERSION, build, seal
 from tracekit.dashboards.timeline.opened import Opened
 
@@ -20,7 +25,7 @@ from tracekit.schema import C, CopyKind, DeviceKind, HostKind
 from tracekit.store import Store
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
     from tracekit.dashboards.timeline.index import Index
 
@@ -243,7 +248,10 @@ def test_indexes_of_runs_that_are_gone_are_swept(tmp_path: Path) -> None:
     folder = tmp_path / disk.FOLDER
     for name in ("gone", ".tmp-999999999-ab", f".tmp-{os.getpid()}-cd", f"{run.path.name}/v0"):
         (folder / name).mkdir()
+    unfinished = disk.place(store, run.path.name) / ".tmp-999999999-ef.npz"
+    unfinished.touch()
     disk.sweep(store)
+    assert not unfinished.exists()
     assert {entry.name for entry in folder.iterdir()} == {run.path.name, f".tmp-{os.getpid()}-cd"}
     assert {entry.name for entry in (folder / run.path.name).iterdir()} == {f"v{VERSION}"}
 
@@ -266,3 +274,46 @@ def test_steps_are_known_by_their_place(tmp_path: Path) -> None:
         "end_ns": 30,
         C.DUR_NS: 20,
     }
+
+
+nests = st.recursive(
+    st.just([]), lambda inner: st.lists(st.tuples(st.booleans(), inner), max_size=3), max_leaves=25
+)
+
+
+def rows_of(nest: Any, number: int, depth: int, clock: Iterator[int]) -> list[dict[str, Any]]:
+    """Rows of a nest, each enclosing those that follow it at greater depth."""
+    rows: list[dict[str, Any]] = []
+    for marked, inner in nest:
+        start = next(clock)
+        own = number + len(rows)
+        below = rows_of(inner, own + 1, depth + 1, clock)
+        for row in below:
+            row.setdefault(C.PARENT_ROW, own)
+        kind = HostKind.ANNOTATION if marked else HostKind.OP
+        rows += [host("row", start, next(clock), kind=kind, **{C.DEPTH: depth}), *below]
+    return rows
+
+
+@settings(max_examples=60, deadline=None)
+@given(nests)
+def test_depth_counts_what_encloses_of_the_same_sort(nest: Any) -> None:
+    rows = rows_of(nest, 0, 0, count())
+    with TemporaryDirectory() as folder:
+        run = make_run(Path(folder), host_intervals=rows) if rows else None
+        if run is None:
+            return
+        index = index_of(run)
+        annotation, depth = nesting.depths(run)
+    for number, row in enumerate(rows):
+        marked = row["kind"] == HostKind.ANNOTATION
+        around = [
+            other
+            for other in rows
+            if other[C.START_NS] < row[C.START_NS]
+            and other[C.START_NS] + other[C.DUR_NS] > row[C.START_NS] + row[C.DUR_NS]
+            and (other["kind"] == HostKind.ANNOTATION) == marked
+        ]
+        assert (bool(annotation[number]), int(depth[number])) == (marked, len(around))
+        lane = index.lanes[int(index.lane_at(index.position("host_intervals", np.array([number])))[0])]
+        assert (lane.track.kind, lane.track.depth) == ("annotation" if marked else "host", len(around))
