@@ -22,7 +22,8 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       this.told = told;
       this.steps = told.steps.filter((step) => step.rank === told.steps[0].rank).map((step, place) => ({ ...step, place }));
       this.lanes = new tl.Lanes(told.lanes);
-      this.#build(told);
+      tl.build(this, told);
+      this.#watch();
       this.data = new tl.Data(this.wire, this.scale, {
         lanes: () => this.wanted(), always: this.heading.lanes.map((lane) => lane.id),
         arrived: () => this.arrived(), failed: (error) => this.stage.trouble(error.message),
@@ -30,29 +31,6 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       this.look(tl.readAddress(), true);
       this.resize();
       if (!told.causes) this.#waitForCauses();
-    }
-
-    #build(told) {
-      this.parts = this.stage.build();
-      const legend = tl.el("div", { class: "tkl-legend", role: "group", "aria-label": "Categories in view" });
-      const status = tl.el("div", { class: "tkl-status", role: "status", "aria-live": "polite" });
-      const table = tl.el("section", { class: "tkl-panel", "aria-label": "What is in view" });
-      const details = tl.el("aside", { class: "tkl-panel tkl-details", id: "timeline-details", "aria-label": "Selection" });
-      this.tooltip = new tl.Tooltip(this);
-      this.element.replaceChildren(this.parts.stage, legend, status, tl.el("div", { class: "tkl-panels" }, table, details), this.tooltip.node);
-      Object.assign(this.parts, { legend, status });
-      this.scale = new tl.Scale(told.start_ns, told.end_ns, Math.max(100, this.parts.right.clientWidth));
-      this.colors = new tl.Colors(this.element, told.categories);
-      this.heading = new tl.Head(this.parts.head, tl.overviewLanes(told.lanes));
-      this.labels = new tl.Labels(this.parts.pins, this.parts.scroller, (set, key) => this.arrange(set, key));
-      this.legend = new tl.Legend(legend, (id) => this.toggle(id));
-      this.table = new tl.Table(this, table);
-      this.details = new tl.Details(this, details);
-      this.controls = tl.controls(this);
-      this.address = new tl.Address(this);
-      new tl.Pointer(this);
-      new tl.Keys(this);
-      this.#watch();
     }
 
     #watch() {

@@ -106,7 +106,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       const style = look.colors.of(row.lane.kind === "steps" ? tl.STEPS : data.category[at]);
       const left = Math.max(x, 0);
       const room = Math.min(x + width, look.scale.width) - left - 7;
-      const text = tl.fitted(pen, inside(data, at, style, row), room);
+      const text = tl.fitted(pen, inside(data, at, style, row, room), room);
       if (!text) continue;
       const middle = row.y + row.h / 2 + 0.5;
       if (style.hatched) {
@@ -121,7 +121,9 @@ window.tracekit.timeline = window.tracekit.timeline || {};
   }
 
   /** What stands in a bar: its name, of idle time the cause. */
-  function inside(data, at, style, row) {
+  function inside(data, at, style, row, room) {
+    const number = row.lane.kind === "steps" && room < 90 && /#?\d+$/.exec(data.names[data.name[at]]);
+    if (number) return number[0];
     if (row.lane.kind === "idle") return style.name.replace("idle: ", "").replaceAll("_", " ");
     return tl.brief(data.names[data.name[at]]);
   }

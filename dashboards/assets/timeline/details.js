@@ -7,7 +7,8 @@ window.tracekit.timeline = window.tracekit.timeline || {};
   const ELSEWHERE = new Set(["name", "row_id", "stack", "launch_row", "op_row", "parent_row", "idle_op_row", "idle_cause", "grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"]);
   const SHORT = 12;
 
-  const pair = (label, value, meaning) => [tl.el("dt", { title: meaning }, label), tl.el("dd", {}, value)];
+  const NAMES = { dur: "duration", start: "start" };
+  const pair = (label, value, meaning) => [tl.el("div", {}, tl.el("dt", { title: meaning }, NAMES[label] || label), tl.el("dd", {}, value))];
   const words = (name) => name.replace(/_ns$|_pct$/, "").replaceAll("_", " ");
 
   function extent(fields, what) {

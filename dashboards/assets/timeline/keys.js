@@ -7,7 +7,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     ["W  S", "zoom in and out; also + and −"],
     ["A  D", "move left and right; also ← and →"],
     ["↑  ↓", "scroll the lanes; also Page up and Page down"],
-    ["F", "fit the selection, else the marked range, else the whole capture"],
+    ["F", "fit the marked range, else the selection, else the whole capture"],
     ["0", "the whole capture"],
     [".  ,", "next and previous of the same name"],
     [">  <", "next and previous in the same lane"],

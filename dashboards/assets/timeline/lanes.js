@@ -26,6 +26,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     constructor(told) {
       this.byId = new Map(told.map((lane) => [lane.id, lane]));
       this.lines = lines(told);
+      this.ranks = new Set(told.map((lane) => lane.rank)).size;
       this.lineOf = new Map();
       this.groups = [];
       for (const line of this.lines) {

@@ -4,6 +4,8 @@ window.tracekit = window.tracekit || {};
 window.tracekit.timeline = window.tracekit.timeline || {};
 window.dash_clientside = window.dash_clientside || {};
 (function (tl) {
+  const SOON = 500;
+
   /** Buttons and the search field, in the bar over the timeline. */
   tl.controls = function (app) {
     const bar = tl.el("div", { class: "tkl-controls" });
@@ -44,8 +46,11 @@ window.dash_clientside = window.dash_clientside || {};
     if (before) before.close();
     const app = new tl.App(element, source);
     tl.current = app;
-    app.open().catch((error) => {
-      if (error.name === "AbortError") return;
+    const text = tl.el("span", {}, "");
+    element.replaceChildren(tl.el("div", { class: "tkl-wait", role: "status" }, text));
+    const patience = window.setTimeout(() => { text.textContent = "Reading the run; the first time this takes about a second for each 500,000 intervals"; }, SOON);
+    app.open().finally(() => window.clearTimeout(patience)).catch((error) => {
+      if (error.name === "AbortError" || !app.alive) return;
       element.replaceChildren(tl.el("p", { class: "tkl-trouble", role: "alert" }, `The timeline cannot be shown: ${error.message}`));
     });
     return app;

@@ -92,14 +92,18 @@ window.tracekit.timeline = window.tracekit.timeline || {};
   }
 
   function marked(pen, app, brush, height) {
+    if (brush.lanes && !brush.lanes.length) return;
     const [left, right] = [app.scale.x(brush.from), app.scale.x(brush.to)].sort((a, b) => a - b);
-    const [top, bottom] = brush.lanes && brush.active ? [brush.top, brush.bottom] : [0, height];
+    const all = [{ y: 0, h: height, pinned: true }];
+    const places = brush.lanes ? brush.lanes.map((id) => app.lanes.where.get(id)).filter(Boolean) : all;
     pen.fillStyle = app.colors.accent;
-    pen.globalAlpha = 0.14;
-    pen.fillRect(left, top, right - left, bottom - top);
+    pen.globalAlpha = 0.16;
+    for (const place of places) pen.fillRect(left, app.yOf(place) - 1, right - left, place.h + 2);
     pen.globalAlpha = 1;
+    const tops = places.map((place) => app.yOf(place));
+    const [top, bottom] = [Math.min(...tops), Math.max(...places.map((place, at) => tops[at] + place.h))];
     for (const x of [left, right]) pen.fillRect(Math.round(x) - 0.5, top, 1, bottom - top);
-    chip(pen, app, tl.time(Math.abs(brush.to - brush.from)), (left + right) / 2, top + 3);
+    chip(pen, app, tl.time(Math.abs(brush.to - brush.from)), (left + right) / 2, Math.max(3, top + 3));
   }
 
   function chip(pen, app, text, middle, y) {

@@ -5,6 +5,8 @@ window.tracekit.timeline = window.tracekit.timeline || {};
 (function (tl) {
   const FIRST = 30;
   const CALM = 280;
+  const OTHERS = 470;
+  const LETTER = 7;
   const COLUMNS = [
     { key: "name", title: "Name", text: true }, { key: "category", title: "Category", text: true },
     { key: "count", title: "Count", show: tl.count }, { key: "sum_ns", title: "Sum", show: tl.time },
@@ -82,6 +84,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       const order = (a, b) => (typeof a[key] === "string" ? a[key].localeCompare(b[key]) : a[key] - b[key]) * (down ? -1 : 1);
       const rows = [...this.rows].sort(order);
       const shown = this.all ? rows : rows.slice(0, FIRST);
+      this.letters = Math.max(18, Math.floor((this.element.clientWidth - OTHERS) / LETTER));
       const ids = new Map(this.app.colors.names.map((name, id) => [name, id]));
       this.body.replaceChildren(...shown.map((row) => this.#row(row, ids)));
       if (!rows.length) this.body.replaceChildren(tl.el("tr", {}, tl.el("td", { colspan: "6", class: "tkl-hint" }, "Nothing lies in this range of time on the lanes that are shown.")));
@@ -91,7 +94,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
 
     #row(row, ids) {
       const name = tl.el("button", { type: "button", class: "tkl-link", title: tl.clean(row.name), click: () => this.app.highlightName(row) },
-        tl.el("span", { class: "tkl-link-name" }, tl.cut(tl.brief(row.name), 90)));
+        tl.el("span", { class: "tkl-link-name" }, tl.cut(tl.brief(row.name), this.letters)));
       const cells = COLUMNS.slice(2).map(({ key, show }) => tl.el("td", { class: "tkl-number", title: key === "count" ? null : `${tl.count(Math.round(row[key]))} ns` }, show(row[key])));
       const made = tl.el("tr", { class: this.app.highlight === row.name ? "tkl-on" : null },
         tl.el("td", {}, name), tl.el("td", { class: "tkl-category" }, this.app.colors.swatch(ids.get(row.category)), row.category.replaceAll("_", " ")), ...cells);
