@@ -30,7 +30,7 @@ def welcome() -> list[Component]:
                     "Import a trace",
                     "A trace of torch.profiler (.json, .json.gz), dropped anywhere on this page. Those of a "
                     "job's ranks, dropped together, become one run.",
-                    html.Button("Choose files", className="tk-button tk-primary tk-import-pick"),
+                    html.Button("Choose files", className="tk-button tk-primary tk-import-pick tk-first"),
                     command("tracekit import trace.json.gz"),
                 ),
                 _card(

@@ -75,6 +75,7 @@ class State:
 class _Import:
     state: State
     upload: Upload
+    over: threading.Event = field(default_factory=threading.Event)
     process: subprocess.Popen[str] | None = None
 
 
@@ -153,6 +154,16 @@ class Imports:
                     one.upload.discard()
             return one.state
 
+    def wait(self, key: str, *, seconds: float) -> State:
+        """The state of an import once it is over, or after so many seconds.
+
+        Raises:
+            UnusableInputError: There is no such import.
+        """
+        one = self._find(key)
+        one.over.wait(seconds)
+        return one.state
+
     def _find(self, key: str) -> _Import:
         with self._guard:
             if key not in self._known:
@@ -191,6 +202,7 @@ class Imports:
             self._fail(one, TracekitError(f"the import failed: {error}", hint="drop the file again"))
         finally:
             one.upload.discard()
+            one.over.set()
 
     def _launched(self, one: _Import, traces: Sequence[Path]) -> subprocess.Popen[str] | None:
         with self._guard:

@@ -23,7 +23,7 @@ def joined(label: str, run_id: str, *, width: int = WIDTH) -> str:
 
     Example:
         >>> joined("baseline", "20261121T031500Z-resnet50-train-1f3a9c", width=36)
-        'baseline · 20261121T031…-train-1f3a9c'
+        'baseline · 20261121T0315…train-1f3a9c'
         >>> joined("", "20261121T031500Z-resnet50-train-1f3a9c", width=52)
         '20261121T031500Z-resnet50-train-1f3a9c'
     """

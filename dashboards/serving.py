@@ -7,7 +7,7 @@ import secrets
 import socket
 import threading
 import webbrowser
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import waitress
 
@@ -18,8 +18,6 @@ from .security import LARGEST_BODY, LOOPBACK
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from flask import Flask
 
     from tracekit.store import Store
 
@@ -50,9 +48,16 @@ def serve(
     """
     token = "" if _is_loopback(host) else secrets.token_urlsafe(16)
     hosts = () if token else (*LOOPBACK, host)
+    listening = _bound(host, port)
     app = create_app(store, hosts=hosts, token=token, upload_limit=upload_limit)
-    server = _listen(app.server, host, port)
-    address = f"http://{_named(host)}:{_port(server)}/" + (f"?token={token}" if token else "")
+    server = waitress.create_server(
+        app.server,
+        sockets=[listening],
+        threads=THREADS,
+        ident="tracekit",
+        max_request_body_size=LARGEST_BODY,  # refused before it is written to a temporary file
+    )
+    address = f"http://{_named(host)}:{listening.getsockname()[1]}/" + (f"?token={token}" if token else "")
     tell(address)
     if open_browser:
         threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
@@ -64,28 +69,24 @@ def serve(
         server.close()
 
 
-def _listen(app: Flask, host: str, port: int) -> Any:
+def _bound(host: str, port: int) -> socket.socket:
+    """A socket at the address; a name that has addresses of both kinds gives the older."""
     try:
-        return waitress.create_server(
-            app,
-            host=host,
-            port=port,
-            threads=THREADS,
-            ident="tracekit",
-            max_request_body_size=LARGEST_BODY,  # refused before it is written to a temporary file
-        )
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        family, _, _, _, address = min(found, key=lambda one: one[0] != socket.AF_INET)
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(address)
+        except OSError:
+            listening.close()
+            raise
+    except OSError as error:
         raise UnusableInputError(
-            f"cannot listen on {_bracketed(host)}:{port}: {reason}",
+            f"cannot listen on {_bracketed(host)}:{port}: {error.strerror or error}",
             hint="choose another with --port; 0 takes a free one",
         ) from error
-
-
-def _port(server: Any) -> int:
-    """The port of the first socket: a name may stand for several addresses."""
-    listening = getattr(server, "effective_listen", None)
-    return int(listening[0][1] if listening else server.effective_port)
+    return listening
 
 
 def _is_loopback(host: str) -> bool:

@@ -48,6 +48,7 @@ window.tracekit = window.tracekit || {};
     for (const run of job.state.runs.slice(0, 5)) {
       const link = element("a", "tk-go tk-link tk-import-run", run);
       link.href = `/overview?run=${encodeURIComponent(run)}`;
+      link.addEventListener("click", () => { if (job.state.runs.length === 1) { close(job); } });
       shown.push(link);
     }
     for (const [message, hint] of job.state.errors.slice(0, 5)) {
