@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from dash import Dash
 
 from . import blocks, choices, grid_rows, import_routes, security, shell
+from . import blocks, exports, grid_rows, security, shell
 from .site import Site, registered
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ def create_app(
     import_routes.connect(site, limit=upload_limit)
     blocks.connect(site)
     grid_rows.connect(site)
+    exports.connect(site)
     for page in site.pages.values():
         if page.connect:
             page.connect(site)

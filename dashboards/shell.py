@@ -11,6 +11,9 @@ from dash import ClientsideFunction, Input, Output, State, dcc, html, no_update
 from . import shortcuts
 from .aria import aria, data
 from .choices import pickers
+from . import exports
+from .aria import aria
+from .devices import present
 from .page import Needs
 from .view import View
 
@@ -169,6 +172,12 @@ def heading(page: Page) -> Component:
     """Title and question of a page."""
     return html.Header(
         [html.H1(page.title, tabIndex="-1", className="tk-title"), html.P(page.question)],
+        [
+            html.Div(
+                [dmc.Title(page.title, order=1, size="h2"), dmc.Text(page.question, c="dimmed", size="sm")]
+            ),
+            exports.place(),
+        ],
         className="tk-heading",
     )
 

@@ -38,6 +38,8 @@ SMALL = 16
 ROW = 30
 _HEAD = 34
 _BLOCK = 200
+_SAMPLE = 1_000
+"""Rows that widths of a long table are told from."""
 
 
 def table(
@@ -64,7 +66,7 @@ def table(
             [*_title(title), dmc.Text(empty or "No rows.", c="dimmed", size="sm")], className="tk-section"
         )
     many = len(frame) > MOST and _whole(context, page, spec, frame)
-    columns = shown(data.records(frame.head(MOST), spec.columns), spec.columns)
+    columns = shown(frame, spec.columns, _SAMPLE if many else MOST)
     missing = [clean(one.column.name.replace("_", " ")) for one in columns if one.empty]
     return html.Section(
         [
