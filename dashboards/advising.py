@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from .context import Context
     from .results import Results
 
+FIRST = ("steps", "gpu_breakdown", "integrity", "overlap", "memory")
+"""What is asked for first, the quickest first: a page shows numbers of these while the others go on."""
 _ONE = threading.Lock()
 """Advice on one run at a time: two would only slow each other down."""
 
@@ -62,12 +65,27 @@ class Advising:
     def _each(self) -> Iterator[tuple[Analysis, Result]]:
         chosen = analysis.available()
         self.total = len(chosen)
+        settle(self.results, self.run)
         for self.done, one in enumerate(chosen):
             self.title = one.title
             try:
                 yield one, self.results.of(self.run, one.name)
             except PluginError as error:
                 yield one, Result(notes=(f"failed: {error.message}",))
+
+
+def settle(results: Results, run: Run, before: str = "") -> None:
+    """Have the quick analyses done, so that what takes longer does not slow them down.
+
+    Args:
+        results: Where they leave their results.
+        run: The run.
+        before: Only those that come before this one; all by default.
+    """
+    until = FIRST.index(before) if before else len(FIRST)
+    for name in FIRST[:until]:
+        with suppress(PluginError):  # who shows it says why
+            results.of(run, name)
 
 
 def advising(context: Context) -> Advising:

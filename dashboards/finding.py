@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import dash_mantine_components as dmc
 from dash import dcc, html
 
 from tracekit.analysis import Severity
@@ -114,8 +113,3 @@ def _row(context: Context, spot: Spot) -> list[Component | str]:
         dcc.Link(brief(clean(spot.name), 60), href=spot.href(context.view), title=clean(spot.name)[:2_000]),
         html.Span(f" {human(spot.dur_ns, 'ns')} at {human(spot.start_ns, 'ns')}", className="tk-dim"),
     ]
-
-
-def plain(text: str) -> Component:
-    """A sentence of an analysis, its code as code."""
-    return dmc.Text(coded(text), size="sm")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from dash import html
 
 from .. import advice, numbers, ran, tiles, verdict
+from ..advising import settle
 from ..aria import aria
 from ..baseline import compared
 from ..blocks import block, trouble
@@ -29,7 +30,7 @@ _TILES: dict[str, tuple[tuple[str, Callable[[Result, View], list[Tile]]], ...]] 
     "device_tiles": (("steps", numbers.step_times), ("gpu_breakdown", numbers.device_time)),
     "work_tiles": (("overlap", numbers.copies), ("memory", numbers.memory)),
 }
-"""Blocks of tiles: analyses, and what is read off each. The quickest come first."""
+"""Blocks of tiles: analyses, and what is read off each. The first waits for nothing else."""
 
 
 def _layout(_: Context) -> list[Component]:
@@ -77,6 +78,7 @@ def _baseline(context: Context) -> list[Component]:
 
 def _tiles(name: str) -> Callable[[Context], list[Component]]:
     def fill(context: Context) -> list[Component]:
+        settle(context.results, context.run, before=_TILES[name][0][0])
         own = _read(name, context.result, context)
         found = compared(context)
         base = context.base

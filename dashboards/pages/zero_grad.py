@@ -133,8 +133,8 @@ def _histogram(context: Context, frame: pd.DataFrame) -> Component:
         context,
         "histogram",
         figure,
-        caption="How long launch calls took, and how long after them the device started: below about 10 µs "
-        "of delay the device was waiting for the host.",
+        caption="How long launch calls took, and how long after them the device started. Delays of a few "
+        "µs mean that the device was waiting for the host.",
     )
 
 
