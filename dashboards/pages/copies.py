@@ -38,8 +38,14 @@ _GROUP = (
 
 def _answer(reading: Reading) -> list[Component]:
     table = reading.frame("by_device" if _narrowed(reading) else "by_memory", "pinned_memory")
-    said = [part for direction in DIRECTIONS for part in _direction(table, direction)]
-    return [answer(*said)] if said else [nothing("Nothing was copied between host and device here.")]
+    if table.empty:
+        return [nothing("Nothing was copied here.")]
+    directions = sorted(table["direction"].astype(str).unique(), key=_place)
+    return [answer(*(part for direction in directions for part in _direction(table, direction)))]
+
+
+def _place(direction: str) -> tuple[bool, str]:
+    return direction not in DIRECTIONS, direction
 
 
 def _narrowed(reading: Reading) -> bool:

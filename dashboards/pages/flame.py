@@ -53,12 +53,8 @@ def _figures(reading: Reading) -> list[Component]:
     controls = html.Div(
         [
             switch(context, "side", "Width of the bars", _SIDES),
-            dcc.Input(
-                id="flame-search",
-                type="text",
-                placeholder="Search names",
-                className="tk-flame-search",
-                **aria(label="Search names"),
+            dmc.TextInput(
+                id="flame-search", placeholder="Search names", size="xs", w=220, **aria(label="Search names")
             ),
             html.Span(id="flame-found", role="status", className="tk-flame-found"),
         ],

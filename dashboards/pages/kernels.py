@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 SHOWN = 15
 _BY = [("families", "By family"), ("names", "By full name"), ("by_op", "By launching op")]
 _LABEL = {"families": "family", "names": C.NAME, "by_op": "op"}
+_MANY = {"families": "families", "names": "names", "by_op": "ops"}
 _CORES = {True: "tensor cores by name", False: "no tensor cores by name"}
 
 
@@ -57,7 +58,7 @@ def _figures(reading: Reading) -> list[Component]:
     told = "tensor_cores" in frame.columns
     groups = [_CORES[bool(each)] if told else "kernels" for each in first.get("tensor_cores", first[label])]
     bars = grouped(names[:SHOWN], first["sum_ns"].tolist(), "ns", groups=groups, title="Σ of durations")
-    curve = cumulative(frame["share"].fillna(0).tolist(), names, what=dict(_BY)[by].split()[-1] + "s")
+    curve = cumulative(frame["share"].fillna(0).tolist(), names, what=_MANY[by])
     return [
         switch(context, "by", "Kernels by", _BY),
         html.Div(
