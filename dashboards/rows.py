@@ -45,7 +45,7 @@ def _head(column: Column) -> Component:
 
 
 def _kind(column: Column) -> str:
-    return "tk-number" if column.unit in NUMBERS else "tk-text"
+    return "tk-number" if column.unit in NUMBERS or column.unit == "samples/s" else "tk-text"
 
 
 def _cell(column: Column, value: Any) -> Component:
