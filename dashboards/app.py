@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from dash import Dash
 
-from . import blocks, choices, grid_rows, import_routes, security, shell
-from . import blocks, exports, grid_rows, security, shell
+from . import blocks, choices, exports, grid_rows, import_routes, security, shell
 from .site import Site, registered
 
 if TYPE_CHECKING:

@@ -20,7 +20,6 @@ __all__ = ["definition", "finding", "note"]
 def note(text: str) -> Component:
     """What was absent, and how to get it."""
     return html.P(coded(text), className="tk-note")
-    return dmc.Alert(html.Div(coded(text)), color="gray", variant="light", className="tk-note")
 
 
 def definition(analysis: Analysis) -> Component:

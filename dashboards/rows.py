@@ -10,7 +10,7 @@ from dash.development.base_component import Component
 from tracekit.kernel_names import brief
 from tracekit.render import human
 
-from .tables import NUMBERS
+from .reading import NUMBERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -8,12 +8,9 @@ from typing import TYPE_CHECKING, Any
 import dash_mantine_components as dmc
 from dash import ClientsideFunction, Input, Output, State, dcc, html, no_update
 
-from . import shortcuts
+from . import exports, shortcuts
 from .aria import aria, data
 from .choices import pickers
-from . import exports
-from .aria import aria
-from .devices import present
 from .page import Needs
 from .view import View
 
@@ -171,11 +168,8 @@ def laid_out(site: Site, context: Context) -> Component | list[Component]:
 def heading(page: Page) -> Component:
     """Title and question of a page."""
     return html.Header(
-        [html.H1(page.title, tabIndex="-1", className="tk-title"), html.P(page.question)],
         [
-            html.Div(
-                [dmc.Title(page.title, order=1, size="h2"), dmc.Text(page.question, c="dimmed", size="sm")]
-            ),
+            html.Div([html.H1(page.title, tabIndex="-1", className="tk-title"), html.P(page.question)]),
             exports.place(),
         ],
         className="tk-heading",
