@@ -11,7 +11,7 @@ from tracekit.kernel_names import brief
 from tracekit.render import human
 from tracekit.render.headers import header
 
-from .tables import NUMBERS
+from .reading import NUMBERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
