@@ -37,7 +37,7 @@ KERNELS = 3_000
 
 
 def training() -> dict[str, list[Row]]:
-    """Two steps of many small kernels, each launched by a call in an op; a long one with a hostile name; a gap."""
+    """Two steps: many small kernels, launched by calls in ops; a long one with a hostile name; a gap."""
     hosts: list[Row] = []
     devices: list[Row] = []
     for number in range(2):
