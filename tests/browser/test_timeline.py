@@ -259,6 +259,22 @@ def test_hidden_pinned_and_folded_lanes_and_categories_survive_a_reload(tab: Pag
     expect(tab.get_by_role("button", name="Hide idle")).to_be_attached()
 
 
+def test_choosing_a_device_keeps_the_range_and_what_is_hidden(tab: Page, address: str) -> None:
+    opened(tab, address)
+    tab.get_by_role("button", name="Hide idle").focus()
+    tab.keyboard.press("Enter")
+    tab.evaluate("window.tracekit.timeline.current.jump(100000, 200000)")
+    expect(tab).to_have_url(re.compile("from=100000&to=200000"))
+    with tab.expect_response(re.compile("_dash-update-component")):
+        tab.locator("#device").hover()
+    tab.locator("#device").click()
+    tab.get_by_role("option", name="device 0").click()
+    expect(tab).to_have_url(re.compile("device=0"))
+    shows(tab.locator("#timeline-canvas"), 100_000, 200_000)
+    expect(tab).to_have_url(re.compile("from=100000"))
+    expect(tab.get_by_role("button", name="Show 1 hidden of rank 0 · GPU 0")).to_be_visible()
+
+
 def test_another_page_and_back_leaves_nothing_behind(tab: Page, address: str) -> None:
     opened(tab, address)
     tab.get_by_role("link", name="Overview").click()
