@@ -6,6 +6,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
   const LASTS = 170;
   const NEAR = 8;
   const QUEUE = 4;
+  const HEADER = 60;
 
   const calm = () => window.matchMedia("(prefers-reduced-motion: reduce)").matches;
 
@@ -121,6 +122,8 @@ window.tracekit.timeline = window.tracekit.timeline || {};
         app.laid();
       }
       const place = app.lanes.where.get(id);
+      const y = app.parts.overlay.getBoundingClientRect().top + app.yOf(place);
+      if (y < HEADER || y > window.innerHeight - 30) app.parts.stage.scrollIntoView({ block: "nearest" });
       const room = app.stage.height - app.lanes.pinsHeight;
       if (place.pinned || (place.y >= app.stage.top && place.y + place.h <= app.stage.top + room)) return;
       app.parts.scroller.scrollTop = place.y - room / 2;
