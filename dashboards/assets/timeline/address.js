@@ -25,12 +25,15 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     constructor(app) {
       this.app = app;
       this.path = window.location.pathname;
+      this.told = window.location.search;
       this.later = tl.later(SLOW, () => this.#write(false));
       window.addEventListener("popstate", () => {
         this.later.cancel();
         if (window.location.pathname === this.path && this.app.alive) this.app.look(tl.readAddress());
       }, { signal: app.ending });
       app.ending.addEventListener("abort", () => this.later.cancel());
+      const header = document.querySelector(".tk-header");
+      for (const name of header ? ["pointerenter", "focusin"] : []) header.addEventListener(name, () => this.tell(), { signal: app.ending });
     }
 
     /** The range or a choice changed a little: the entry of the history follows when it rests. */
@@ -47,6 +50,20 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     flush() {
       this.later.cancel();
       this.#write(false);
+    }
+
+    /** A choice in the header is near, which starts from the address as the page's frame knows it: tell it. */
+    tell() {
+      this.flush();
+      if (this.told === window.location.search) return;
+      this.told = window.location.search;
+      window.dispatchEvent(new CustomEvent("_dashprivate_pushstate"));
+    }
+
+    /** Write what is looked at over an address that came from elsewhere, as from the choice of a rank. */
+    carry() {
+      const words = this.#words();
+      if (`?${words}` !== window.location.search) window.history.replaceState(window.history.state, "", `${this.path}?${words}`);
     }
 
     #words() {

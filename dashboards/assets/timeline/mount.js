@@ -43,6 +43,8 @@ window.dash_clientside = window.dash_clientside || {};
       else before.address.flush();
       return before;
     }
+    const stays = before && before.alive && before.lanes && before.source.run === source.run && place(before.source) === place(source);
+    if (stays) before.address.carry();
     if (before) before.close();
     const app = new tl.App(element, source);
     tl.current = app;

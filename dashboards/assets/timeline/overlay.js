@@ -61,7 +61,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     if (!a || !b) return;
     const { width } = app.scale;
     const [real, aim] = [app.scale.x(from.start_ns + from.dur_ns / 2), app.scale.x(to.start_ns)];
-    if (Math.max(real, aim) < 0 || Math.min(real, aim) > width) return;
+    if (![real, aim].some((x) => x >= 0 && x <= width)) return;
     const [x0, x1] = [Math.min(Math.max(real, 3), width - 3), Math.min(Math.max(aim, -20), width + 20)];
     const [y0, y1] = [app.yOf(a) + a.h / 2, app.yOf(b) + b.h / 2];
     const bend = Math.min(120, Math.max(24, Math.abs(x1 - x0) / 2));
