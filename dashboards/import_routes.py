@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from flask import Response
 
-    from .importing import State
+    from .import_state import State
     from .site import Site
 
 SAMPLES = Path(__file__).parent / "samples"

@@ -9,13 +9,14 @@ import json
 import os
 import secrets
 import threading
+import time
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tracekit.errors import TracekitError, UnusableInputError
 
 from . import import_worker
+from .import_state import OVER, Phase, State, told
 from .uploads import Upload
 
 if TYPE_CHECKING:
@@ -26,55 +27,17 @@ if TYPE_CHECKING:
 
     from tracekit.store import Store
 
+IDLE_S = 1_800
+"""Seconds without a slice after which a page is taken to be gone."""
 KEPT = 20
 """Imports that are remembered; the oldest finished one goes first."""
-
-
-class Phase(StrEnum):
-    """How far an import is."""
-
-    RECEIVING = "receiving"
-    WAITING = "waiting"
-    IMPORTING = "importing"
-    DONE = "done"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-
-
-OVER = {Phase.DONE, Phase.FAILED, Phase.CANCELLED}
-
-
-@dataclass(frozen=True)
-class State:
-    """What is known of an import.
-
-    Attributes:
-        id: Names it.
-        name: Name of what it imports, as the person knows it.
-        phase: How far it is.
-        received: Bytes that have arrived.
-        read: Bytes of the present file that are decoded.
-        size: Its size; 0 where unknown.
-        runs: Names of the runs it made.
-        warnings: How many warnings those runs carry.
-        errors: What could not be used: message and hint.
-    """
-
-    id: str
-    name: str
-    phase: Phase = Phase.RECEIVING
-    received: int = 0
-    read: int = 0
-    size: int = 0
-    runs: tuple[str, ...] = ()
-    warnings: int = 0
-    errors: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass
 class _Import:
     state: State
     upload: Upload
+    touched_s: float = field(default_factory=time.monotonic)
     over: threading.Event = field(default_factory=threading.Event)
     process: subprocess.Popen[str] | None = None
 
@@ -121,6 +84,7 @@ class Imports:
             raise
         with self._guard:
             one.state = replace(one.state, received=one.upload.received)
+            one.touched_s = time.monotonic()
             return one.state
 
     def start(self, key: str) -> State:
@@ -179,12 +143,21 @@ class Imports:
     def _new(self, name: str) -> _Import:
         key = f"{os.getpid()}-{secrets.token_hex(6)}"
         new = _Import(State(key, name[:200]), Upload(self.store, key, self.limit))
+        self._abandon()
         with self._guard:
             self._known[key] = new
             over = [key for key, one in self._known.items() if one.state.phase in OVER]
             for old in over[: max(0, len(self._known) - KEPT)]:
                 del self._known[old]
         return new
+
+    def _abandon(self) -> None:
+        """Cancel what a page began to send and will not end."""
+        with self._guard:
+            known = list(self._known.items())
+        for key, one in known:
+            if one.state.phase is Phase.RECEIVING and time.monotonic() - one.touched_s > IDLE_S:
+                self.cancel(key)
 
     def _start(self, one: _Import, traces: Sequence[Path]) -> State:
         with self._guard:
@@ -216,7 +189,7 @@ class Imports:
         with process:
             for line in process.stdout or ():
                 with self._guard:
-                    one.state = _told(one.state, json.loads(line), one.upload)
+                    one.state = told(one.state, json.loads(line), one.upload)
         with self._guard:
             if one.state.phase is not Phase.IMPORTING:
                 return
@@ -234,13 +207,3 @@ class Imports:
 
 
 _MEMORY = "free memory and drop the file again"
-
-
-def _told(state: State, what: dict[str, Any], upload: Upload) -> State:
-    """The state after a line of the process."""
-    if "progress" in what:
-        _, done, size = what["progress"]
-        return replace(state, read=done, size=size)
-    if "run" in what:
-        return replace(state, runs=(*state.runs, what["run"]), warnings=state.warnings + what["warnings"])
-    return replace(state, errors=(*state.errors, (upload.shown(what["error"]), what["hint"])))

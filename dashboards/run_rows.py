@@ -145,6 +145,7 @@ def _column(name: str, title: str, meaning: str, width: int, **more: Any) -> dic
         "headerTooltip": meaning,
         "tooltipField": name,
         "width": width,
+        "minWidth": width,
         "filter": "agTextColumnFilter",
         "valueFormatter": {"function": f"params.value === null ? '{MISSING}' : params.value"},
         **more,
@@ -167,17 +168,17 @@ def _number(name: str, title: str, meaning: str, width: int) -> dict[str, Any]:
 
 _ALWAYS = {"run", "created", "steps", "step", "size"}
 _COLUMNS = [
-    _column("run", "run", "id of the run: opens its overview", 350, cellRenderer="RunLink"),
+    _column("run", "run", "id of the run: opens its overview", 375, cellRenderer="RunLink", flex=3),
     _column("label", "label", "name given by the user", 150),
     _column("workload", "workload", "what ran", 120),
     _column("mode", "mode", "train or infer", 80),
     _column("device", "device", "where the workload ran", 85),
     _number("step", "step time", "median window of a step at the lowest rank, from the analysis Steps", 110),
     _number("steps", "steps", "number of steps in that median, without warm-up outliers", 95),
-    _column("gpu", "GPU", "devices that the recording names", 210),
+    _column("gpu", "GPU", "devices that the recording names", 200, flex=2),
     _column("created", "created (UTC)", "when it was recorded or imported", 165),
-    _column("source", "recorded by", "the collector; of an import, the file", 170),
     _column("commit", "commit", "commit that ran; + marks uncommitted changes", 115),
     _number("size", "size", "Parquet files on disk", 100),
     _column("diagnostics", "diagnostics", "what the import noticed", 150, tooltipField="messages"),
+    _column("source", "recorded by", "the collector; of an import, the file", 170, flex=2),
 ]

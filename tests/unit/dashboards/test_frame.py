@@ -163,7 +163,7 @@ def test_an_import_says_its_files(store: Store) -> None:
 def test_columns_that_no_run_fills_are_not_shown(store: Store) -> None:
     make_run(store)
     shown = [one["field"] for one in columns(rows(Catalogue(store).listing().runs, StepTimes()))]
-    assert shown == ["run", "step", "steps", "created", "source", "size"]
+    assert shown == ["run", "step", "steps", "created", "size", "source"]
 
 
 def test_the_older_of_two_is_the_baseline() -> None:

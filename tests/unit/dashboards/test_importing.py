@@ -9,15 +9,16 @@ pytest.importorskip("dash")
 
 from pathlib import Path
 
-from tracekit.dashboards import import_routes
-from tracekit.dashboards.importing import Imports, Phase
+from tracekit.dashboards import import_routes, importing
+from tracekit.dashboards.import_state import Phase
+from tracekit.dashboards.importing import Imports
 from tracekit.dashboards.uploads import FOLDER, safe
 
 from tests.unit.dashboards.test_security import client_of
 
 if TYPE_CHECKING:
     from flask.testing import FlaskClient
-    from tracekit.dashboards.importing import State
+    from tracekit.dashboards.import_state import State
 
     from tracekit.store import Store
 
@@ -125,6 +126,17 @@ def test_a_cancelled_import_leaves_nothing(imports: Imports, store: Store) -> No
     assert left(store) == []
     with pytest.raises(Exception, match="cancelled"):
         imports.start(state.id)
+
+
+def test_what_a_page_left_behind_is_deleted(
+    imports: Imports, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left_behind = sent(imports, "a.json", b"abc")
+    assert left(store) != []
+    monkeypatch.setattr(importing, "IDLE_S", -1)
+    imports.cancel(sent(imports, "b.json", b"abc").id)
+    assert imports.wait(left_behind.id, seconds=0).phase is Phase.CANCELLED
+    assert left(store) == []
 
 
 def test_a_running_import_is_ended(imports: Imports, store: Store) -> None:
