@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 MOST = 12
 """Causes drawn; the table holds all."""
+_LEGEND = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "traceorder": "normal"}
 _TERMS = {"added": 1, "removed": -1, "count": 1, "rate": 1}
 
 
@@ -24,7 +25,8 @@ def steps(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         rows: Parts of the wall ledger, as `diff_tables.wall` gives them, without the whole.
     """
     parts = {str(row["part"]): [row["base_ns"], row["head_ns"]] for row in rows}
-    return stacked(["A, base", "B, head"], parts, "ns", title="mean step")
+    figure = stacked(["A, base", "B, head"], parts, "ns", title="mean step")
+    return {"data": figure["data"], "layout": figure["layout"] | {"height": 220, "legend": _LEGEND}}
 
 
 def waterfall(rows: Sequence[Mapping[str, Any]], total: Mapping[str, Any]) -> dict[str, Any]:
@@ -92,7 +94,7 @@ def terms(diff: Diff) -> dict[str, Any]:
     }
     figure = stacked(names, parts, "ns", title="change per step")
     layout = figure["layout"]
-    layout["barmode"] = "relative"
+    layout |= {"barmode": "relative", "legend": _LEGEND}
     layout["xaxis"] = {"title": layout["xaxis"]["title"], "zeroline": True}
     return {"data": [trace for trace in figure["data"] if any(trace["x"])], "layout": layout}
 
