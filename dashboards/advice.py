@@ -86,7 +86,7 @@ def _percent(under_way: Advising) -> float:
 
 def _told(under_way: Advising) -> str:
     if not under_way.title:
-        return "Waiting for the analyses of another run"
+        return "Starting with the numbers above"
     return f"{under_way.done} of {under_way.total} analyses are done; now: {under_way.title}"
 
 
@@ -103,7 +103,8 @@ def summary(advice: Advice) -> str:
     """How many findings there are, and what their savings are of."""
     against, count = advice.budget, len(advice.findings)
     unit = "step" if against.marked else "capture"
-    of = f"a {unit} takes {human(against.step_ns, 'ns')} (mean of {against.steps:,})"
+    takes = f"takes {human(against.step_ns, 'ns')}"
+    of = f"a {unit} {takes} (mean of {against.steps:,})" if against.steps > 1 else f"the {unit} {takes}"
     if not count:
         return f"None of {advice.rules} rules found anything to change; {of}."
     adds = " Savings may be of the same time, so they do not add up." if count > 1 else ""
@@ -119,4 +120,5 @@ def _not_judged(advice: Advice) -> list[Component]:
     ]
     count = len({name for _, names in advice.lacking for name in names})
     what = f"What could not be judged ({count} analyses lacked something)"
-    return [html.Details([html.Summary(what), html.Ul(lines)], className="tk-lacking")]
+    shown = not advice.findings  # then it is all there is to say
+    return [html.Details([html.Summary(what), html.Ul(lines)], open=shown, className="tk-lacking")]

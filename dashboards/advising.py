@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 FIRST = ("steps", "gpu_breakdown", "integrity", "overlap", "memory")
 """What is asked for first, the quickest first: a page shows numbers of these while the others go on."""
 _ONE = threading.Lock()
-"""Advice on one run at a time: two would only slow each other down."""
+"""One analysis at a time: runs take turns, as two at once would only slow each other down."""
 
 
 @dataclass
@@ -55,8 +55,7 @@ class Advising:
     def work(self) -> None:
         """Run every analysis and rank what they found."""
         try:
-            with _ONE:
-                self.advice = gather(self.run, self._each())
+            self.advice = gather(self.run, self._each())
         except Exception as error:  # whoever looks at it is told; a thread has no one else to tell
             self.trouble = f"{type(error).__name__}: {error}"
         finally:
@@ -68,10 +67,15 @@ class Advising:
         settle(self.results, self.run)
         for self.done, one in enumerate(chosen):
             self.title = one.title
-            try:
-                yield one, self.results.of(self.run, one.name)
-            except PluginError as error:
-                yield one, Result(notes=(f"failed: {error.message}",))
+            with _ONE:
+                found = self._result(one)
+            yield one, found
+
+    def _result(self, one: Analysis) -> Result:
+        try:
+            return self.results.of(self.run, one.name)
+        except PluginError as error:
+            return Result(notes=(f"failed: {error.message}",))
 
 
 def settle(results: Results, run: Run, before: str = "") -> None:
