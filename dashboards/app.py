@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dash import Dash
 
-from . import blocks, grid_rows, security, shell
+from . import blocks, exports, grid_rows, security, shell
 from .site import Site, registered
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def create_app(store: Store, *, hosts: tuple[str, ...] = security.LOOPBACK, toke
     shell.connect(site)
     blocks.connect(site)
     grid_rows.connect(site)
+    exports.connect(site)
     for page in site.pages.values():
         if page.connect:
             page.connect(site)

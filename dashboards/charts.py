@@ -32,11 +32,13 @@ def chart(context: Context, name: str, figure: dict[str, Any], *, caption: str) 
         caption: What it shows, in a sentence; also its text for assistive technology.
     """
     config: Any = {**_CONFIG, "toImageButtonOptions": {"filename": f"{context.view.run}-{name}"}}
+    shown = themed(figure, dark=context.dark)
     graph = dcc.Graph(
         id={"type": "chart", "page": context.view.page, "name": name},
-        figure=themed(figure, dark=context.dark),
+        figure=shown,
         config=config,
         className="tk-graph",
+        style={"height": shown["layout"]["height"]},
     )
     return html.Figure([graph, html.Figcaption(caption)], className="tk-chart")
 

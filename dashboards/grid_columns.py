@@ -8,28 +8,31 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tracekit.render import human
-from tracekit.render.cells import ID, PROSE, clean
+from tracekit.render.cells import ID, PROSE, SCALES, clean
+from tracekit.render.data import records
 from tracekit.render.headers import header
+from tracekit.schema import C
 
 from .formats import has_floats, number_format
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from tracekit.analysis import Column
-    from tracekit.render.data import Record
 
 ROWS = {
-    "row_id": "device_intervals",
+    C.ROW_ID: "device_intervals",
     "device_row": "device_intervals",
     "first_row": "device_intervals",
     "longest_row": "device_intervals",
     "idle_row": "device_intervals",
     "host_row": "host_intervals",
-    "launch_row": "host_intervals",
+    C.LAUNCH_ROW: "host_intervals",
     "wait_row": "host_intervals",
 }
 """Names of columns that hold the row of a table of the run, and which table that is."""
 _SAMPLE = 400
-_CHAR, _PAD, _SORT = 7.3, 22, 20
+_CHAR, _PAD, _SORT = 8.0, 24, 16
 _SHORT = 26
 """Texts up to so many characters get their whole width; longer ones share what is left."""
 
@@ -41,20 +44,17 @@ class Shown:
     Attributes:
         column: Its metadata.
         values: Its values, or the first of very many.
+        empty: Whether no row has a value.
     """
 
     column: Column
     values: list[Any]
+    empty: bool
 
     @cached_property
     def words(self) -> bool:
-        """Whether it holds text."""
-        return any(isinstance(value, str) for value in self.values)
-
-    @cached_property
-    def empty(self) -> bool:
-        """Whether no row has a value."""
-        return all(value is None for value in self.values)
+        """Whether it holds text, or yes and no."""
+        return any(isinstance(value, str | bool) for value in self.values)
 
     @cached_property
     def widest(self) -> int:
@@ -87,7 +87,7 @@ class Shown:
         return {"filter": "agTextColumnFilter" if self.words else "agNumberColumnFilter"}
 
     def _width(self, head: float) -> dict[str, Any]:
-        full = self.widest * _CHAR + _PAD
+        full = self.widest * _CHAR + (_PAD + 12 if self.words else _PAD)
         if self.column.unit == PROSE:
             return {"flex": 3, "minWidth": 280}
         if self.words and self.column.unit != ID and self.widest > _SHORT:
@@ -104,11 +104,14 @@ class Shown:
     def _number(self) -> dict[str, Any]:
         shown: dict[str, Any] = {
             "type": "rightAligned",
-            "cellClass": "tk-cell-number",
+            "cellClass": ["ag-right-aligned-cell", "tk-cell-number"],
             "valueFormatter": _formatter(self.column.unit, decimals=has_floats(self.values)),
         }
         if self.column.unit == "share":
             shown["cellStyle"] = {"function": "tracekit.bar(params)"}
+        if self.column.unit in SCALES:
+            base = json.dumps(SCALES[self.column.unit][1])
+            shown["tooltipValueGetter"] = {"function": f"tracekit.exact(params.value, {base})"}
         if self.row_of:
             shown |= {"cellRenderer": "tracekitRow", "cellRendererParams": {"table": self.row_of}}
         return shown
@@ -124,9 +127,11 @@ def _tooltip(column: Column) -> str:
     return clean(f"{column.name}{exact}: {column.meaning}")
 
 
-def shown(rows: list[Record], columns: tuple[Column, ...]) -> list[Shown]:
-    """Each column with its values."""
-    return [Shown(column, [row[column.name] for row in rows]) for column in columns]
+def shown(frame: pd.DataFrame, columns: tuple[Column, ...], most: int) -> list[Shown]:
+    """Each column with its values, of the first rows at most."""
+    rows = records(frame.head(most), columns)
+    empty = frame.isna().all()
+    return [Shown(one, [row[one.name] for row in rows], bool(empty[one.name])) for one in columns]
 
 
 def jump(columns: list[Shown]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Parts that several pages place: notes, findings, definitions, figures of merit."""
+"""Parts that several pages place: notes, findings, definitions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["definition", "finding", "note"]
 
 def note(text: str) -> Component:
     """What was absent, and how to get it."""
-    return dmc.Alert(html.Div(coded(text)), color="gray", variant="light", className="tk-note")
+    return html.P(coded(text), className="tk-note")
 
 
 def definition(analysis: Analysis) -> Component:

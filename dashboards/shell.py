@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import dash_mantine_components as dmc
 from dash import ClientsideFunction, Input, Output, State, ctx, dcc, html, no_update
 
+from . import exports
 from .aria import aria
 from .devices import present
 from .page import Needs
@@ -152,7 +153,12 @@ def laid_out(site: Site, context: Context) -> Component | list[Component]:
 def heading(page: Page) -> Component:
     """Title and question of a page."""
     return html.Header(
-        [dmc.Title(page.title, order=1, size="h2"), dmc.Text(page.question, c="dimmed", size="sm")],
+        [
+            html.Div(
+                [dmc.Title(page.title, order=1, size="h2"), dmc.Text(page.question, c="dimmed", size="sm")]
+            ),
+            exports.place(),
+        ],
         className="tk-heading",
     )
 

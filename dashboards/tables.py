@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -38,6 +37,8 @@ SMALL = 16
 ROW = 30
 _HEAD = 34
 _BLOCK = 200
+_SAMPLE = 1_000
+"""Rows that widths of a long table are told from."""
 
 
 def table(
@@ -64,7 +65,7 @@ def table(
             [*_title(title), dmc.Text(empty or "No rows.", c="dimmed", size="sm")], className="tk-section"
         )
     many = len(frame) > MOST and _whole(context, page, spec, frame)
-    columns = shown(data.records(frame.head(MOST), spec.columns), spec.columns)
+    columns = shown(frame, spec.columns, _SAMPLE if many else MOST)
     missing = [clean(one.column.name.replace("_", " ")) for one in columns if one.empty]
     return html.Section(
         [
@@ -167,13 +168,18 @@ def _grid(
         className="tk-grid",
         columnDefs=definitions,
         dashGridOptions=options,
-        eventListeners={
-            "firstDataRendered": [f"tracekit.ready(params, {json.dumps(clean(spec.title))})"],
-            "sortChanged": ["tracekit.sorted(params)"],
-        },
-        style=None if rows <= SMALL else {"height": _HEAD + ROW * SMALL + 2},
+        eventListeners={"sortChanged": ["tracekit.sorted(params)"]},
+        style=_size(definitions, rows),
         **kind,
     )
+
+
+def _size(definitions: list[dict[str, Any]], rows: int) -> dict[str, Any]:
+    """As high as its rows or scrolling, and no wider than its columns where none of them stretches."""
+    size: dict[str, Any] = {"height": None if rows <= SMALL else _HEAD + ROW * SMALL + 2}
+    if not any("flex" in one for one in definitions):
+        size["maxWidth"] = sum(one["width"] for one in definitions) + (2 if rows <= SMALL else 18)
+    return size
 
 
 def timeline(context: Context) -> str:

@@ -1,7 +1,7 @@
 /* Cells that are more than text: long names cut in the middle, and links to the timeline. */
 (() => {
   "use strict";
-  const TAIL = 18;
+  const TAIL = 14;
   const components = window.dashAgGridComponentFunctions;
   const make = (...parts) => window.React.createElement(...parts);
 

@@ -64,6 +64,10 @@
     }
   }
 
+  /* All digits, for the tooltip of a number that its cell rounds. */
+  window.tracekit.exact = (value, base) =>
+    typeof value === "number" ? `${value.toLocaleString("en-US", { maximumFractionDigits: 20 })} ${base}` : null;
+
   window.tracekit.human = (value, format) => {
     if (value === null || value === undefined) {
       return MISSING;

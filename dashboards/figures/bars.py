@@ -84,5 +84,6 @@ def _rows(names: Sequence[str], title: str) -> dict[str, Any]:
             "ticktext": [label(each) for each in names],
             "autorange": "reversed",
             "automargin": True,
+            "showgrid": False,
         },
     }

@@ -68,6 +68,7 @@ def waterfall(
             "ticktext": [label(each) for each in labels],
             "autorange": "reversed",
             "automargin": True,
+            "showgrid": False,
         },
     }
     return {"data": [trace], "layout": layout}

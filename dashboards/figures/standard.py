@@ -31,6 +31,7 @@ _MOMENTS = {C.START_NS, C.T_NS, "peak_at_ns", "called_ns", "begun_ns"}
 _BOUNDS = (("from_ns", "to_ns"), ("from_bytes", "to_bytes"))
 _GROUPS = (C.RANK, C.DEVICE)
 _LINES = 8
+_FEW = 2
 _POINTS = 20_000
 
 
@@ -68,8 +69,10 @@ def standard(spec: TableSpec, frame: pd.DataFrame) -> Standard | None:
 
 
 def first(specs: Sequence[TableSpec], tables: dict[str, pd.DataFrame]) -> Standard | None:
-    """The figure of the first table that has one."""
-    found = (standard(spec, tables[spec.name]) for spec in specs if spec.name in tables)
+    """The figure of the first table that has one; those with hardly any rows only where no other has."""
+    present = [(spec, tables[spec.name]) for spec in specs if spec.name in tables]
+    ample = [(spec, frame) for spec, frame in present if len(frame) > _FEW]
+    found = (standard(spec, frame) for spec, frame in [*ample, *present])
     return next((one for one in found if one), None)
 
 

@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import math
+import re
+import shutil
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+CHROMIUM = shutil.which("chromium")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+
+from tracekit.dashboards.app import create_app  # noqa: E402
+from tracekit.dashboards.formats import number_format  # noqa: E402
+from werkzeug.serving import make_server  # noqa: E402
+
+from tests.builders import host, kernel, make_run, step  # noqa: E402
+from tracekit.render import human  # noqa: E402
+from tracekit.render.cells import SCALES  # noqa: E402
+from tracekit.schema import C  # noqa: E402
+from tracekit.store import Store  # noqa: E402
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from playwright.sync_api import Page
+
+playwright.expect.set_options(timeout=30_000)
+HOSTILE = "void <script>window.hurt=1</script><b>bold</b><img src=x onerror='window.hurt=1'>" + "x" * 300
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync"]
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    path: Path = tmp_path_factory.mktemp("grids")
+    names = [HOSTILE, *(f"kernel_{number}" for number in range(40))]
+    make_run(
+        path / "store",
+        host_intervals=[host("cudaLaunchKernel", 0, 5)],
+        device_intervals=[
+            kernel(100 * at, 100 * at + at + 1, **{C.NAME: name, C.LAUNCH_ROW: 0, C.STREAM: 7})
+            for at, name in enumerate(names)
+        ],
+        steps=[step(1, 0, 5_000)],
+    )
+    server = make_server("127.0.0.1", 0, create_app(Store(path / "store")).server, threaded=True)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as started:
+        chromium = started.chromium.launch(executable_path=CHROMIUM, headless=True, args=ARGUMENTS)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def page(browser: Any, address: str) -> Iterator[Page]:
+    """A page whose errors and requests beyond the server fail the test, Perfetto's own aside."""
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    opened: Page = context.new_page()
+    wrong: list[str] = []
+    opened.on("console", lambda said: wrong.append(said.text) if said.type in {"error", "warning"} else None)
+    opened.on("pageerror", lambda error: wrong.append(str(error)))
+    inside = (address, "data:", "blob:")
+    opened.on(
+        "request", lambda asked: None if asked.url.startswith(inside) else wrong.append(f"asked {asked.url}")
+    )
+    yield opened
+    context.close()
+    assert wrong == []
+
+
+def values() -> list[float]:
+    whole = [0, 1, 9, 10, 99, 999, 1000, 1023, 1024, 12_345, 999_999, 1_000_000, 1_234_567, 12_582_912]
+    large = [10**9, 10**12 + 1, 2**40, 2**52 + 1, 3 * 10**15]
+    halves = [0.125, 0.375, 2.5, 0.0005, 1.005, 2.675, 0.25, 0.75, 0.00125, 1023.125, 512.0625]
+    parts = [1 / 3, 2 / 3, 0.1, 1e-5, 1.5e-7, 123.456789, 999.9999, 0.99999, 1e-9, 4.2e-10, 29.17e12]
+    odd = [12_500, 1_125_000, 1_375_000, 100_125_000_000, 128, 1_152, 1_408]
+    positive = [*whole, *large, *halves, *parts, *odd]
+    return [*positive, *(-value for value in positive)]
+
+
+@pytest.mark.parametrize("unit", [*SCALES, "share", "count", "×", ""])
+def test_numbers_read_as_everywhere_else(page: Page, address: str, unit: str) -> None:
+    page.goto(address)
+    page.locator("h1").wait_for()
+    given = [value for value in values() if math.isfinite(value)]
+    cases = [[value, number_format(unit, decimals=isinstance(value, float))] for value in given]
+    shown = page.evaluate("cases => cases.map(([value, format]) => tracekit.human(value, format))", cases)
+    expected = [human(value, unit) for value in given]
+    assert dict(zip(given, shown, strict=True)) == dict(zip(given, expected, strict=True))
+
+
+def test_other_values_read_as_everywhere_else(page: Page, address: str) -> None:
+    page.goto(address)
+    page.locator("h1").wait_for()
+    shown = page.evaluate("[null, true, false, 'a'].map(value => tracekit.human(value, {kind: 'plain'}))")
+    assert shown == [human(value, "") for value in (None, True, False, "a")]
+
+
+def named(page: Page, title: str) -> Any:
+    return page.get_by_role("region", name=title, exact=True)
+
+
+def test_names_of_traces_are_text_in_cells_and_tooltips(page: Page, address: str) -> None:
+    page.goto(f"{address}/kernels?sort=names:sum_ns:asc")
+    cell = named(page, "By full name").locator('[col-id="name"] .tk-name', has_text="<script>")
+    playwright.expect(cell).to_have_text(HOSTILE)
+    cell.hover()
+    playwright.expect(page.locator(".ag-tooltip")).to_have_text(HOSTILE)
+    assert page.evaluate("window.hurt === undefined && !document.querySelector('.ag-root img, .ag-root b')")
+
+
+def test_a_sort_is_in_the_address_and_the_page_stays(page: Page, address: str) -> None:
+    page.goto(f"{address}/kernels")
+    table = named(page, "By full name")
+    grid = table.get_by_role("grid", name="By full name").or_(
+        table.get_by_role("treegrid", name="By full name")
+    )
+    playwright.expect(grid).to_have_count(1)
+    filled: list[str] = []
+    page.on(
+        "request", lambda asked: filled.append(asked.url) if "aria-busy" in (asked.post_data or "") else None
+    )
+    table.locator(".ag-header-cell", has_text="sum").click()
+    playwright.expect(page).to_have_url(re.compile(r"sort=names:sum_ns:desc"))
+    first = table.locator('.ag-row[row-index="0"]')
+    playwright.expect(first).to_contain_text("kernel_39")
+    assert filled == []
+    page.reload()
+    playwright.expect(first).to_contain_text("kernel_39")
+
+
+def test_a_filter_leaves_the_rows_that_match(page: Page, address: str) -> None:
+    page.goto(f"{address}/kernels")
+    table = named(page, "By full name")
+    box = table.get_by_label("Filter By full name")
+    playwright.expect(table.get_by_role("row").nth(1)).to_be_visible()
+    box.fill("kernel_17")
+    playwright.expect(table.locator(".tk-count")).to_have_text("1 of 41 rows")
+    playwright.expect(table.locator(".ag-row:visible")).to_have_count(1)
+
+
+ANSWERS = """<script>addEventListener("message", e => {
+  if (e.data === "PING") e.source.postMessage("PONG", e.origin);
+  else document.title = `got ${e.data.perfetto.buffer.byteLength} ${e.data.perfetto.title}`;
+});</script>"""
+
+
+def test_perfetto_is_given_the_trace(page: Page, address: str) -> None:
+    page.context.route(
+        "https://ui.perfetto.dev/**", lambda route: route.fulfill(body=ANSWERS, content_type="text/html")
+    )
+    page.goto(f"{address}/kernels")
+    with page.expect_popup() as opened:
+        page.get_by_role("button", name="Open in Perfetto").click()
+    playwright.expect(opened.value).to_have_title(re.compile(r"got [1-9]\d+ \d{8}T"))
+    playwright.expect(page.get_by_role("status").filter(has_text="Sent to Perfetto.")).to_be_visible()
+
+
+def test_without_a_network_the_trace_can_be_saved(page: Page, address: str) -> None:
+    page.clock.install()
+    page.context.route("https://ui.perfetto.dev/**", lambda route: route.fulfill(body=""))
+    page.goto(f"{address}/kernels")
+    button = page.get_by_role("button", name="Open in Perfetto")
+    with page.expect_popup():
+        button.click()
+    page.clock.run_for(25_000)
+    playwright.expect(page.get_by_role("status").filter(has_text="did not answer")).to_be_visible()
+    playwright.expect(page.get_by_role("link", name="Save the trace")).to_be_visible()
