@@ -38,6 +38,7 @@ bench *arguments:
     {{python}} -m benchmarks.ingest {{arguments}}
     {{python}} -m benchmarks.analyses
     {{python}} -m benchmarks.statistics
+    {{python}} -m benchmarks.timeline
 
 # Write the pages that come from metadata.
 docs:

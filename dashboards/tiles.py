@@ -112,4 +112,4 @@ def _tile(tile: Tile, base: Tile | None) -> Component:
                 className="tk-tile-base",
             )
         )
-    return html.Div(parts, className="tk-tile")
+    return html.Dl(parts, className="tk-tile")

@@ -29,7 +29,12 @@ _LISTED = 2_000
 
 def _layout(_: Context) -> list[Component]:
     return [
-        html.Dl([block(NAME, "numbers", height=84)], className="tk-tiles", **aria(label="Key numbers")),
+        html.Div(
+            [block(NAME, "numbers", height=84)],
+            className="tk-tiles",
+            role="group",
+            **aria(label="Key numbers"),
+        ),
         html.Div(
             [
                 html.Div(block(NAME, "causes", height=320), className="tk-half"),

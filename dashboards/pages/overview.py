@@ -40,9 +40,10 @@ def _layout(_: Context) -> list[Component]:
         block(NAME, "ran", height=22),
         block(NAME, "integrity", height=40),
         block(NAME, "baseline", height=0),
-        html.Dl(
+        html.Div(
             [block(NAME, name, height=84) for name in _TILES],
             className="tk-tiles",
+            role="group",
             **aria(label="Key numbers"),
         ),
         html.Div(

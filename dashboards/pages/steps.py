@@ -34,7 +34,12 @@ _SPREAD = (("Shortest", "min_ns"), ("Longest", "max_ns"), ("95th percentile", "p
 
 def _layout(_: Context) -> list[Component]:
     return [
-        html.Dl([block(NAME, "numbers", height=84)], className="tk-tiles", **aria(label="Key numbers")),
+        html.Div(
+            [block(NAME, "numbers", height=84)],
+            className="tk-tiles",
+            role="group",
+            **aria(label="Key numbers"),
+        ),
         block(NAME, "times", height=360),
         block(NAME, "made_of", height=360),
         block(NAME, "advice", height=60),

@@ -51,9 +51,10 @@ def _layout(_: Context) -> list[Component]:
         placed += [
             html.H2(one.title, className="tk-part-title"),
             html.P(one.question, className="tk-dim"),
-            html.Dl(
+            html.Div(
                 [block(NAME, f"{name}_numbers", height=84)],
                 className="tk-tiles",
+                role="group",
                 **aria(label=f"Key numbers: {one.title}"),
             ),
             block(NAME, name, height=300),

@@ -1,0 +1,99 @@
+/* The call tree of a flame graph: children, places and numbers, without drawing. */
+"use strict";
+(function () {
+  window.tracekit = window.tracekit || {};
+  const SCALES = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"]];
+
+  function time(ns) {
+    for (const [size, name] of SCALES) {
+      if (Math.abs(ns) >= size) return `${(ns / size).toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 })} ${name}`;
+    }
+    return `${ns} ns`;
+  }
+
+  function share(part, whole) {
+    return whole ? `${((100 * part) / whole).toFixed(1)} %` : "–";
+  }
+
+  class Tree {
+    constructor(data) {
+      this.data = data;
+      this.size = data.parent.length;
+      this.children = Array.from({ length: this.size }, () => []);
+      this.depth = new Int32Array(this.size);
+      for (let at = 1; at < this.size; at += 1) {
+        this.children[data.parent[at]].push(at);
+        this.depth[at] = this.depth[data.parent[at]] + 1;
+      }
+      for (const list of this.children) list.sort((a, b) => data.total[b] - data.total[a] || a - b);
+      this.start = new Float64Array(this.size);
+      this.place(0, 0);
+      this.deepest = this.depth.reduce((most, each) => Math.max(most, each), 0);
+    }
+
+    /* Children side by side from their parent's start; parents come before children. */
+    place(at, start) {
+      const waiting = [[at, start]];
+      while (waiting.length) {
+        const [node, from] = waiting.pop();
+        this.start[node] = from;
+        let next = from;
+        for (const child of this.children[node]) {
+          waiting.push([child, next]);
+          next += this.data.total[child];
+        }
+      }
+    }
+
+    name(at) {
+      return this.data.names[this.data.name[at]];
+    }
+
+    total(at) {
+      return this.data.total[at];
+    }
+
+    /* The nodes around one, the outermost first, itself left out. */
+    around(at) {
+      const found = [];
+      for (let up = this.data.parent[at]; up >= 0; up = this.data.parent[up]) found.unshift(up);
+      return found;
+    }
+
+    sibling(at, step) {
+      const parent = this.data.parent[at];
+      if (parent < 0) return at;
+      const list = this.children[parent];
+      return list[list.indexOf(at) + step] ?? at;
+    }
+
+    lines(at) {
+      const whole = this.total(0);
+      const side = this.data.side;
+      const said = [this.name(at), `${side} total ${time(this.total(at))}, ${share(this.total(at), whole)} of all`];
+      if (this.data.calls[at]) {
+        said.push(`${side} self ${time(this.data.self[at])}`);
+        said.push(`${this.data.calls[at].toLocaleString("en-US")} calls`);
+      }
+      return said;
+    }
+
+    /* Nodes whose name holds a text, and the time of the outermost of them. */
+    search(text) {
+      const wanted = text.trim().toLowerCase();
+      const found = new Set();
+      let sum = 0;
+      if (!wanted) return { found, sum };
+      const codes = new Set();
+      this.data.names.forEach((name, code) => { if (name.toLowerCase().includes(wanted)) codes.add(code); });
+      for (let at = 0; at < this.size; at += 1) {
+        if (!codes.has(this.data.name[at])) continue;
+        if (!this.around(at).some((up) => found.has(up))) sum += this.total(at);
+        found.add(at);
+      }
+      return { found, sum };
+    }
+  }
+
+  window.tracekit.flameTree = { Tree, time, share };
+})();

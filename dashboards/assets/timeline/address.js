@@ -1,0 +1,77 @@
+/* The address says what is looked at, without asking the server: range, selection, lanes, categories. */
+"use strict";
+window.tracekit = window.tracekit || {};
+window.tracekit.timeline = window.tracekit.timeline || {};
+(function (tl) {
+  const ROW = /^([a-z_]{1,40}):(\d{1,12})$/;
+  const WHOLE = /^-?\d{1,18}$/;
+  const SLOW = 250;
+
+  const number = (text) => (WHOLE.test(text || "") ? Number(text) : null);
+  const keys = (text) => (text || "").split(".").filter((part) => /^l?\d{1,9}$/.test(part)).map((part) => (part[0] === "l" ? part : Number(part)));
+
+  /** What the address of this page says. */
+  tl.readAddress = function () {
+    const words = new URLSearchParams(window.location.search);
+    const row = ROW.exec(words.get("row") || "");
+    return {
+      from: number(words.get("from")), to: number(words.get("to")),
+      row: row ? { table: row[1], row: Number(row[2]) } : null,
+      hidden: keys(words.get("hide")), pinned: keys(words.get("pin")), folded: keys(words.get("fold")), off: keys(words.get("off")),
+    };
+  };
+
+  tl.Address = class {
+    constructor(app) {
+      this.app = app;
+      this.path = window.location.pathname;
+      this.later = tl.later(SLOW, () => this.#write(false));
+      window.addEventListener("popstate", () => {
+        this.later.cancel();
+        if (window.location.pathname === this.path && this.app.alive) this.app.look(tl.readAddress());
+      }, { signal: app.ending });
+      app.ending.addEventListener("abort", () => this.later.cancel());
+    }
+
+    /** The range or a choice changed a little: the entry of the history follows when it rests. */
+    follow() { this.later(); }
+
+    /** Something else comes: keep what was as an entry to come back to, then say the new. */
+    leap() {
+      this.later.cancel();
+      this.#write(false);
+      this.push = true;
+      this.later();
+    }
+
+    flush() {
+      this.later.cancel();
+      this.#write(false);
+    }
+
+    #words() {
+      const { app } = this;
+      const words = new URLSearchParams(window.location.search);
+      const set = (name, value) => { if (value) words.set(name, value); else words.delete(name); };
+      const { from, to } = app.target || app.scale;
+      const whole = from <= app.scale.min && to >= app.scale.max;
+      set("from", whole ? "" : String(Math.floor(from)));
+      set("to", whole ? "" : String(Math.ceil(to)));
+      set("row", app.chosen ? `${app.chosen.table}:${app.chosen.row}` : "");
+      set("hide", [...app.lanes.hidden].join("."));
+      set("pin", [...app.lanes.pinned].join("."));
+      set("fold", [...app.lanes.folded].join("."));
+      set("off", [...app.off].join("."));
+      return words.toString().replaceAll("%3A", ":");
+    }
+
+    #write() {
+      if (window.location.pathname !== this.path || !this.app.alive) return;
+      const words = this.#words();
+      const search = words ? `?${words}` : "";
+      if (search === window.location.search) { this.push = false; return; }
+      window.history[this.push ? "pushState" : "replaceState"](window.history.state, "", `${this.path}${search}`);
+      this.push = false;
+    }
+  };
+})(window.tracekit.timeline);

@@ -1,0 +1,163 @@
+/* Lanes as they are painted: bars with names inside where they fit, or how busy each column is. */
+"use strict";
+window.tracekit = window.tracekit || {};
+window.tracekit.timeline = window.tracekit.timeline || {};
+(function (tl) {
+  const NAMED = 26;
+  const texts = new Map();
+
+  /** The first of the sorted values that is greater. */
+  tl.after = function (values, wanted, length) {
+    let low = 0;
+    let high = length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (values[middle] > wanted) high = middle;
+      else low = middle + 1;
+    }
+    return low;
+  };
+
+  /** Text that fits a width: cut in the middle; empty when nothing useful fits. */
+  tl.fitted = function (pen, text, width) {
+    const letters = Math.floor(width / 5.6);
+    if (letters < 6 && text.length > letters) return "";
+    const key = `${letters} ${text}`;
+    let fit = texts.get(key);
+    if (fit === undefined) {
+      fit = tl.cut(text, letters);
+      for (let length = letters; fit && pen.measureText(fit).width > width; length -= 1) fit = length > 6 ? tl.cut(text, length - 1) : "";
+      if (texts.size > 30000) texts.clear();
+      texts.set(key, fit);
+    }
+    return fit;
+  };
+
+  /** Rectangles by category and loudness, filled together, since changing the ink is what takes time. */
+  class Brushes {
+    constructor() { this.sets = new Map(); }
+
+    add(category, alpha, x, y, w, h) {
+      const key = category * 4 + alpha;
+      let set = this.sets.get(key);
+      if (!set) this.sets.set(key, (set = []));
+      set.push(x, y, w, h);
+    }
+
+    fill(pen, colors) {
+      for (const [key, set] of this.sets) {
+        pen.fillStyle = colors.of(key >> 2).fill;
+        pen.globalAlpha = ALPHAS[key & 3];
+        pen.beginPath();
+        for (let at = 0; at < set.length; at += 4) pen.rect(set[at], set[at + 1], set[at + 2], set[at + 3]);
+        pen.fill();
+      }
+      pen.globalAlpha = 1;
+    }
+  }
+  const ALPHAS = [1, 0.22, 0.3, 0.08];
+  const LOUD = 0;
+  const QUIET = 1;
+  const TINT = 2;
+  const FAINT = 3;
+
+  function exactBars(data, row, look, brushes, labels) {
+    const { scale, off, names } = look;
+    const first = Math.max(0, tl.after(data.start, scale.from, data.n) - 1);
+    const end = tl.after(data.start, scale.to, data.n);
+    let painted = -1;
+    for (let at = first; at < end; at += 1) {
+      const left = scale.x(data.start[at]);
+      const right = scale.x(data.start[at] + data.dur[at]);
+      if (right < 0 || (right <= painted && right - left < 1) || off.has(data.category[at])) continue;
+      const x = Math.max(left, -2);
+      const width = Math.min(right, scale.width + 2) - x;
+      const drawn = width > 3 ? width - 0.75 : Math.max(width, 1);
+      const loud = !names || names(data.names[data.name[at]]);
+      const category = row.lane.kind === "steps" ? tl.STEPS : data.category[at];
+      brushes.add(category, loud ? LOUD : QUIET, x, row.y, drawn, row.h);
+      painted = x + drawn;
+      if (width >= NAMED && row.h >= 12) labels.push({ data, at, x, width, row, loud });
+    }
+  }
+
+  function densityBars(data, row, look, brushes) {
+    const { scale, off, names } = look;
+    const px = (data.to - data.from) / data.width;
+    const size = px / scale.perPixel;
+    const first = tl.after(data.column, (scale.from - data.from) / px - 1, data.n) - 1;
+    for (let at = Math.max(0, first); at < data.n; at += 1) {
+      const x = scale.x(data.from + data.column[at] * px);
+      if (x > scale.width) break;
+      const category = data.category[at];
+      if (off.has(category)) continue;
+      const loud = !names || names(data.names[data.name[at]]);
+      const width = Math.max(size, 1) + 0.3;
+      const height = row.strip ? row.h : Math.max(2, (row.h * data.busy[at]) / 255);
+      if (height < row.h) brushes.add(category, loud ? TINT : FAINT, x, row.y, width, row.h - height);
+      brushes.add(category, loud ? LOUD : QUIET, x, row.y + row.h - height, width, height);
+    }
+  }
+
+  function writeNames(pen, labels, look) {
+    pen.font = look.colors.font;
+    pen.textBaseline = "middle";
+    for (const { data, at, x, width, row, loud } of labels) {
+      const style = look.colors.of(row.lane.kind === "steps" ? tl.STEPS : data.category[at]);
+      const left = Math.max(x, 0);
+      const room = Math.min(x + width, look.scale.width) - left - 7;
+      const text = tl.fitted(pen, inside(data, at, style, row, room), room);
+      if (!text) continue;
+      const middle = row.y + row.h / 2 + 0.5;
+      if (style.hatched) {
+        pen.fillStyle = look.colors.back;
+        pen.fillRect(left + 2, row.y + 1, pen.measureText(text).width + 4, row.h - 2);
+      }
+      pen.globalAlpha = loud ? 1 : 0.45;
+      pen.fillStyle = style.ink;
+      pen.fillText(text, left + 4, middle);
+      pen.globalAlpha = 1;
+    }
+  }
+
+  /** What stands in a bar: its name, of idle time the cause. */
+  function inside(data, at, style, row, room) {
+    const number = row.lane.kind === "steps" && room < 90 && /#?\d+$/.exec(data.names[data.name[at]]);
+    if (number) return number[0];
+    if (row.lane.kind === "idle") return style.name.replace("idle: ", "").replaceAll("_", " ");
+    return tl.brief(data.names[data.name[at]]);
+  }
+
+  /** Paint rows of lanes. `look` has scale, data, colors, off (hidden categories), names (a test, or null). */
+  tl.paintLanes = function (pen, rows, look) {
+    const labels = [];
+    for (const row of rows) {
+      if (row.kind !== "lane") continue;
+      const layers = look.data.layers(row.lane.id, look.scale);
+      layers.forEach((layer, place) => {
+        const brushes = new Brushes();
+        const next = layers[place + 1];
+        pen.save();
+        clip(pen, look.scale, row, layer, next);
+        const written = next ? [] : labels;
+        if (layer.mode === "exact") exactBars(layer, row, look, brushes, written);
+        else densityBars(layer, row, look, brushes);
+        brushes.fill(pen, look.colors);
+        pen.restore();
+      });
+    }
+    if (!look.bare) writeNames(pen, labels, look);
+  };
+
+  /** Paint a layer only where it says something and the finer one does not. */
+  function clip(pen, scale, row, layer, next) {
+    const shape = new Path2D();
+    const left = Math.max(0, scale.x(layer.from));
+    const right = Math.min(scale.width, scale.x(layer.to));
+    const [cutLeft, cutRight] = next ? [scale.x(next.from), scale.x(next.to)] : [right, right];
+    const add = (from, to) => { if (to > from) shape.rect(from, row.y, to - from, row.h); };
+    add(left, Math.min(cutLeft, right));
+    add(Math.max(cutRight, left), right);
+    if (left < right) pen.clip(shape);
+  }
+})(window.tracekit.timeline);

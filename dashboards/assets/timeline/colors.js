@@ -1,0 +1,103 @@
+/* Colours and patterns of categories, read from the style sheet, so that both themes follow. */
+"use strict";
+window.tracekit = window.tracekit || {};
+window.tracekit.timeline = window.tracekit.timeline || {};
+(function (tl) {
+  const TILE = 8;
+  const STEPS = 60;
+  tl.STEPS = STEPS;
+  const HATCHES = {
+    "idle: launch_bound": [[0, 8, 8, 0]],
+    "idle: sync": [[0, 0, 8, 8]],
+    "idle: dataload": [[0, 8, 8, 0], [0, 0, 8, 8]],
+    "idle: kernel_to_kernel": [[4, 0, 4, 3]],
+    "idle: stream_dependency": [[4, 0, 4, 8]],
+    "idle: profiler": [[0, 4, 8, 4]],
+    "idle: unknown": [[0, 4, 4, 0]],
+    idle: [[0, 4, 4, 0]],
+    sync: [[0, 0, 8, 8]],
+    overhead: [[0, 4, 8, 4]],
+  };
+  const slug = (name) => name.toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/-$/, "");
+
+  function luminance(color) {
+    const parts = [1, 3, 5].map((at) => parseInt(color.slice(at, at + 2), 16) / 255);
+    const linear = parts.map((one) => (one <= 0.04045 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
+  }
+
+  /** Ink on a bar: whichever of black and white is read more easily. */
+  const inkOn = (color) => ((luminance(color) + 0.05) ** 2 > 1.05 * 0.05 ? "#10131a" : "#ffffff");
+
+  function hatch(color, back, strokes, ratio) {
+    const tile = document.createElement("canvas");
+    tile.width = tile.height = TILE * ratio;
+    const pen = tile.getContext("2d");
+    pen.scale(ratio, ratio);
+    pen.fillStyle = back;
+    pen.fillRect(0, 0, TILE, TILE);
+    pen.strokeStyle = color;
+    pen.lineWidth = 1.3;
+    pen.beginPath();
+    for (const [x0, y0, x1, y1] of strokes) {
+      for (const [dx, dy] of [[0, 0], [TILE, 0], [-TILE, 0], [0, TILE], [0, -TILE]]) {
+        pen.moveTo(x0 + dx, y0 + dy);
+        pen.lineTo(x1 + dx, y1 + dy);
+      }
+    }
+    pen.stroke();
+    return tile;
+  }
+
+  tl.Colors = class {
+    constructor(element, categories) {
+      this.element = element;
+      this.categories = categories;
+      this.read();
+    }
+
+    /** Read all of them again, as after a change of the theme or of the screen. */
+    read() {
+      const style = getComputedStyle(this.element);
+      const of = (name) => style.getPropertyValue(`--tkl-${name}`).trim();
+      this.ink = of("ink");
+      this.dim = of("dim");
+      this.line = of("line");
+      this.back = of("back");
+      this.band = of("band");
+      this.accent = of("accent");
+      this.heading = of("heading");
+      this.shade = of("shade");
+      this.font = `11px ${style.fontFamily}`;
+      this.ratio = Math.min(3, window.devicePixelRatio || 1);
+      const pen = document.createElement("canvas").getContext("2d");
+      this.fills = [];
+      this.fills[STEPS] = { name: "step", color: of("step"), fill: of("step"), hatched: false, ink: inkOn(of("step")) };
+      this.names = [];
+      for (const { id, name } of this.categories) {
+        const color = of(slug(name)) || of("other-kernel");
+        const strokes = HATCHES[name];
+        const tile = strokes && hatch(color, of("hatched"), strokes, this.ratio);
+        const fill = tile ? pen.createPattern(tile, "repeat") : color;
+        if (tile) fill.setTransform(new DOMMatrix().scale(1 / this.ratio));
+        this.names[id] = name;
+        this.fills[id] = { name, color, fill, hatched: Boolean(strokes), ink: tile ? this.ink : inkOn(color), tile };
+      }
+    }
+
+    of(category) { return this.fills[category] || this.fills[0]; }
+
+    /** A small square in the colour and pattern of a category, for legends and tables. */
+    swatch(category) {
+      const { color, tile } = this.of(category);
+      const square = tl.el("span", { class: "tkl-swatch", "aria-hidden": "true" });
+      square.style.backgroundColor = tile ? "transparent" : color;
+      if (tile) {
+        square.style.backgroundImage = `url(${tile.toDataURL()})`;
+        square.style.backgroundSize = `${TILE}px ${TILE}px`;
+        square.style.borderColor = color;
+      }
+      return square;
+    }
+  };
+})(window.tracekit.timeline);

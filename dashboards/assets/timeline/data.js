@@ -1,0 +1,133 @@
+/* Answers of the server: asked one at a time, the latest wish first; kept, and good enough meanwhile. */
+"use strict";
+window.tracekit = window.tracekit || {};
+window.tracekit.timeline = window.tracekit.timeline || {};
+(function (tl) {
+  const KEPT = 16;
+  const MARGIN = 0.2;
+  const QUIET = 140;
+  const PATIENCE = 300;
+
+  tl.Data = class {
+    constructor(wire, scale, { lanes, always, arrived, failed }) {
+      Object.assign(this, { wire, scale, lanes, always, arrived, failed });
+      this.answers = [];
+      this.flying = null;
+      this.closed = false;
+      this.ahead = tl.later(QUIET, () => this.#prefetch());
+    }
+
+    close() {
+      this.closed = true;
+      this.ahead.cancel();
+      if (this.flying) this.flying.control.abort();
+    }
+
+    /** Whether what is in view is shown as exactly as it can be. */
+    get settled() { return Boolean(this.#serving(this.scale.from, this.scale.to, this.lanes())); }
+
+    /** What is in view changed: ask for what is missing, as soon as nothing else is under way. */
+    want() {
+      const { from, to } = this.scale;
+      const found = this.#serving(from, to, this.lanes());
+      if (found) {
+        this.#keep(found);
+        this.ahead();
+        return;
+      }
+      const flying = this.flying;
+      if (!flying) this.#ask(this.#window(from, to));
+      else if (flying.ahead || performance.now() - flying.since > PATIENCE) {
+        flying.control.abort();
+        this.flying = null;
+        this.#ask(this.#window(from, to));
+      }
+    }
+
+    /** A range will be in view soon: ask for it already, if nothing else is under way. */
+    expect(from, to) {
+      if (!this.flying && !this.#serving(from, to, this.lanes())) this.#ask(this.#window(from, to));
+    }
+
+    /** The layers of which a lane is painted, coarse first; each is painted where the next does not reach. */
+    layers(id, { from, to }) {
+      const having = this.answers.filter((answer) => answer.lanes.has(id) && answer.from < to && answer.to > from);
+      const under = having.filter((answer) => answer.from <= from + 1 && answer.to >= to - 1).sort(finest)[0];
+      const over = having.filter((answer) => !under || answer.px < under.px * 0.99).sort(finest)[0];
+      return [under, over].filter((answer) => answer && !(answer === over && under && exact(under, id))).map((answer) => answer.lanes.get(id));
+    }
+
+    #serving(from, to, ids) {
+      const px = this.scale.perPixel;
+      const fits = (answer) => answer.from <= Math.max(from, this.scale.min) + 0.5 && answer.to >= to - 0.5;
+      const sharp = (answer) => ids.every((id) => {
+        const lane = answer.lanes.get(id);
+        return lane && (lane.mode === "exact" || (answer.px <= px * 1.02 && answer.px >= px * 0.45));
+      });
+      return this.answers.find((answer) => fits(answer) && sharp(answer));
+    }
+
+    #window(from, to) {
+      const { min, max, width } = this.scale;
+      const margin = (to - from) * MARGIN;
+      const start = Math.floor(Math.max(min, from - margin));
+      const end = Math.ceil(Math.min(max, to + margin));
+      const columns = Math.min(8192, Math.max(16, Math.ceil((width * (end - start)) / (to - from))));
+      const ids = this.lanes().slice(0, 500);
+      const same = this.answers.find((one) => one.from === start && one.to === end && one.width === columns);
+      const lanes = same ? ids.filter((id) => !same.lanes.has(id)) : ids;
+      return { from: start, to: end, width: columns, lanes };
+    }
+
+    async #ask(window, ahead = false) {
+      if (!window.lanes.length || this.closed) return;
+      const control = new AbortController();
+      const mine = { control, ahead, since: performance.now() };
+      this.flying = mine;
+      try {
+        this.#add(await this.wire.draw(window, control.signal));
+        if (!this.closed) this.arrived();
+      } catch (error) {
+        if (error.name !== "AbortError" && !this.closed) this.failed(error);
+        if (error.name !== "AbortError") return;
+      } finally {
+        if (this.flying === mine) this.flying = null;
+      }
+      if (!this.closed && !this.flying) this.want();
+    }
+
+    #add(answer) {
+      answer.px = (answer.to - answer.from) / answer.width;
+      const same = this.answers.find((one) => one.from === answer.from && one.to === answer.to && one.width === answer.width);
+      if (same) answer.lanes.forEach((lane, id) => same.lanes.set(id, lane));
+      else this.answers.unshift(answer);
+      const whole = this.answers.find((one) => one.from <= this.scale.min && one.to >= this.scale.max);
+      if (this.answers.length > KEPT) {
+        const last = this.answers.pop();
+        if (last === whole) this.answers.splice(KEPT - 2, 1, last);
+      }
+    }
+
+    #keep(answer) {
+      const at = this.answers.indexOf(answer);
+      if (at > 0) this.answers.unshift(...this.answers.splice(at, 1));
+    }
+
+    /** Nothing moves: fetch the whole capture, then what lies left and right of the view. */
+    #prefetch() {
+      if (this.flying || this.closed) return;
+      const { from, to, min, max, span } = this.scale;
+      const ids = this.lanes();
+      const all = [...new Set([...this.always, ...ids])].slice(0, 500);
+      const whole = this.answers.some((one) => one.from <= min && one.to >= max && all.every((id) => one.lanes.has(id)));
+      if (!whole) { this.#ask({ from: min, to: max, width: Math.min(8192, Math.ceil(this.scale.width)), lanes: all }, true); return; }
+      for (const by of [span * 0.8, -span * 0.8]) {
+        const start = Math.min(Math.max(from + by, min), max - span);
+        if (!this.#serving(start, start + span, ids)) { this.#ask(this.#window(start, start + span), true); return; }
+      }
+    }
+  };
+
+  const finest = (a, b) => a.px - b.px;
+  const exact = (answer, id) => answer.lanes.get(id).mode === "exact";
+})(window.tracekit.timeline);

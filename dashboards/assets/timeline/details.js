@@ -1,0 +1,117 @@
+/* All that is known of the selected interval: fields, what launched it, what it launched, what encloses it. */
+"use strict";
+window.tracekit = window.tracekit || {};
+window.tracekit.timeline = window.tracekit.timeline || {};
+(function (tl) {
+  const FIRST = ["start_ns", "dur_ns"];
+  const ELSEWHERE = new Set(["name", "row_id", "stack", "launch_row", "op_row", "parent_row", "idle_op_row", "idle_cause", "grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"]);
+  const SHORT = 12;
+
+  const NAMES = { dur: "duration", start: "start" };
+  const pair = (label, value, meaning) => [tl.el("div", {}, tl.el("dt", { title: meaning }, NAMES[label] || label), tl.el("dd", {}, value))];
+  const words = (name) => name.replace(/_ns$|_pct$/, "").replaceAll("_", " ");
+
+  function extent(fields, what) {
+    const axes = ["x", "y", "z"].map((axis) => fields[`${what}_${axis}`]);
+    if (!axes[0] || axes[0].value === null) return [];
+    return pair(what, axes.map((one) => tl.count(one.value)).join(" × "), `${what} of the launch, in x, y and z`);
+  }
+
+  function facts(info) {
+    const { fields } = info;
+    const made = [];
+    for (const name of FIRST) {
+      if (fields[name]) made.push(...pair(words(name), name === "start_ns" ? tl.exactly(fields[name].value) : `${fields[name].text} (${tl.count(fields[name].value)} ns)`, fields[name].meaning));
+    }
+    if (info.cause) made.push(...pair("idle because of", info.cause.replaceAll("_", " "), "as the analysis idle_gaps finds it"));
+    if (info.idle_op) made.push(...pair("held up by", tl.named(info.idle_op, 60), "what held the device up"));
+    made.push(...extent(fields, "grid"), ...extent(fields, "block"));
+    for (const [name, field] of Object.entries(fields)) {
+      if (FIRST.includes(name) || ELSEWHERE.has(name) || field.value === null) continue;
+      made.push(...pair(words(name), tl.clean(field.text), field.meaning));
+    }
+    return tl.el("dl", { class: "tkl-facts" }, ...made);
+  }
+
+  tl.Details = class {
+    constructor(app, element) {
+      Object.assign(this, { app, element });
+      this.show(null);
+    }
+
+    show(info) {
+      this.element.classList.toggle("tkl-has", Boolean(info));
+      if (!info) {
+        this.element.replaceChildren(tl.el("h2", { class: "tkl-subtitle" }, "Selection"),
+          tl.el("p", { class: "tkl-hint" }, "Click an interval to see all its fields, what launched it and where in the program. Press ? for all keys."));
+        return;
+      }
+      const title = info.cause === null && info.fields.name ? info.fields.name.value : tl.titleOf(info);
+      this.element.replaceChildren(
+        tl.el("div", { class: "tkl-detail-head" }, tl.el("h2", { class: "tkl-subtitle" }, "Selection"), ...this.#buttons(info, title)),
+        tl.el("p", { class: "tkl-full" }, tl.clean(title)),
+        facts(info),
+        ...this.#relatives(info),
+        ...this.#stack(info),
+      );
+      this.element.scrollTop = 0;
+    }
+
+    #buttons(info, title) {
+      const { app } = this;
+      const raw = Object.fromEntries(Object.entries(info.fields).map(([name, field]) => [name, field.value]));
+      const all = tl.copyButton(JSON.stringify(raw, null, 1), "all fields as JSON");
+      all.textContent = "Copy all";
+      return [
+        tl.button("Zoom to it (F)", { click: () => app.fit() }, "Zoom"),
+        tl.copyButton(title, "the name"),
+        all,
+        tl.button("Close (Esc)", { class: "tkl-button tkl-close", click: () => app.select(null) }, "✕"),
+      ];
+    }
+
+    #link(one) {
+      const text = tl.cut(tl.brief(one.name), 70);
+      return tl.el("button", {
+        type: "button", class: "tkl-link", title: tl.clean(one.name),
+        click: () => this.app.select({ table: one.table, row: one.row }, { zoom: "seen" }),
+      }, tl.el("span", { class: "tkl-link-name" }, text), tl.el("span", { class: "tkl-link-time" }, tl.time(one.dur_ns)));
+    }
+
+    #list(title, items, total) {
+      if (!items.length) return [];
+      const entries = items.slice(0, SHORT).map((one) => tl.el("li", {}, this.#link(one)));
+      const list = tl.el("ul", { class: "tkl-relatives" }, ...entries);
+      const more = items.length > SHORT ? tl.button(`Show ${items.length - SHORT} more`, {
+        click: (event) => { list.append(...items.slice(SHORT).map((one) => tl.el("li", {}, this.#link(one)))); event.currentTarget.remove(); },
+      }, `Show ${items.length - SHORT} more`) : null;
+      const count = total && total > items.length ? ` (first ${items.length} of ${tl.count(total)})` : items.length > 1 ? ` (${tl.count(items.length)})` : "";
+      return [tl.el("h3", { class: "tkl-subtitle" }, title + count), list, more].filter(Boolean);
+    }
+
+    #relatives(info) {
+      const same = info.op && info.launch && info.op.row === info.launch.row;
+      return [
+        ...this.#list(info.table === "device_intervals" ? "Launched by" : "Launch", info.launch ? [info.launch] : []),
+        ...this.#list(info.table === "device_intervals" ? "Op" : "Innermost op around it", info.op && !same ? [info.op] : []),
+        ...this.#list("Launched on devices", info.launched, info.launched_total),
+        ...this.#list("Enclosed by, innermost first", info.parents),
+      ];
+    }
+
+    #stack(info) {
+      if (!info.stack || !info.stack.length) return [];
+      const text = info.stack.map(tl.clean).join("\n");
+      return [
+        tl.el("div", { class: "tkl-detail-head" }, tl.el("h3", { class: "tkl-subtitle" }, `Stack (${info.stack.length}), innermost first`), tl.copyButton(info.stack.join("\n"), "the stack")),
+        tl.el("pre", { class: "tkl-stack", tabindex: "0", "aria-label": "Stack" }, text),
+      ];
+    }
+  };
+
+  /** What an interval is called: its name; of idle time also why. */
+  tl.titleOf = function (info) {
+    const name = info.fields.name ? info.fields.name.value : info.table;
+    return info.cause ? `${name}: ${info.cause.replaceAll("_", " ")}` : name;
+  };
+})(window.tracekit.timeline);

@@ -1,0 +1,107 @@
+/* The keyboard: every move and every choice of the pointer has a key; `?` lists them. */
+"use strict";
+window.tracekit = window.tracekit || {};
+window.tracekit.timeline = window.tracekit.timeline || {};
+(function (tl) {
+  const KEYS = [
+    ["W  S", "zoom in and out; also + and −"],
+    ["A  D", "move left and right; also ← and →"],
+    ["↑  ↓", "scroll the lanes; also Page up and Page down"],
+    ["F", "fit the marked range, else the selection, else the whole capture"],
+    ["0", "the whole capture"],
+    [".  ,", "next and previous of the same name"],
+    [">  <", "next and previous in the same lane"],
+    ["Enter", "select what is at the middle of the first lane in view"],
+    ["M", "mark what is in view, for the table below"],
+    ["/", "search for a name"],
+    ["Esc", "clear: first the highlight, then the marked range, then the selection"],
+    ["?", "this list"],
+    ["wheel", "zoom at the pointer (also with Ctrl, or a pinch)"],
+    ["Shift + wheel", "move in time"],
+    ["Alt + wheel", "scroll the lanes; so does the wheel over their names"],
+    ["drag", "move in time and scroll the lanes"],
+    ["Shift + drag", "mark a range (and lanes, when drawn tall); dragging in the ruler does the same"],
+    ["click", "all fields of an interval; a step: look at it"],
+    ["double-click", "zoom to an interval"],
+  ];
+  const HELD = { w: [-1, 0], "+": [-1, 0], "=": [-1, 0], s: [1, 0], "-": [1, 0], a: [0, -1], ArrowLeft: [0, -1], d: [0, 1], ArrowRight: [0, 1] };
+  const SCROLL = { ArrowUp: -48, ArrowDown: 48, PageUp: -320, PageDown: 320 };
+
+  /** Whether a key belongs to what has the focus. */
+  function typing(event) {
+    const node = event.target;
+    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return true;
+    if (node.closest("input, textarea, select, [contenteditable], [role=combobox], [role=listbox], [role=menu], dialog[open]")) return true;
+    return node !== document.body && !node.closest("#page");
+  }
+
+  tl.Keys = class {
+    constructor(app) {
+      this.app = app;
+      this.held = new Map();
+      const on = (name, call) => document.addEventListener(name, call, { signal: app.ending });
+      on("keydown", (event) => this.#down(event));
+      on("keyup", (event) => this.held.delete(lower(event.key)));
+      window.addEventListener("blur", () => this.held.clear(), { signal: app.ending });
+      const once = {
+        f: () => app.fit(), 0: () => app.whole(), ".": () => app.step(1, "name"), ",": () => app.step(-1, "name"),
+        ">": () => app.step(1, "lane"), "<": () => app.step(-1, "lane"), m: () => app.markView(), "/": () => app.search.focus(),
+        "?": () => tl.help(), Escape: () => app.clear(),
+      };
+      this.once = once;
+    }
+
+    #down(event) {
+      if (typing(event)) return;
+      this.app.tooltip.show(null);
+      const key = lower(event.key);
+      const inside = event.target.closest(".tkl-stage") || event.target === document.body;
+      if (this.once[key]) { event.preventDefault(); this.once[key](); return; }
+      if (HELD[key] && (key.length === 1 || inside)) { event.preventDefault(); this.#hold(key, event.shiftKey); return; }
+      if (SCROLL[key] && event.target === this.app.parts.overlay) { event.preventDefault(); this.app.parts.scroller.scrollTop += SCROLL[key]; }
+      if (key === "Enter" && event.target === this.app.parts.overlay) this.app.selectMiddle();
+    }
+
+    /** A held key moves on with every frame; the first touch moves a visible step at once. */
+    #hold(key, fast) {
+      if (this.held.has(key)) return;
+      this.held.set(key, performance.now());
+      this.#apply(key, fast ? 180 : 60);
+      if (!this.running) this.#run();
+    }
+
+    #run() {
+      this.running = true;
+      let before = performance.now();
+      const frame = (now) => {
+        const passed = Math.min(50, now - before);
+        before = now;
+        for (const [key, since] of this.held) if (now - since > 180) this.#apply(key, passed);
+        this.running = this.held.size > 0 && !this.app.ending.aborted;
+        if (this.running) window.requestAnimationFrame(frame);
+      };
+      window.requestAnimationFrame(frame);
+    }
+
+    #apply(key, passed) {
+      const { app } = this;
+      const [zoom, pan] = HELD[key];
+      const middle = app.pointer ? app.pointer.x : app.scale.width / 2;
+      if (zoom) app.move(() => app.scale.zoom(Math.exp(zoom * passed * 0.004), middle));
+      else app.move(() => app.scale.pan(pan * passed * 0.0012 * app.scale.width));
+    }
+  };
+
+  const lower = (key) => (key.length === 1 && key >= "A" && key <= "Z" ? key.toLowerCase() : key);
+
+  /** The sheet of keys, over the page. */
+  tl.help = function () {
+    const rows = KEYS.map(([keys, what]) => tl.el("tr", {}, tl.el("th", { scope: "row" }, tl.el("kbd", {}, keys)), tl.el("td", {}, what)));
+    const close = tl.button("Close", { click: () => sheet.close() }, "Close");
+    const sheet = tl.el("dialog", { class: "tkl-help", "aria-labelledby": "tkl-help-title", close: () => sheet.remove() },
+      tl.el("h2", { id: "tkl-help-title" }, "Keys and pointer"), tl.el("table", {}, tl.el("tbody", {}, ...rows)), close);
+    sheet.addEventListener("click", (event) => { if (event.target === sheet) sheet.close(); });
+    document.body.append(sheet);
+    sheet.showModal();
+  };
+})(window.tracekit.timeline);

@@ -1,0 +1,94 @@
+/* What stands left of the lanes: headings that fold, and lanes' titles with what hides and pins them. */
+"use strict";
+window.tracekit = window.tracekit || {};
+window.tracekit.timeline = window.tracekit.timeline || {};
+(function (tl) {
+  const icon = (text) => tl.el("span", { "aria-hidden": "true" }, text);
+
+  tl.Labels = class {
+    /** `changed(set, key)` is told what a person folds, hides or pins. */
+    constructor(pins, scroller, changed) {
+      Object.assign(this, { pins, scroller, changed });
+      this.inner = tl.el("div", { class: "tkl-labels-inner" });
+      scroller.replaceChildren(this.inner);
+    }
+
+    show(lanes) {
+      const focused = document.activeElement && document.activeElement.dataset ? document.activeElement.dataset.tkl : null;
+      this.inner.style.height = `${lanes.height}px`;
+      this.inner.replaceChildren(...this.#made(lanes, lanes.rows));
+      this.pins.style.height = `${lanes.pinsHeight}px`;
+      this.pins.replaceChildren(...this.#made(lanes, lanes.pins));
+      if (focused) {
+        const again = this.scroller.parentElement.querySelector(`[data-tkl="${CSS.escape(focused)}"]`);
+        if (again) again.focus({ preventScroll: true });
+      }
+    }
+
+    #made(lanes, rows) {
+      const made = [];
+      for (const row of rows) {
+        if (row.kind === "group") made.push(this.#group(lanes, row));
+        if (row.kind === "line") made.push(this.#line(lanes, row));
+      }
+      return made;
+    }
+
+    #place(node, row) {
+      node.style.top = `${row.y}px`;
+      node.style.height = `${row.h}px`;
+      return node;
+    }
+
+    #group(lanes, { group, folded, ...row }) {
+      const hidden = group.lines.filter((line) => lanes.hidden.has(line.key)).length;
+      const button = tl.el("button", {
+        type: "button", class: "tkl-fold", "aria-expanded": String(!folded), "data-tkl": `g${group.key}`,
+        title: folded ? `Show the lanes of ${group.title}` : `Fold ${group.title}`,
+        click: () => this.changed("folded", group.key),
+      }, icon(folded ? "▸" : "▾"), tl.el("span", { class: "tkl-title" }, tl.clean(group.title)));
+      const back = hidden ? tl.button(`Show ${hidden} hidden of ${group.title}`, {
+        class: "tkl-mini tkl-back", click: () => this.changed("unhide", group.key),
+      }, `+${hidden}`) : null;
+      return this.#place(tl.el("div", { class: "tkl-group" }, button, back), row);
+    }
+
+    #line(lanes, { line, pinned, ...row }) {
+      const deep = line.lanes.length > 1;
+      const folded = lanes.folded.has(`l${line.key}`);
+      const text = tl.clean(line.title);
+      const full = pinned ? `${lanes.ranks > 1 ? line.group : line.group.replace(/^rank \d+( · )?/, "")} · ${text}`.replace(/^ · /, "") : text;
+      const title = tl.el("span", { class: "tkl-title", title: `${line.group} · ${text}` }, full);
+      const fold = deep ? tl.button(folded ? `Show all ${line.lanes.length} levels of ${text}` : `Fold ${text}`, {
+        class: "tkl-mini tkl-level", "aria-expanded": String(!folded), "data-tkl": `l${line.key}`, click: () => this.changed("folded", `l${line.key}`),
+      }, icon(folded ? "▸" : "▾")) : tl.el("span", { class: "tkl-level" });
+      const cut = deep && !folded && lanes.short.has(line.key);
+      const more = cut ? tl.button(`Show all ${line.lanes.length} levels of ${text}`, { class: "tkl-mini tkl-more", click: () => this.changed("short", line.key) }, `${line.lanes.length} levels`) : null;
+      const tools = tl.el("span", { class: "tkl-tools" },
+        tl.button(pinned ? `Unpin ${full}` : `Pin ${full} to the top`, { class: "tkl-mini", "aria-pressed": String(pinned), "data-tkl": `p${line.key}`, click: () => this.changed("pinned", line.key) }, icon(pinned ? "⊼" : "⊤")),
+        tl.button(`Hide ${full}`, { class: "tkl-mini", "data-tkl": `h${line.key}`, click: () => this.changed("hidden", line.key) }, icon("✕")),
+      );
+      return this.#place(tl.el("div", { class: `tkl-line tkl-line-${line.kind}` }, fold, title, more, tools), row);
+    }
+  };
+
+  /** The categories that are in view, each a button that hides its bars. */
+  tl.Legend = class {
+    constructor(element, changed) {
+      Object.assign(this, { element, changed, shown: "" });
+    }
+
+    show(colors, seen, off) {
+      const ids = [...new Set([...seen, ...off])].sort((a, b) => a - b);
+      const now = `${ids} ${[...off]} ${colors.back}`;
+      if (now === this.shown) return;
+      this.shown = now;
+      const focused = document.activeElement && document.activeElement.dataset.category;
+      this.element.replaceChildren(...ids.map((id) => tl.el("button", {
+        type: "button", class: "tkl-key", "data-category": id, "aria-pressed": String(!off.has(id)),
+        title: off.has(id) ? "Show these" : "Hide these", click: () => this.changed(id),
+      }, colors.swatch(id), tl.el("span", {}, (colors.names[id] || "").replaceAll("_", " ")))));
+      if (focused) (this.element.querySelector(`[data-category="${focused}"]`) || document.body).focus();
+    }
+  };
+})(window.tracekit.timeline);

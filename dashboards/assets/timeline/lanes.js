@@ -1,0 +1,126 @@
+/* Lanes under their headings: what is folded, hidden and pinned, and so where each lane is. */
+"use strict";
+window.tracekit = window.tracekit || {};
+window.tracekit.timeline = window.tracekit.timeline || {};
+(function (tl) {
+  const HEIGHT = { steps: 22, annotation: 18, device: 24, idle: 18, host: 17, memory: 40 };
+  const HEADING = 24;
+  const STRIP = 4;
+  const GAP = 5;
+  const DEEP = 8;
+  const MANY = 60;
+
+  /** Lanes that belong together stand under one title: a thread with its nesting, a stream that overlaps. */
+  function lines(lanes) {
+    const found = [];
+    for (const lane of lanes) {
+      const last = found[found.length - 1];
+      const same = last && lane.depth > 0 && last.group === lane.group && last.title === lane.title && last.kind === lane.kind;
+      if (same) last.lanes.push(lane);
+      else found.push({ key: lane.id, group: lane.group, title: lane.title, kind: lane.kind, lanes: [lane] });
+    }
+    return found;
+  }
+
+  tl.Lanes = class {
+    constructor(told) {
+      this.byId = new Map(told.map((lane) => [lane.id, lane]));
+      this.lines = lines(told);
+      this.ranks = new Set(told.map((lane) => lane.rank)).size;
+      this.lineOf = new Map();
+      this.groups = [];
+      for (const line of this.lines) {
+        line.lanes.forEach((lane) => this.lineOf.set(lane.id, line));
+        const last = this.groups[this.groups.length - 1];
+        if (last && last.title === line.group) last.lines.push(line);
+        else this.groups.push({ key: line.key, title: line.group, lines: [line] });
+      }
+      this.hidden = new Set();
+      this.pinned = new Set();
+      this.folded = new Set();
+      this.short = new Set();
+      if (told.length > MANY) this.lines.filter((line) => line.lanes.length > DEEP).forEach((line) => this.short.add(line.key));
+      this.place();
+    }
+
+    toggle(set, key) {
+      if (!this[set].delete(key)) this[set].add(key);
+      this.place();
+    }
+
+    /** Compute where everything is: `pins` from 0, `rows` from 0 below them. */
+    place() {
+      this.pins = [];
+      this.rows = [];
+      this.where = new Map();
+      let y = 0;
+      for (const line of this.lines.filter((one) => this.pinned.has(one.key))) y = this.#line(this.pins, line, y, true);
+      this.pinsHeight = y ? y + 2 : 0;
+      y = 0;
+      for (const group of this.groups) {
+        const shown = group.lines.filter((line) => !this.hidden.has(line.key) && !this.pinned.has(line.key));
+        if (shown.length) y = this.#group(group, shown, y);
+      }
+      this.height = y;
+    }
+
+    #group(group, shown, y) {
+      const folded = this.folded.has(group.key);
+      const strips = folded ? this.#strips(shown) : [];
+      const height = folded ? Math.max(HEADING, 8 + strips.length * (STRIP + 1)) : HEADING;
+      this.rows.push({ kind: "group", group, folded, y, h: height });
+      strips.forEach((lane, place) => this.#put(this.rows, lane, y + 4 + place * (STRIP + 1), STRIP, false, true));
+      y += height;
+      if (!folded) for (const line of shown) y = this.#line(this.rows, line, y, false);
+      return y + 4;
+    }
+
+    #strips(shown) {
+      const tops = shown.filter((line) => line.kind !== "idle").map((line) => line.lanes[0]);
+      return tops.sort((a, b) => b.rows - a.rows).slice(0, 5).sort((a, b) => a.id - b.id);
+    }
+
+    #line(rows, line, y, pinned) {
+      const depth = this.short.has(line.key) ? Math.min(DEEP, line.lanes.length) : line.lanes.length;
+      const lanes = this.folded.has(`l${line.key}`) ? line.lanes.slice(0, 1) : line.lanes.slice(0, depth);
+      const height = HEIGHT[line.kind] || 18;
+      rows.push({ kind: "line", line, y, h: lanes.length * height + GAP, pinned });
+      lanes.forEach((lane, place) => this.#put(rows, lane, y + place * height, height, pinned, false));
+      return y + lanes.length * height + GAP;
+    }
+
+    #put(rows, lane, y, h, pinned, strip) {
+      const row = { kind: "lane", lane, y: y + (strip ? 0 : 2), h: strip ? h : h - 2, pinned, strip };
+      rows.push(row);
+      this.where.set(lane.id, row);
+    }
+
+    /** Lanes whose rows touch a part of the scrolled area, and all pinned ones. */
+    visible(top, height) {
+      const inside = this.rows.filter((row) => row.kind === "lane" && row.y + row.h > top && row.y < top + height);
+      return [...this.pins.filter((row) => row.kind === "lane"), ...inside].map((row) => row.lane.id);
+    }
+
+    /** The lane drawn at a height of a part; null between lanes. */
+    at(rows, y) {
+      return rows.find((row) => row.kind === "lane" && y >= row.y && y < row.y + row.h + 1) || null;
+    }
+
+    /** Bring a lane back from where it is folded or hidden. */
+    reveal(id) {
+      const line = this.lineOf.get(id);
+      if (!line) return false;
+      this.hidden.delete(line.key);
+      const group = this.groups.find((one) => one.lines.includes(line));
+      this.folded.delete(group.key);
+      const deep = line.lanes.findIndex((lane) => lane.id === id);
+      if (deep > 0) this.folded.delete(`l${line.key}`);
+      if (deep >= DEEP) this.short.delete(line.key);
+      this.place();
+      return true;
+    }
+
+    /** Lanes that are not hidden; steps are left out, as each is an annotation too. */
+    get shown() { return this.lines.filter((line) => !this.hidden.has(line.key) && line.kind !== "steps").flatMap((line) => line.lanes.map((lane) => lane.id)); }
+  };
+})(window.tracekit.timeline);

@@ -1,0 +1,163 @@
+/* Moves: to a range, to an interval, to the next one of its kind. */
+"use strict";
+window.tracekit = window.tracekit || {};
+window.tracekit.timeline = window.tracekit.timeline || {};
+(function (tl) {
+  const LASTS = 170;
+  const NEAR = 8;
+
+  const calm = () => window.matchMedia("(prefers-reduced-motion: reduce)").matches;
+
+  /** The range on the way between two others; spans change evenly in proportion. */
+  function between(a, b, part) {
+    const ease = 1 - (1 - part) ** 3;
+    const span = Math.exp(Math.log(a.to - a.from) * (1 - ease) + Math.log(b.to - b.from) * ease);
+    const widths = b.to - b.from - (a.to - a.from);
+    const share = Math.abs(widths) < 1 ? ease : (span - (a.to - a.from)) / widths;
+    const from = a.from + (b.from - a.from) * share;
+    return { from, to: from + span };
+  }
+
+  tl.Moves = class {
+    constructor(app) { this.app = app; }
+
+    /** A small move by hand; it ends what is under way. */
+    move(change) {
+      this.app.target = null;
+      if (change()) this.app.changed();
+    }
+
+    /** A bigger move, to which the browser's back button returns. */
+    jump(from, to) {
+      const { app } = this;
+      const aim = new tl.Scale(app.scale.min, app.scale.max, app.scale.width);
+      aim.look(from, to);
+      app.address.leap();
+      if (calm() || document.hidden) { this.move(() => app.scale.look(aim.from, aim.to)); return; }
+      const target = { from: aim.from, to: aim.to };
+      const start = { from: app.scale.from, to: app.scale.to, at: performance.now() };
+      app.target = target;
+      app.data.expect(target.from, target.to);
+      const frame = (now) => {
+        if (app.target !== target || !app.alive) return;
+        const part = Math.min(1, (now - start.at) / LASTS);
+        const at = part < 1 ? between(start, target, Math.max(0, part)) : target;
+        app.scale.look(at.from, at.to);
+        app.stage.redraw();
+        if (part < 1) window.requestAnimationFrame(frame);
+        else { app.target = null; app.changed(); }
+      };
+      window.requestAnimationFrame(frame);
+    }
+
+    /** Select a row: tell of it, and bring it into view as `zoom` says. */
+    async select(row, { zoom, silent }) {
+      const { app } = this;
+      app.chosen = row;
+      if (!row) {
+        app.selected = null;
+        app.details.show(null);
+        if (!silent) { app.say("Nothing is selected"); app.address.follow(); }
+        app.stage.redraw(false);
+        return;
+      }
+      let info;
+      try {
+        info = await app.wire.row(row.table, row.row);
+      } catch (error) {
+        app.stage.trouble(error.message);
+        return;
+      }
+      if (app.chosen !== row || !app.alive) return;
+      this.#shown(info, row);
+      if (zoom) this.#bring(zoom);
+      if (!silent) app.address.follow();
+      app.stage.redraw(false);
+    }
+
+    #shown(info, row) {
+      const { app } = this;
+      const start = info.fields.start_ns.value;
+      const dur = info.fields.dur_ns.value;
+      app.selected = { ...row, lane: info.lane, start_ns: start, dur_ns: dur, name: info.fields.name.value, info };
+      app.details.show(info);
+      const lane = app.lanes.byId.get(info.lane);
+      app.say(`${tl.cut(tl.brief(tl.titleOf(info)), 80)} · ${tl.time(dur)} · from ${tl.exactly(start)}${lane ? ` · ${lane.group} · ${lane.title}` : ""}`);
+    }
+
+    #bring(zoom) {
+      const { app } = this;
+      const { lane, start_ns: start, dur_ns: dur } = app.selected;
+      if (lane !== null) this.scrollTo(lane);
+      if (zoom === "exactly") this.jump(start, start + dur);
+      else if (zoom === "closely") this.jump(start - dur * 0.1, start + dur * 1.1);
+      else if (zoom === "near" || zoom === "seen") this.#near(start, Math.max(dur, 50), zoom === "near");
+    }
+
+    /** Into view: only as far as needed, or so that it is neither a speck nor all there is. */
+    #near(start, dur, sized) {
+      const { scale } = this.app;
+      const seen = start >= scale.from && start + dur <= scale.to;
+      const share = dur / scale.span;
+      const good = !sized || (share > 0.01 && share < 0.6);
+      if (seen && good) return;
+      const span = good && share < 0.9 ? scale.span : dur * NEAR;
+      const middle = start + dur / 2;
+      this.jump(middle - span / 2, middle + span / 2);
+    }
+
+    scrollTo(id) {
+      const { app } = this;
+      if (!app.lanes.where.has(id) || app.lanes.where.get(id).strip) {
+        if (!app.lanes.reveal(id)) return;
+        app.laid();
+      }
+      const place = app.lanes.where.get(id);
+      const room = app.stage.height - app.lanes.pinsHeight;
+      if (place.pinned || (place.y >= app.stage.top && place.y + place.h <= app.stage.top + room)) return;
+      app.parts.scroller.scrollTop = place.y - room / 2;
+    }
+
+    async step(by, what) {
+      const { app } = this;
+      const from = app.selected;
+      if (!from) { this.middle(); return; }
+      const which = what === "lane" || from.table === "steps" || from.info.cause ? { lane: from.lane } : { name: from.name };
+      const found = await app.wire.json("step", { ...which, [by > 0 ? "after" : "before"]: from.start_ns }).catch((error) => { app.stage.trouble(error.message); return null; });
+      if (!app.alive) return;
+      if (!found) { app.say(by > 0 ? "That was the last one" : "That was the first one"); return; }
+      await this.select({ table: found.table, row: found.row }, { zoom: "seen" });
+    }
+
+    /** What is at the middle of the first lane that has something there. */
+    middle() {
+      const { app } = this;
+      for (const row of [...app.lanes.pins, ...app.lanes.rows]) {
+        const y = app.yOf(row) + row.h / 2;
+        if (row.kind !== "lane" || row.strip || y < 0 || y > app.stage.height || row.lane.kind === "steps") continue;
+        for (const x of [0.5, 0.4, 0.6, 0.25, 0.75]) {
+          const found = tl.hit(app, app.scale.width * x, y);
+          if (found) { this.select({ table: found.table, row: found.row }, {}); return; }
+        }
+      }
+      app.say("Nothing is in view here");
+    }
+
+    fit() {
+      const { app } = this;
+      if (app.brush) { const { from, to } = app.brush; app.setBrush(null); this.jump(from, to); return; }
+      const one = app.selected;
+      const dur = one && Math.max(one.dur_ns, 50);
+      const shown = one && Math.abs(app.scale.span - dur * 1.2) < dur * 0.05 && one.start_ns >= app.scale.from && one.start_ns <= app.scale.to;
+      if (!one || shown) app.whole();
+      else this.jump(one.start_ns - dur * 0.1, one.start_ns + dur * 1.1);
+    }
+
+    clear() {
+      const { app } = this;
+      if (app.matching) app.setHighlight(null);
+      else if (app.brush) app.setBrush(null);
+      else this.select(null, {});
+    }
+  };
+})(window.tracekit.timeline);

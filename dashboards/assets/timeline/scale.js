@@ -1,0 +1,83 @@
+/* Which time is in view, and where an instant is on the screen. */
+"use strict";
+window.tracekit = window.tracekit || {};
+window.tracekit.timeline = window.tracekit.timeline || {};
+(function (tl) {
+  const SHORTEST = 20;
+  tl.ROOM = 100;
+
+  tl.Scale = class {
+    constructor(min, max, width) {
+      this.min = min;
+      this.max = Math.max(max, min + SHORTEST);
+      this.from = this.min;
+      this.to = this.max;
+      this.width = width;
+    }
+
+    get span() { return this.to - this.from; }
+    get whole() { return this.from <= this.min && this.to >= this.max; }
+    get perPixel() { return this.span / this.width; }
+    x(time) { return ((time - this.from) * this.width) / this.span; }
+    time(x) { return this.from + (x * this.span) / this.width; }
+
+    /** Look at a range; it is moved and cut so that it lies in the capture. */
+    look(from, to) {
+      const span = Math.min(Math.max(to - from, SHORTEST), this.max - this.min);
+      const middle = (from + to) / 2;
+      const start = Math.min(Math.max(middle - span / 2, this.min), this.max - span);
+      const changed = start !== this.from || start + span !== this.to;
+      this.from = start;
+      this.to = start + span;
+      return changed;
+    }
+
+    /** Zoom by a factor so that what is at x stays there. */
+    zoom(factor, x) {
+      const span = Math.min(Math.max(this.span * factor, SHORTEST), this.max - this.min);
+      const at = this.time(x);
+      const from = at - (x / this.width) * span;
+      return this.look(from, from + span);
+    }
+
+    pan(pixels) {
+      const by = pixels * this.perPixel;
+      return this.look(this.from + by, this.to + by);
+    }
+  };
+
+  /** Round instants for a ruler, about one every `room` pixels, each with its text. */
+  tl.ticks = function (scale, room) {
+    const rough = (scale.span * room) / scale.width;
+    const power = 10 ** Math.floor(Math.log10(Math.max(rough, 1)));
+    const step = [1, 2, 5, 10].map((one) => one * power).find((one) => one >= rough) || 10 * power;
+    const found = [];
+    const anchor = tl.anchor(scale, step);
+    for (let at = Math.ceil(scale.from / step) * step; at <= scale.to; at += step) {
+      found.push({ at, text: tl.instant(at - anchor, step, anchor > 0) });
+    }
+    return { ticks: found, anchor, step };
+  };
+
+  /** The instant that a ruler counts from: 0, or a rounded one near by when the step is far smaller than the time. */
+  tl.anchor = function (scale, step) {
+    if (Math.abs(scale.from) < step * 5000) return 0;
+    const coarse = 10 ** Math.ceil(Math.log10(scale.span * 2));
+    return Math.floor(scale.from / coarse) * coarse;
+  };
+
+  tl.instant = function (ns, step, relative) {
+    const [size, unit] = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]].find(([one]) => Math.max(Math.abs(ns), step) >= one) || [1, "ns"];
+    const places = Math.max(0, Math.ceil(Math.log10(size / step) - 1e-9));
+    const text = (ns / size).toLocaleString("en-US", { minimumFractionDigits: places, maximumFractionDigits: places });
+    return `${relative ? "+" : ""}${text} ${unit}`;
+  };
+
+  /** An instant with every digit down to the nanosecond, grouped: 1.234 567 890 s. */
+  tl.exactly = function (ns) {
+    const rounded = Math.round(Math.abs(ns));
+    const rest = String(rounded % 1e9).padStart(9, "0");
+    const sign = ns < 0 ? "−" : "";
+    return `${sign}${Math.floor(rounded / 1e9).toLocaleString("en-US")}.${rest.slice(0, 3)} ${rest.slice(3, 6)} ${rest.slice(6)} s`;
+  };
+})(window.tracekit.timeline);

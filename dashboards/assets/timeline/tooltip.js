@@ -1,0 +1,60 @@
+/* What is under the pointer, beside it: name, duration, start, lane. */
+"use strict";
+window.tracekit = window.tracekit || {};
+window.tracekit.timeline = window.tracekit.timeline || {};
+(function (tl) {
+  const DWELL = 90;
+  const WIDE = 90;
+
+  tl.Tooltip = class {
+    constructor(app) {
+      this.app = app;
+      this.node = tl.el("div", { class: "tkl-tooltip", hidden: "", "aria-hidden": "true" });
+      this.longest = tl.later(DWELL, (found) => this.#ask(found));
+    }
+
+    show(found, x, y) {
+      this.found = found;
+      this.longest.cancel();
+      this.node.hidden = !found;
+      if (!found) return;
+      this.#fill(found);
+      if (!found.exact) this.longest(found);
+      this.#place(x, y);
+      this.at = [x, y];
+    }
+
+    #fill(found, longest) {
+      const { app } = this;
+      const style = app.colors.of(found.category);
+      const idle = found.lane.kind === "idle";
+      const name = idle ? style.name.replaceAll("_", " ") : found.name;
+      const lines = [tl.el("div", { class: "tkl-tip-name" }, app.colors.swatch(found.category), tl.cut(tl.brief(name), WIDE))];
+      if (found.exact) {
+        lines.push(tl.el("div", { class: "tkl-tip-time" }, tl.time(found.dur)), tl.el("div", {}, `from ${tl.exactly(found.start)}`));
+      } else {
+        const many = `${tl.count(found.count)} ${found.count === 1 ? "interval" : "intervals"} in this pixel, busy ${tl.share(found.busy)}`;
+        lines.unshift(tl.el("div", { class: "tkl-tip-note" }, "Longest here"));
+        lines.push(tl.el("div", { class: "tkl-tip-time" }, longest ? tl.time(longest.dur) : " "), tl.el("div", {}, longest ? `from ${tl.exactly(longest.start)}` : " "), tl.el("div", {}, many));
+      }
+      lines.push(tl.el("div", { class: "tkl-tip-note" }, `${style.name.replaceAll("_", " ")} · ${found.lane.group} · ${tl.clean(found.lane.title)}`));
+      this.node.replaceChildren(...lines);
+    }
+
+    async #ask(found) {
+      const info = await this.app.wire.row(found.table, found.row).catch(() => null);
+      if (!info || this.found !== found) return;
+      this.#fill(found, { start: info.fields.start_ns.value, dur: info.fields.dur_ns.value });
+      this.#place(...this.at);
+    }
+
+    /** Right below the pointer, or where there is room. */
+    #place(x, y) {
+      const { width, height } = this.node.getBoundingClientRect();
+      const box = this.app.parts.overlay.getBoundingClientRect();
+      const left = box.left + x + 16 + width > window.innerWidth - 8 ? box.left + x - width - 12 : box.left + x + 16;
+      const top = box.top + y + 18 + height > window.innerHeight - 8 ? box.top + y - height - 12 : box.top + y + 18;
+      this.node.style.transform = `translate(${Math.max(4, Math.round(left))}px, ${Math.max(4, Math.round(top))}px)`;
+    }
+  };
+})(window.tracekit.timeline);

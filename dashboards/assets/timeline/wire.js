@@ -1,0 +1,89 @@
+/* What the server answers: JSON, and the binary form of what a range of time looks like. */
+"use strict";
+window.tracekit = window.tracekit || {};
+window.tracekit.timeline = window.tracekit.timeline || {};
+(function (tl) {
+  const KINDS = {
+    start: Float64Array, dur: Float64Array, row: Uint32Array, name: Uint32Array, category: Uint8Array,
+    column: Uint16Array, busy: Uint8Array, count: Uint32Array,
+  };
+  const MAGIC = "TKT1";
+
+  /** An answer: {from, to, width, lanes: Map of lane id to its arrays}. Arrays are views, nothing is copied. */
+  tl.decode = function (buffer) {
+    const bytes = new Uint8Array(buffer);
+    if (String.fromCharCode(...bytes.subarray(0, 4)) !== MAGIC) throw new Error("the answer is of no known form");
+    const length = new DataView(buffer).getUint32(4, true);
+    const header = JSON.parse(new TextDecoder().decode(bytes.subarray(8, 8 + length)));
+    const base = 8 + length;
+    const lanes = new Map();
+    for (const lane of header.lanes) {
+      const decoded = { mode: lane.mode, n: lane.n, names: header.names, from: header.from, to: header.to, width: header.width };
+      for (const [name, at] of Object.entries(lane.at)) {
+        if (KINDS[name]) decoded[name] = new KINDS[name](buffer, base + at, lane.n);
+      }
+      lanes.set(lane.id, decoded);
+    }
+    return { from: header.from, to: header.to, width: header.width, lanes, header };
+  };
+
+  /** Lane numbers as the address takes them: 1-3,7. */
+  tl.ranges = function (ids) {
+    const parts = [];
+    for (const id of [...ids].sort((a, b) => a - b)) {
+      const last = parts[parts.length - 1];
+      if (last && last[1] === id - 1) last[1] = id;
+      else parts.push([id, id]);
+    }
+    return parts.map(([first, last]) => (first === last ? `${first}` : `${first}-${last}`)).join(",");
+  };
+
+  tl.unranges = (text) => (text || "").split(",").flatMap((part) => {
+    const [first, last] = part.split("-").map(Number);
+    if (!/^\d+(-\d+)?$/.test(part)) return [];
+    return Array.from({ length: Math.min(2000, (last ?? first) - first + 1) }, (_, place) => first + place);
+  });
+
+  /** The routes of one run. Each gives a promise; a refusal says what the server said. */
+  tl.Wire = class {
+    constructor(run) {
+      this.base = `/timeline/${encodeURIComponent(run)}`;
+      this.rows = new Map();
+    }
+
+    async ask(path, words, signal) {
+      const query = new URLSearchParams();
+      for (const [name, value] of Object.entries(words || {})) {
+        if (value !== null && value !== undefined && value !== "") query.set(name, value);
+      }
+      const answer = await fetch(`${this.base}/${path}${query.size ? `?${query}` : ""}`, { signal });
+      if (!answer.ok) {
+        const said = await answer.json().catch(() => ({}));
+        throw new Error(said.error ? `${said.error}${said.hint ? ` (${said.hint})` : ""}` : `the server answered ${answer.status}`);
+      }
+      return answer;
+    }
+
+    async json(path, words, signal) {
+      return (await this.ask(path, words, signal)).json();
+    }
+
+    async draw(window, signal) {
+      const { from, to, width, lanes } = window;
+      const answer = await this.ask("draw", { from, to, width, lanes: tl.ranges(lanes) }, signal);
+      return tl.decode(await answer.arrayBuffer());
+    }
+
+    /** All fields of a row; the last few hundred are kept. */
+    row(table, row) {
+      const key = `${table}/${row}`;
+      if (!this.rows.has(key)) {
+        if (this.rows.size > 300) this.rows.clear();
+        const asked = this.json(`row/${key}`);
+        asked.catch(() => this.rows.delete(key));
+        this.rows.set(key, asked);
+      }
+      return this.rows.get(key);
+    }
+  };
+})(window.tracekit.timeline);

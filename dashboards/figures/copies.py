@@ -1,0 +1,110 @@
+"""Copies: their sizes, and the rates they reach against what the link could do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tracekit.render import human
+
+from .axis import whole
+from .bins import histogram
+from .points import Dots, Limit, points
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pandas as pd
+
+
+def sizes(tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
+    """Number of copies by size in powers of two, per direction, empty bins between included.
+
+    Args:
+        tables: The `sizes` table of each direction, by its name.
+    """
+    held = {name: _counts(table) for name, table in tables.items()}
+    known = sorted({low for counts in held.values() for low in counts if low >= 0})
+    lows = _doubled(known)
+    unknown = any(-1 in counts for counts in held.values())
+    lower: list[int | None] = [*lows, *([None] if unknown else [])]
+    upper: list[int | None] = [*(2 * low or 1 for low in lows), *([None] if unknown else [])]
+    counted = {
+        name: [counts.get(-1 if low is None else low, 0) for low in lower] for name, counts in held.items()
+    }
+    figure = histogram(
+        lower, upper, counted, bin_unit="bytes", title="number of copies", x_title="size of a copy"
+    )
+    figure["layout"]["xaxis"]["ticktext"] = ["unknown" if low is None else _least(low) for low in lower]
+    return figure
+
+
+def _least(low: int) -> str:
+    return human(low, "bytes").replace(".00", "")
+
+
+def _counts(table: pd.DataFrame) -> dict[int, int]:
+    lows = table["from_bytes"].fillna(-1).astype("int64").tolist()
+    return dict(zip(lows, table["copies"].tolist(), strict=True))
+
+
+def _doubled(lows: Sequence[int]) -> list[int]:
+    """Every power of two from the least to the largest, and 0 where some have it."""
+    positive = [low for low in lows if low]
+    if not positive:
+        return list(lows)
+    exponents = range(min(positive).bit_length() - 1, max(positive).bit_length())
+    return [*([0] if 0 in lows else []), *(1 << exponent for exponent in exponents)]
+
+
+def rates(groups: Mapping[str, pd.DataFrame], ceilings: Mapping[str, float]) -> dict[str, Any]:
+    """Rate over size of groups of equal copies, by direction and memory, under the link's ceilings.
+
+    Args:
+        groups: The `groups` table of each direction, by its name; rows of unknown size or rate are left out.
+        ceilings: Ceiling in GB/s of each direction that has one.
+    """
+    kinds = [
+        _kind(f"{direction} {memory}", rows)
+        for direction, table in groups.items()
+        for memory, rows in _known(table).groupby("memory", sort=True, observed=True)
+    ]
+    every = [size for kind in kinds for size in kind.x]
+    ends = [min(every), max(every)] if every else [1, 2]
+    limits = [
+        Limit(f"{name} ceiling {human(rate, 'GB/s')}", ends, [rate, rate]) for name, rate in ceilings.items()
+    ]
+    return points(
+        kinds,
+        limits,
+        x_title="bytes of a copy",
+        y_title="GB/s",
+        x_ticks=_size_ticks(ends),
+    )
+
+
+def _known(table: pd.DataFrame) -> pd.DataFrame:
+    return table[(table["bytes_each"].fillna(0) > 0) & (table["gb_per_s"].fillna(0) > 0)]
+
+
+def _kind(name: str, rows: pd.DataFrame) -> Dots:
+    longest = float(rows["sum_ns"].max()) or 1.0
+    sizes_ = [int(size) for size in rows["bytes_each"]]
+    told = zip(rows["op"], sizes_, rows["copies"], rows["gb_per_s"], strict=True)
+    return Dots(
+        name,
+        sizes_,
+        [float(rate) for rate in rows["gb_per_s"]],
+        [
+            f"{whole(str(op) or '(no op recorded)')}<br>{human(int(count), 'count')} × {human(size, 'bytes')}"
+            f"<br>{human(float(rate), 'GB/s')}<br>{name}"
+            for op, size, count, rate in told
+        ],
+        [float(each) / longest for each in rows["sum_ns"]],
+    )
+
+
+def _size_ticks(ends: Sequence[float]) -> tuple[list[float], list[str]]:
+    least, most = int(ends[0]).bit_length() - 1, int(ends[1]).bit_length()
+    every = max(2, (most - least) // 8 or 1)
+    values = [float(1 << exponent) for exponent in range(least - least % 2, most + 1, every)]
+    return values, [_least(int(value)) for value in values]

@@ -1,0 +1,84 @@
+"""Launch configurations: how many blocks of how many threads, and how far they fill the device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tracekit.render import human
+from tracekit.schema import C
+
+from .axis import whole
+from .points import Dots, Limit, points
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FULL = "a full wave and more"
+LESS = "less than one wave"
+UNKNOWN = "waves unknown"
+
+
+def launch_map(configs: pd.DataFrame) -> dict[str, Any]:
+    """Blocks over threads of a block, by how many waves the blocks make.
+
+    Args:
+        configs: Rows of `launch_config`'s `configs`, with `grid` and `block` as text.
+    """
+    threads = configs[C.BLOCK_X] * configs[C.BLOCK_Y] * configs[C.BLOCK_Z]
+    frame = configs.assign(wide=threads, kind=[_kind(value) for value in configs["waves"]])
+    frame = frame[(frame["wide"] > 0) & (frame["blocks"] > 0)]
+    powers = [float(1 << exponent) for exponent in range(5, 11)]
+    return points(
+        [_dots(kind, frame[frame["kind"] == kind], "wide", "blocks") for kind in _kinds(frame)],
+        x_title="threads of a block",
+        y_title="blocks of a launch",
+        x_ticks=(powers, [f"{power:g}" for power in powers]),
+    )
+
+
+def waves(configs: pd.DataFrame) -> dict[str, Any]:
+    """Occupancy over waves; where no occupancy was recorded, the resident blocks of an SM over waves.
+
+    Args:
+        configs: As for `launch_map`.
+    """
+    held = configs[configs["waves"].fillna(0) > 0]
+    recorded = bool((held["occupancy"].fillna(0) > 0).any())
+    height = held["occupancy"] * 100 if recorded else held["resident_blocks"]
+    frame = held.assign(height=height, kind=[_kind(value) for value in held["waves"]])
+    frame = frame[frame["height"].fillna(0) > 0]
+    ends = [float(frame["height"].min()), float(frame["height"].max())] if len(frame) else [1.0, 100.0]
+    return points(
+        [_dots(kind, frame[frame["kind"] == kind], "waves", "height") for kind in _kinds(frame)],
+        [Limit("one wave", [1, 1], ends)],
+        x_title="waves",
+        y_title="occupancy (%)" if recorded else "blocks resident on an SM",
+    )
+
+
+def _kind(value: float) -> str:
+    if value != value:
+        return UNKNOWN
+    return FULL if value >= 1 else LESS
+
+
+def _kinds(frame: pd.DataFrame) -> list[str]:
+    return [kind for kind in (FULL, LESS, UNKNOWN) if (frame["kind"] == kind).any()]
+
+
+def _dots(kind: str, frame: pd.DataFrame, x: str, y: str) -> Dots:
+    wanted = ["op", "family", "grid", "block", "total_ns", "waves"]
+    hover = [_hover(*row) for row in zip(*(frame[column] for column in wanted), strict=True)]
+    weight = frame["share"].fillna(0)
+    relative = (weight / (float(weight.max()) or 1.0)).tolist()
+    return Dots(kind, frame[x].astype(float).tolist(), frame[y].astype(float).tolist(), hover, relative)
+
+
+def _hover(op: str, family: str, grid: str, block: str, total_ns: int, made: float) -> str:
+    said = [
+        whole(str(op) or "(no op recorded)"),
+        whole(str(family)),
+        f"grid {grid}, block {block}",
+        human(int(total_ns), "ns"),
+    ]
+    return "<br>".join(said if made != made else [*said, f"{made:,.2f} waves"])

@@ -1,0 +1,189 @@
+"""What a comparison says first: whether the runs can be compared, the verdict, and the metrics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+import dash_mantine_components as dmc
+from dash import dcc, html
+
+from tracekit.analysis import Column
+from tracekit.diff.comparability import IMPLIED
+from tracekit.diff.model import Status, Verdict
+from tracekit.render import diff_words, human
+
+from ...links import copyable
+from ...rows import rows
+from .asked import varying
+
+if TYPE_CHECKING:
+    from dash.development.base_component import Component
+
+    from tracekit.diff import Diff
+    from tracekit.diff.model import Difference, Metric
+
+    from ...context import Context
+
+_TONES = {
+    Verdict.REGRESSION: "red",
+    Verdict.IMPROVEMENT: "green",
+    Verdict.PASS: "green",
+    Verdict.CANNOT_TELL: "yellow",
+    Verdict.NOT_COMPARABLE: "red",
+}
+_MEANS = {
+    Status.NOT_COMPARABLE: "✕ forbids a comparison",
+    Status.WARN: "! may explain a part",
+    Status.UNKNOWN: "? known of one side only",
+    Status.DECLARED: "✓ declared to vary",
+}
+_DIFFERENCES = (
+    Column("field", "", "name, as --varying takes it"),
+    Column("means", "", "what the difference means for the comparison"),
+    Column("base", "prose", "value of the base, A"),
+    Column("head", "prose", "value of the head, B"),
+    Column("declare", "", "say that it varies on purpose, or take that back"),
+)
+_METRICS = (
+    Column("metric", "prose", "what was measured"),
+    Column("base", "count", "base, A"),
+    Column("head", "count", "head, B"),
+    Column("change", "count", "head over base, minus 1"),
+    Column("interval", "count", "95 % interval of the change"),
+    Column("detectable", "count", "smallest change that this design detects in 80 of 100 cases"),
+    Column("verdict", "prose", "what can be said"),
+    Column("basis", "prose", "how it was measured"),
+)
+EXPORTS = {"html": "HTML", "csv": "CSV of the causes", "json": "JSON"}
+
+
+def summary(context: Context, diff: Diff) -> list[Component]:
+    """Verdict, comparability and metrics."""
+    return [_verdict(context, diff), *_comparability(context, diff), *_metrics(diff)]
+
+
+def _verdict(context: Context, diff: Diff) -> Component:
+    said = [words for words in (diff_words.compared(diff),) if words]
+    return dmc.Alert(
+        [
+            *(dmc.Text(text, size="sm") for text in said),
+            *(dmc.Text(f"Note: {text}.", size="sm") for text in diff.warnings),
+            html.Div(
+                [copyable(diff_words.command(diff), "Copy the command"), exports(context)],
+                className="tk-reproduce",
+            ),
+        ],
+        title=_capital(diff_words.headline(diff)),
+        color=_TONES.get(diff.verdict, "gray"),
+        variant="light",
+        className="tk-verdict",
+    )
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def exports(context: Context) -> Component:
+    """Links that save this comparison as a file."""
+    view = context.view
+    asked = {"run": view.run, "base": view.base, **view.options}
+    return html.Div(
+        [
+            html.Span("Save as ", className="tk-chips-label"),
+            *(
+                html.A(text, href=f"/export/compare.{kind}?{urlencode(asked)}", className="tk-chip")
+                for kind, text in EXPORTS.items()
+            ),
+        ],
+        className="tk-chips",
+    )
+
+
+def _comparability(context: Context, diff: Diff) -> list[Component]:
+    differences = diff.comparability.differences
+    title = dmc.Title("Comparability", order=2, size="h4")
+    if not differences:
+        return [title, dmc.Text("The fingerprints are equal.", size="sm", className="tk-section")]
+    shown = [_difference(context, one) for one in differences]
+    found: list[Component] = [title, rows(_DIFFERENCES, shown, caption="In what the runs differ")]
+    if diff.comparability.refused:
+        found.append(_declare_all(context, diff))
+    return [html.Section(found, className="tk-section")]
+
+
+def _difference(context: Context, one: Difference) -> dict[str, Any]:
+    return {
+        "field": one.field,
+        "means": _MEANS[one.status],
+        "base": None if one.base is None else str(one.base),
+        "head": None if one.head is None else str(one.head),
+        "declare": _toggle(context, one.field),
+    }
+
+
+def _toggle(context: Context, name: str) -> Component:
+    declared = varying(context.view)
+    if name in declared:
+        kept = tuple(other for other in declared if other != name)
+        return dcc.Link("Take back", href=_declaring(context, kept), title=f"{name} does not vary on purpose")
+    by = next((other for other in declared if name in IMPLIED.get(other, ())), None)
+    if by:
+        return html.Span(f"follows from {by}")
+    return dcc.Link("Declare", href=_declaring(context, (*declared, name)), title=f"{name} varies on purpose")
+
+
+def _declaring(context: Context, names: tuple[str, ...]) -> str:
+    options = context.view.options | {"varying": ",".join(names)}
+    return context.view.href(options={name: value for name, value in options.items() if value})
+
+
+def _declare_all(context: Context, diff: Diff) -> Component:
+    refused = [one.field for one in diff.comparability.refused]
+    implied = {name for field in refused for name in IMPLIED.get(field, ())}
+    needed = tuple(name for name in refused if name not in implied)
+    return html.P(
+        [
+            "Nothing was compared. If this is what you study, ",
+            dcc.Link(
+                f"declare {', '.join(needed)} to vary",
+                href=_declaring(context, (*varying(context.view), *needed)),
+            ),
+            ".",
+        ],
+        className="tk-declare",
+    )
+
+
+def _metrics(diff: Diff) -> list[Component]:
+    if not diff.metrics:
+        return []
+    known = [_METRICS[0], *(one for one in _METRICS[1:] if any(_metric(m)[one.name] for m in diff.metrics))]
+    records = [_metric(one) for one in diff.metrics]
+    reasons = dict.fromkeys(one.reason for one in diff.metrics if one.reason)
+    shown: list[Component] = [
+        dmc.Title("Metrics", order=2, size="h4"),
+        rows(known, records, caption="Metrics of both sides"),
+        *(dmc.Text(_capital(reason) + ".", size="xs", c="dimmed") for reason in reasons),
+    ]
+    return [html.Section(shown, className="tk-section")]
+
+
+def _metric(one: Metric) -> dict[str, Any]:
+    change = None if one.ratio is None else html.Span(f"{100 * (one.ratio - 1):+.1f} %")
+    low_high = one.ci95 and [f"{100 * (end - 1):+.1f} %" for end in one.ci95]
+    return {
+        "metric": one.name.replace("_", " "),
+        "base": html.Span(human(one.a, one.unit), title=_exact(one.a, one.unit)),
+        "head": html.Span(human(one.b, one.unit), title=_exact(one.b, one.unit)),
+        "change": change,
+        "interval": html.Span(" to ".join(low_high)) if low_high else None,
+        "detectable": None if one.mde is None else html.Span(human(one.mde, "share")),
+        "verdict": str(one.verdict),
+        "basis": one.basis,
+    }
+
+
+def _exact(value: float, unit: str) -> str:
+    return f"{value:,} {unit}"

@@ -1,0 +1,1 @@
+"""Parts of the page of history: what runs of each commit measured, judged by `tracekit.stats`."""

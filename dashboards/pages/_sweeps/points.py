@@ -1,0 +1,167 @@
+"""Runs as points: what each was set to, and what it measured, read from metadata and counters alone."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from tracekit.measuring.metrics import DEVICE_PEAK, HOST_PEAK, STEP_TIME, of_run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from tracekit.analysis import Result
+    from tracekit.run import Run
+
+    Analyzed = Callable[[Run, str], Result]
+
+COMMIT, BATCH = "commit", "batch_size"
+FIELDS = (
+    BATCH,
+    "resolution",
+    "level",
+    "mode",
+    "dtype",
+    "threads",
+    "zero_grad",
+    "pin_memory",
+    "device",
+    "gpu",
+    "cpu",
+    "torch",
+)
+"""What a run can be set to, in the order in which an axis is chosen."""
+PER_SAMPLE, THROUGHPUT, ACTIVE = "sample_time", "throughput", "active"
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """What can be shown: its title, unit, and how it is defined."""
+
+    title: str
+    unit: str
+    definition: str
+
+
+QUANTITIES = {
+    STEP_TIME: Quantity("step time", "ns", "median of a run's steps, timed without a profiler"),
+    PER_SAMPLE: Quantity("time per sample", "ns", "step time divided by the batch size"),
+    THROUGHPUT: Quantity("throughput", "samples/s", "batch size divided by the step time"),
+    DEVICE_PEAK: Quantity("device peak", "bytes", "most bytes the allocator handed out on a device"),
+    HOST_PEAK: Quantity("host peak", "bytes", "most resident bytes of the process"),
+    ACTIVE: Quantity(
+        "GPU active share",
+        "share",
+        "time in which a kernel runs over the profiled time, of the device with most (GPU time breakdown)",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Point:
+    """One run by its settings; one that is unknown is None."""
+
+    run: Run
+    workload: str
+    settings: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Repeats of one setting: their median, least and most, and the run of the median."""
+
+    x: Any
+    median: float
+    least: float
+    most: float
+    runs: tuple[Run, ...]
+    typical: Run
+
+
+def points(runs: Iterable[Run]) -> list[Point]:
+    """The runs that know their workload, oldest first."""
+    found = []
+    for run in runs:
+        known = run.meta.fingerprint
+        if known.get("workload"):
+            settings = {name: known.get(name) for name in FIELDS} | {COMMIT: _commit(run)}
+            found.append(Point(run, str(known["workload"]), settings))
+    return found
+
+
+def _commit(run: Run) -> str | None:
+    git = run.meta.git
+    return f"{git.sha[:12]}{'+' * git.dirty}" if git else None
+
+
+def varying(of: Sequence[Point]) -> dict[str, list[Any]]:
+    """The settings in which points differ, each with its values in order."""
+    found = {}
+    for name in (*FIELDS, COMMIT):
+        values = {repr(point.settings[name]): point.settings[name] for point in of}
+        if len(values) > 1:
+            found[name] = sorted(values.values(), key=_ascending)
+    return found
+
+
+def _ascending(value: Any) -> tuple[bool, bool, Any]:
+    """Unknown first, then numbers by size, then words."""
+    number = isinstance(value, int | float)
+    return value is not None, not number, value if number else str(value)
+
+
+def value(point: Point, quantity: str, analyzed: Analyzed) -> float | None:
+    """What a run measured; None where it did not."""
+    if quantity == ACTIVE:
+        return _active(point.run, analyzed)
+    if quantity in {DEVICE_PEAK, HOST_PEAK}:
+        return _peaks(point.run).get(quantity)
+    timings = point.run.meta.timings
+    if not timings or not timings.step_ns:
+        return None
+    step = float(statistics.median(timings.step_ns))
+    batch = point.settings[BATCH]
+    if quantity == STEP_TIME:
+        return step
+    if not batch or not step:
+        return None
+    return step / batch if quantity == PER_SAMPLE else batch * 1e9 / step
+
+
+@lru_cache(maxsize=4096)
+def _peaks(run: Run) -> dict[str, float]:
+    """Metrics of a run, which never change."""
+    return of_run(run)
+
+
+def _active(run: Run, analyzed: Analyzed) -> float | None:
+    if not run.rows("device_intervals"):
+        return None
+    whole = analyzed(run, "gpu_breakdown").tables.get("whole")
+    if whole is None or whole.empty:
+        return None
+    shares = whole["active_share"].dropna()
+    return float(shares.max()) if len(shares) else None
+
+
+def spreads(of: Iterable[Point], x: str, quantity: str, analyzed: Analyzed) -> list[Spread]:
+    """Points of one series by their setting of x: repeats summed up."""
+    groups: dict[str, list[tuple[float, Run]]] = {}
+    settings: dict[str, Any] = {}
+    for point in of:
+        measured = value(point, quantity, analyzed)
+        if measured is not None:
+            key = repr(point.settings[x])
+            settings[key] = point.settings[x]
+            groups.setdefault(key, []).append((measured, point.run))
+    found = [_spread(settings[key], sorted(own, key=lambda one: one[0])) for key, own in groups.items()]
+    return sorted(found, key=lambda one: _ascending(one.x))
+
+
+def _spread(x: Any, own: list[tuple[float, Run]]) -> Spread:
+    values = [measured for measured, _ in own]
+    typical = own[(len(own) - 1) // 2][1]
+    runs = tuple(run for _, run in own)
+    return Spread(x, float(statistics.median(values)), values[0], values[-1], runs, typical)

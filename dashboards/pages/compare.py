@@ -1,0 +1,98 @@
+"""Compare: how one run differs from another, and what the difference is made of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import dash_mantine_components as dmc
+from dash import html
+
+from ..aria import aria
+from ..blocks import block
+from ..page import Page, Section
+from ..parts import finding, note
+from ..tables import table
+from ._compare import export, ledgers, progress
+from ._compare.asked import asked, compared, explained
+from ._compare.sides import sides
+from ._compare.summary import summary
+
+if TYPE_CHECKING:
+    from dash.development.base_component import Component
+
+    from tracekit.analysis import Analysis, Result
+
+    from ..context import Context
+    from ..site import Site
+
+NAME = "compare"
+
+
+def _layout(context: Context) -> list[Component]:
+    found: list[Component] = [
+        html.Div(id="compare-stage", className="tk-stage", role="status", **aria(live="polite")),
+        block(NAME, "sides", height=150),
+    ]
+    shown = asked(context) is not None
+    heights = {"summary": 420, "wall": 640, "work": 760, "analyses": 240} if shown else {}
+    return found + [block(NAME, name, height=heights.get(name, 1)) for name in _BLOCKS if name != "sides"]
+
+
+def _summary(context: Context) -> list[Component]:
+    one = asked(context)
+    return summary(context, compared(context, one.quickly)) if one else []
+
+
+def _work(context: Context) -> list[Component]:
+    one = asked(context)
+    return ledgers.work(context, compared(context, one.quickly)) if one else []
+
+
+def _wall(context: Context) -> list[Component]:
+    one = asked(context)
+    return ledgers.wall(context, explained(context, one)) if one else []
+
+
+def _analyses(context: Context) -> list[Component]:
+    one = asked(context)
+    if one is None:
+        return []
+    diff = explained(context, one)
+    if diff.comparability.refused:
+        return []
+    said: list[Component] = [dmc.Title("What the analyses say", order=2, size="h4")]
+    for analysis, result in diff.analyses:
+        said += _analysis(context, analysis, result)
+    if not diff.analyses:
+        said.append(dmc.Text("No analysis that compares runs applies to both.", size="sm"))
+    return [html.Section(said, className="tk-section")]
+
+
+def _analysis(context: Context, analysis: Analysis, result: Result) -> list[Component]:
+    shown: list[Component] = [dmc.Title(analysis.title, order=3, size="h5")]
+    shown += [finding(context, one) for one in result.findings]
+    shown += [note(text) for text in result.notes]
+    for spec in analysis.comparison:
+        if spec.name in result.tables and len(result.tables[spec.name]):
+            shown.append(dmc.Text(spec.title, size="sm", fw=600))
+            shown.append(table(context, f"{NAME}-{analysis.name}", spec, result.tables[spec.name]))
+    return shown
+
+
+def _connect(site: Site) -> None:
+    export.connect(site)
+    progress.connect(site)
+
+
+_BLOCKS = {"sides": sides, "summary": _summary, "wall": _wall, "work": _work, "analyses": _analyses}
+
+PAGE = Page(
+    name=NAME,
+    title="Compare",
+    question="How does this run differ from another, and what is the difference made of?",
+    section=Section.COMPARE,
+    order=500,
+    layout=_layout,
+    blocks=_BLOCKS,
+    connect=_connect,
+)

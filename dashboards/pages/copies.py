@@ -1,0 +1,160 @@
+"""Copies between host and device: how much, how large, how fast, from which memory, and which could go."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dash import html
+
+from tracekit.schema import C, CopyKind
+
+from ..answer_page import answer_page
+from ..charts import chart
+from ..figures.copies import rates, sizes
+from ..page import Section
+from ..reading import answer, largest, nothing, short, some
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from dash.development.base_component import Component
+
+    from ..reading import Reading, largest
+
+DIRECTIONS = {str(CopyKind.H2D): "h2d_copies", str(CopyKind.D2H): "d2h_copies"}
+TINY = 8
+"""Bytes of a scalar: the bound of the analyses' own rule."""
+_GROUP = (
+    "op",
+    "bytes_each",
+    "memory",
+    "copies",
+    "copies_per_step",
+    C.BYTES,
+    "sum_ns",
+    "gb_per_s",
+    "blocked_ns",
+)
+
+
+def _answer(reading: Reading) -> list[Component]:
+    table = reading.frame("by_device" if _narrowed(reading) else "by_memory", "pinned_memory")
+    if table.empty:
+        return [nothing("Nothing was copied here.")]
+    directions = sorted(table["direction"].astype(str).unique(), key=_place)
+    return [answer(*(part for direction in directions for part in _direction(table, direction)))]
+
+
+def _place(direction: str) -> tuple[bool, str]:
+    return direction not in DIRECTIONS, direction
+
+
+def _narrowed(reading: Reading) -> bool:
+    view = reading.context.view
+    return view.rank is not None or view.device is not None
+
+
+def _direction(table: pd.DataFrame, direction: str) -> list[Any]:
+    rows = table[table["direction"] == direction]
+    said: list[Any] = []
+    for memory, kept in rows.groupby("memory", sort=False, observed=True):
+        first = largest(kept, "sum_ns")
+        where = f" on rank {first[C.RANK]}, device {first[C.DEVICE]}" if len(kept) > 1 else ""
+        said += [
+            f"{direction} {memory}{where}: ",
+            some(first["copies"], "count"),
+            " copies, ",
+            some(first[C.BYTES], "bytes"),
+            " in ",
+            some(first["sum_ns"], "ns"),
+            " at ",
+            some(first["gb_per_s"], "GB/s"),
+            ". ",
+        ]
+    return said
+
+
+def _figures(reading: Reading) -> list[Component]:
+    groups = {name: reading.frame("groups", analysis) for name, analysis in DIRECTIONS.items()}
+    groups = {name: table for name, table in groups.items() if not table.empty}
+    if not groups:
+        return []
+    histograms = {name: reading.frame("sizes", DIRECTIONS[name]) for name in groups}
+    context = reading.context
+    return [
+        html.Div(
+            [
+                chart(
+                    context,
+                    "sizes",
+                    sizes(histograms),
+                    caption="Number of copies by size, each bin from its label up to twice that; all ranks.",
+                ),
+                chart(
+                    context,
+                    "rates",
+                    rates(groups, _ceilings(reading)),
+                    caption="Rate over size of equal copies of one op; area by their time. "
+                    + ("" if _ceilings(reading) else "No ceiling is known for this link."),
+                ),
+            ],
+            className="tk-pair",
+        ),
+        _memory(reading),
+        *_suspects(reading, groups),
+    ]
+
+
+def _ceilings(reading: Reading) -> dict[str, float]:
+    table = reading.frame("by_memory", "pinned_memory").dropna(subset=["ceiling_gb_per_s"])
+    table = table[table["direction"].isin(list(DIRECTIONS))]
+    return dict(zip(table["direction"].astype(str), table["ceiling_gb_per_s"].astype(float), strict=True))
+
+
+def _memory(reading: Reading) -> Component:
+    name = "by_device" if _narrowed(reading) else "by_memory"
+    wanted = ("direction", "memory", "copies", C.BYTES, "sum_ns", "gb_per_s", "median_gb_per_s")
+    more = ("ceiling_gb_per_s", "exposed_ns", "blocked_ns")
+    columns = reading.columns(name, *wanted, *more, name="pinned_memory")
+    frame = reading.frame(name, "pinned_memory")
+    return short(reading.context, frame, columns, title="Pinned against pageable memory", limit=16)
+
+
+def _suspects(reading: Reading, groups: dict[str, pd.DataFrame]) -> list[Component]:
+    """Groups of copies worth a look, by criteria that each heading states."""
+    shown: list[Component] = []
+    for direction, table in groups.items():
+        columns = reading.columns("groups", *_GROUP, name=DIRECTIONS[direction])
+        each = table["bytes_each"].fillna(-1)
+        tables = {
+            f"{direction}: scalars, at most {TINY} bytes": table[(each >= 0) & (each <= TINY)],
+            f"{direction}: more than one of a kind in a step": table[
+                (table["copies_per_step"].fillna(0) > 1) & (each > TINY)
+            ],
+            f"{direction}: sizes that also go the other way": table[
+                (each > TINY) & each.isin(_other(groups, direction))
+            ],
+        }
+        shown += [
+            short(reading.context, frame, columns, title=title, row="first_row", limit=8)
+            for title, frame in tables.items()
+            if len(frame)
+        ]
+    return shown
+
+
+def _other(groups: dict[str, pd.DataFrame], direction: str) -> list[int]:
+    others = [table for name, table in groups.items() if name != direction]
+    return [int(size) for table in others for size in table["bytes_each"].dropna().unique()]
+
+
+PAGE = answer_page(
+    "copies",
+    title="Copies",
+    question="What is copied between host and device, how fast, from which memory, and is all of it needed?",
+    section=Section.DEVICE,
+    order=120,
+    answer=_answer,
+    figures=_figures,
+    analyses=("h2d_copies", "d2h_copies", "pinned_memory"),
+    height=480,
+)

@@ -1,0 +1,123 @@
+"""Flame: the call tree of the host's ops as nested bars, as wide as their time on the host or the device."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import dash_mantine_components as dmc
+import pandas as pd
+from dash import ClientsideFunction, Input, Output, dcc, html
+
+from tracekit.analysis import Column
+from tracekit.schema import C
+
+from ..answer_page import answer_page
+from ..aria import aria
+from ..figures.flame import SIDES, flame
+from ..page import Section
+from ..reading import answer, chosen_of, largest, named, nothing, short, some, switch
+
+if TYPE_CHECKING:
+    from dash.development.base_component import Component
+
+    from ..reading import Reading
+    from ..site import Site
+
+_SIDES = [("host", "Host time"), ("device", "Device time")]
+OWN = 10
+_PATH = Column("under", "", "names of the nodes around it, the outermost first")
+_KEYS = "Click or Enter zooms, Esc goes back, arrows move, / searches. The table below holds all numbers."
+
+
+def _answer(reading: Reading) -> list[Component]:
+    nodes = reading.frame("nodes")
+    if nodes.empty:
+        return []
+    side = _side(reading, nodes)
+    _, own = SIDES[side]
+    top = largest(nodes, own)
+    where = "of its own on the host" if side == "host" else "on the device for what it launched itself"
+    count = (some(len(nodes), "count"), " paths of calls. The most time ", where, " takes ")
+    return [answer(*count, named(top[C.NAME]), " on one path: ", some(top[own], "ns"), ".")]
+
+
+def _side(reading: Reading, nodes: pd.DataFrame) -> str:
+    chosen = chosen_of(reading.context, "side", _SIDES)
+    return chosen if nodes[SIDES[chosen][0]].fillna(0).any() else "host"
+
+
+def _figures(reading: Reading) -> list[Component]:
+    nodes = reading.frame("nodes")
+    if nodes.empty:
+        return []
+    context, side = reading.context, _side(reading, nodes)
+    data = flame(nodes, side)
+    controls = html.Div(
+        [
+            switch(context, "side", "Width of the bars", _SIDES),
+            dmc.TextInput(
+                id="flame-search", placeholder="Search names", size="xs", w=220, **aria(label="Search names")
+            ),
+            html.Span(id="flame-found", role="status", className="tk-flame-found"),
+        ],
+        className="tk-switches",
+    )
+    wanted = chosen_of(context, "side", _SIDES)
+    lacking = [] if wanted == side else [nothing("No device time is linked to ops: the host's is shown.")]
+    columns = reading.columns("nodes", C.RANK, C.NAME, "calls", *SIDES[side][::-1])
+    own = _under(nodes, nodes.sort_values(SIDES[side][1], ascending=False, kind="stable").head(OWN))
+    left = f" {data['left']:,} nodes too narrow to be seen are left out." if data["left"] else ""
+    return [
+        controls,
+        *lacking,
+        dcc.Store(id="flame-data", data=data),
+        html.Div(id="flame", className="tk-flame", role="application", **aria(label="Flame graph of calls")),
+        html.Div(id="flame-said", className="tk-flame-said", role="status"),
+        dmc.Text(_KEYS + left, size="xs", c="dimmed", mb="md"),
+        short(context, own, [*columns, _PATH], title="Paths with the most time of their own", limit=OWN),
+    ]
+
+
+def _under(nodes: pd.DataFrame, some_nodes: pd.DataFrame) -> pd.DataFrame:
+    """Nodes with the names around each, the outermost first."""
+    rows = nodes.set_index("node")
+    paths = []
+    for node in some_nodes["node"]:
+        names: list[str] = []
+        above = rows.at[node, "parent"]
+        while not pd.isna(above):
+            names.insert(0, str(rows.at[above, C.NAME]))
+            above = rows.at[above, "parent"]
+        paths.append(" › ".join(names) or "–")
+    return some_nodes.assign(under=paths)
+
+
+def _connect(site: Site) -> None:
+    site.app.clientside_callback(
+        ClientsideFunction("tracekit", "flame"),
+        Output("flame-said", "children"),
+        Input("flame-data", "data"),
+        Input("theme", "data"),
+    )
+    site.app.clientside_callback(
+        ClientsideFunction("tracekit", "flameSearch"),
+        Output("flame-found", "children"),
+        Input("flame-search", "value"),
+        Input("flame-said", "children"),
+    )
+
+
+PAGE = replace(
+    answer_page(
+        "flame",
+        title="Flame graph",
+        section=Section.HOST,
+        order=210,
+        answer=_answer,
+        figures=_figures,
+        analyses=("call_tree",),
+        height=520,
+    ),
+    connect=_connect,
+)

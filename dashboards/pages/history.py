@@ -1,0 +1,269 @@
+"""History: a metric over commits, and which commits changed it as far as the runs can tell."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import dash_mantine_components as dmc
+from dash import Input, Output, State, dcc, html, no_update
+
+from tracekit.analysis import Column
+from tracekit.checking import configuration
+from tracekit.measuring.metrics import METRICS, OF_RUNS, STEP_TIME
+from tracekit.stats.comparison import THRESHOLD, Verdict
+
+from ..blocks import block
+from ..charts import chart
+from ..figures import commits
+from ..links import Choice, choices, copyable
+from ..page import Needs, Page, Section
+from ..rows import rows
+from ._history.commands import bisect, ends
+from ._history.series import configurations, states, subjects
+
+if TYPE_CHECKING:
+    from dash.development.base_component import Component
+
+    from tracekit.run import Run
+
+    from ..context import Context
+    from ..site import Site
+    from ._history.series import State as Code
+
+NAME, CHART = "history", "commits"
+LISTED = 200
+"""Commits listed at most."""
+OFFERED = 24
+"""Configurations offered at most."""
+_CHANGES = {Verdict.REGRESSION: "▲", Verdict.IMPROVEMENT: "▼"}
+_TITLES = {
+    "step_time": "step time without a profiler",
+    "host_peak": "host peak memory",
+    "device_peak": "device peak memory",
+}
+
+
+def _layout(_: Context) -> list[Component]:
+    return [block(NAME, "history", height=640)]
+
+
+def _history(context: Context) -> list[Component]:
+    runs = context.store.readable()
+    known = configurations(runs)
+    if not known:
+        return _nothing(len(runs))
+    options = context.view.options
+    chosen = options.get("configuration", "")
+    chosen = chosen if chosen in known else next(iter(known))
+    metric = options["metric"] if options.get("metric") in OF_RUNS else STEP_TIME
+    own = known[chosen]
+    key = (NAME, metric, tuple(run.path for run in own))
+    found: list[Code] = context.results.get(key, lambda: states(own, metric))
+    shown = _choices(context, known, chosen, metric)
+    if not found:
+        said = f"No run of this configuration measured the {_TITLES[metric]}."
+        return [shown, dmc.Alert(said, color="gray", variant="light")]
+    return [shown, _chart(context, found, metric), _table(context, found, metric), *_search(found, metric)]
+
+
+def _nothing(count: int) -> list[Component]:
+    return [
+        dmc.Text(
+            f"None of the {count} runs of this store knows its commit and has un-profiled step times: "
+            "`tracekit collect` records both inside a git repository, an imported trace holds neither.",
+        ),
+        dmc.Text("Record runs at several commits, a few at each:", size="sm", mt="sm"),
+        copyable("tracekit collect --workload resnet50 --repeat 5", "Copy the command"),
+    ]
+
+
+def _choices(context: Context, known: dict[str, list[Run]], chosen: str, metric: str) -> Component:
+    view = context.view
+    names = configuration.names([tuple(own) for own in known.values()])
+    offered = [
+        Choice(
+            f"{name} · {len(own)} runs",
+            view.href(options=view.options | {"configuration": key}),
+            key == chosen,
+            f"fingerprint {key}",
+        )
+        for name, (key, own) in zip(names, known.items(), strict=True)
+    ]
+    metrics = [
+        Choice(_TITLES[name], view.href(options=view.options | {"metric": name}), name == metric)
+        for name in OF_RUNS
+    ]
+    several = [
+        one for one, own in zip(offered, known.values(), strict=True) if one.chosen or _commits(own) > 1
+    ]
+    rest = [one for one in offered if one not in several]
+    more = html.Details(
+        [
+            html.Summary(f"{len(rest)} more configurations, each with runs of one commit"),
+            choices("", rest[:OFFERED]),
+        ],
+        className="tk-more",
+    )
+    shown: list[Component] = [choices("Metric", metrics), choices("Configuration", several[:OFFERED])]
+    return html.Div([*shown, more] if rest else shown, className="tk-stacked")
+
+
+def _commits(runs: list[Run]) -> int:
+    return len({run.meta.git.sha for run in runs if run.meta.git})
+
+
+def _chart(context: Context, found: list[Code], metric: str) -> Component:
+    drawn = [
+        commits.Commit(
+            state.name,
+            _told(state),
+            state.values,
+            state.middle,
+            tuple(context.view.elsewhere("overview", run=run.path.name) for run in state.runs),
+            state.git.dirty,
+            _mark(state),
+        )
+        for state in found
+    ]
+    figure = commits.over_commits(drawn, METRICS[metric].unit, title=_TITLES[metric])
+    changed = [state for state in found if _mark(state)]
+    said = (
+        f"{len(changed)} of the commits changed it, marked ▲ worse or ▼ better"
+        if changed
+        else "No commit is known to have changed it"
+    )
+    caption = (
+        f"The {_TITLES[metric]} of every run, commits in the order of their time. {said}: each is tested "
+        f"against the one before at a threshold of {100 * THRESHOLD:g} %, all tests together corrected by "
+        "Holm. A click opens a run."
+    )
+    return chart(context, CHART, figure, caption=caption)
+
+
+def _told(state: Code) -> str:
+    git = state.git
+    changes = ", uncommitted changes" if git.dirty else ""
+    return f"{git.sha[:12]}{changes}, {git.branch or 'no branch'}, {git.commit_time}"
+
+
+def _mark(state: Code) -> str:
+    change = state.change
+    if change is None or change.verdict not in _CHANGES or change.ratio is None:
+        return ""
+    return f"{_CHANGES[change.verdict]} {100 * (change.ratio - 1):+.1f} %"
+
+
+def _columns(unit: str, *, subject: bool) -> tuple[Column, ...]:
+    return (
+        Column("commit", "", "+ with uncommitted changes"),
+        *((Column("subject", "prose", "first line of its message"),) if subject else ()),
+        Column("branch", "", "on which it was recorded"),
+        Column("committed", "", "time of the commit"),
+        Column("runs", "count", "runs that measured it"),
+        Column("median", unit, "of the runs"),
+        Column("change", "share", "against the commit before: ratio of the means of logarithms, minus 1"),
+        Column("interval", "", "95 % interval of the change"),
+        Column("detectable", "share", "smallest change that so many runs detect in 80 of 100 cases"),
+        Column("verdict", "prose", "what the runs allow to say"),
+        Column("compare", "", "the median runs of both commits, side by side"),
+    )
+
+
+def _table(context: Context, found: list[Code], metric: str) -> Component:
+    place = context.store.path.resolve().parent
+    known = context.results.get(
+        (NAME, "subjects", tuple(state.git.sha for state in found)), lambda: subjects(found, place)
+    )
+    records = [_record(context, state, known) for state in reversed(found[-LISTED:])]
+    columns = _columns(METRICS[metric].unit, subject=bool(known))
+    left = len(found) - len(records)
+    return html.Section(
+        [
+            dmc.Title("Commits, the newest first", order=2, size="h4"),
+            rows(columns, records, caption="Commits"),
+            *([dmc.Text(f"{left} older ones are in the chart only.", size="xs")] if left else []),
+        ],
+        className="tk-section",
+    )
+
+
+def _record(context: Context, state: Code, known: dict[str, str]) -> dict[str, Any]:
+    change = state.change
+    told = {
+        "change": None if change is None or change.ratio is None else change.ratio - 1,
+        "interval": html.Span(_interval(change.ci95)) if change and change.ci95 else None,
+        "detectable": change.mde if change else None,
+        "verdict": html.Span(f"{_CHANGES.get(change.verdict, '')} {change.verdict}", title=change.reason)
+        if change
+        else "uncommitted changes are not judged"
+        if state.git.dirty
+        else None,
+    }
+    run = state.typical.path.name
+    before = state.before.typical.path.name if state.before else ""
+    href = context.view.elsewhere("compare", run=run, base=before, options={"repeats": "all"})
+    overview = dcc.Link("open", href=context.view.elsewhere("overview", run=run), title=run)
+    return {
+        "commit": state.name,
+        "subject": known.get(state.git.sha),
+        "branch": state.git.branch,
+        "committed": html.Span(state.when, title=state.git.commit_time),
+        "runs": len(state.runs),
+        "median": state.middle,
+        **told,
+        "compare": dcc.Link("with the commit before", href=href) if before else overview,
+    }
+
+
+def _interval(ends: tuple[float, float]) -> str:
+    return f"{100 * (ends[0] - 1):+.1f} % to {100 * (ends[1] - 1):+.1f} %"
+
+
+def _search(found: list[Code], metric: str) -> list[Component]:
+    """Commands that find the commit, for each change between commits, else between the ends."""
+    pairs = [(state.before, state) for state in found if _mark(state) and state.before]
+    whole = ends(found)
+    commands = [text for a, b in pairs or ([whole] if whole else []) if (text := bisect(a, b, metric))]
+    if not commands:
+        return []
+    said = (
+        "To find the commit at which it changed, where commits lie between those that were measured:"
+        if pairs
+        else "To search all commits between the oldest and the newest measured one:"
+    )
+    return [
+        html.Section(
+            [
+                dmc.Title("Search for the cause", order=2, size="h4"),
+                dmc.Text(said, size="sm"),
+                html.Div([copyable(text, "Copy the command") for text in commands], className="tk-stacked"),
+            ],
+            className="tk-section",
+        )
+    ]
+
+
+def _connect(site: Site) -> None:
+    @site.app.callback(
+        Output("url", "href", allow_duplicate=True),
+        Input({"type": "chart", "page": NAME, "name": CHART}, "clickData"),
+        State("url", "pathname"),
+        prevent_initial_call=True,
+    )
+    def visit(clicked: dict[str, Any] | None, path: str) -> Any:
+        """Open the run behind a point."""
+        href = (clicked or {}).get("points", [{}])[0].get("customdata")
+        return href if path == f"/{NAME}" and isinstance(href, str) and href.startswith("/") else no_update
+
+
+PAGE = Page(
+    name=NAME,
+    title="History",
+    question="How did a metric change from commit to commit, and is a change real?",
+    section=Section.COMPARE,
+    order=520,
+    layout=_layout,
+    blocks={"history": _history},
+    needs=Needs.NOTHING,
+    connect=_connect,
+)

@@ -1,0 +1,115 @@
+"""Launch configuration: with which grids and blocks kernels run, and whether these fill the device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dash import html
+
+from tracekit.analysis import Column
+from tracekit.schema import C
+
+from ..answer_page import answer_page
+from ..charts import chart
+from ..figures.launches import launch_map, waves
+from ..page import Section
+from ..reading import answer, largest, named, nothing, short, some
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from dash.development.base_component import Component
+
+    from ..reading import Reading, largest
+
+SHOWN = 2_000
+_GRID = Column("grid", "", "blocks in x, y and z")
+_BLOCK = Column("block", "", "threads of a block in x, y and z")
+
+
+def _answer(reading: Reading) -> list[Component]:
+    configs = reading.frame("configs")
+    if configs.empty:
+        return []
+    first = largest(_named(configs), "total_ns")
+    said = [
+        some(len(configs), "count"),
+        " configurations. Most time takes ",
+        named(first["family"]),
+        f" with grid {first['grid']} and block {first['block']}: ",
+        some(first["total_ns"], "ns"),
+        ", ",
+        some(first["share"], "share"),
+        " of all kernels with a grid",
+    ]
+    if first["waves"] is not None:
+        said += ["; its blocks make ", some(first["waves"], ""), " waves on the device"]
+    return [answer(*said, ".")]
+
+
+def _shapes(frame: pd.DataFrame) -> tuple[list[str], list[str]]:
+    """Grid and block of each row as text."""
+    grid, block = (C.GRID_X, C.GRID_Y, C.GRID_Z), (C.BLOCK_X, C.BLOCK_Y, C.BLOCK_Z)
+    return _text(frame, grid), _text(frame, block)
+
+
+def _text(frame: pd.DataFrame, columns: tuple[str, ...]) -> list[str]:
+    rows = zip(*(frame[column].tolist() for column in columns), strict=True)
+    return ["({}, {}, {})".format(*("–" if value != value else int(value) for value in row)) for row in rows]
+
+
+def _named(frame: pd.DataFrame) -> pd.DataFrame:
+    grid, block = _shapes(frame)
+    return frame.assign(grid=grid, block=block)
+
+
+def _figures(reading: Reading) -> list[Component]:
+    context = reading.context
+    configs = reading.frame("configs").sort_values("total_ns", ascending=False, kind="stable")
+    shown: list[Component] = []
+    if len(configs):
+        held = configs.head(SHOWN)
+        some_left = f" The {SHOWN:,} with the most time, of {len(configs):,}." if len(configs) > SHOWN else ""
+        maps = [
+            chart(
+                context,
+                "map",
+                launch_map(_named(held)),
+                caption="Blocks and threads of each configuration; area by its time." + some_left,
+            )
+        ]
+        if held["waves"].notna().any():
+            caption = "Waves and occupancy: below one wave (dashed) SMs stand empty. Area by time."
+            maps.append(chart(context, "waves", waves(_named(held)), caption=caption))
+        shown.append(html.Div(maps, className="tk-pair"))
+        shown.append(_longest(reading, configs))
+    return [*shown, *_relu(reading)]
+
+
+def _longest(reading: Reading, configs: pd.DataFrame) -> Component:
+    first = reading.columns("configs", "op", "family")
+    rest = ("launches", "total_ns", "median_ns", "share", "waves", "occupancy")
+    columns = [*first, _GRID, _BLOCK, *reading.columns("configs", *rest)]
+    title = "Configurations with the most time"
+    return short(reading.context, _named(configs), columns, title=title, row="first_row", limit=12)
+
+
+def _relu(reading: Reading) -> list[Component]:
+    relu = reading.frame("relu")
+    if relu.empty:
+        return [nothing("No kernel of this run is a ReLU by its name or its op.")]
+    first = reading.columns("relu", "kind", "direction", "op")
+    rest = reading.columns("relu", "launches", "total_ns", "median_ns", "share", "told_by")
+    columns = [*first, _GRID, _BLOCK, *rest]
+    title = "Grids of ReLU"
+    return [short(reading.context, _named(relu), columns, title=title, row="first_row", limit=16)]
+
+
+PAGE = answer_page(
+    "launch_config",
+    title="Launch configuration",
+    section=Section.DEVICE,
+    order=130,
+    answer=_answer,
+    figures=_figures,
+    height=460,
+)

@@ -1,0 +1,103 @@
+"""What stands around an interval: the calls that enclose it, and what a call has put on a device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow.compute as pc
+
+from tracekit.schema import C
+
+from . import fields
+from .lanes import ANNOTATION, HOST
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tracekit.intervals import Ints
+    from tracekit.run import Run
+
+    from .index import Index
+    from .lanes import Lane
+
+HOSTS = "host_intervals"
+LAUNCHED = 200
+"""Intervals told at most of those that a row has launched."""
+_LONGEST_CHAIN = 2_000
+
+
+def chain(run: Run, index: Index, row: int, parent: int | None) -> list[int]:
+    """The rows that enclose a host row, the innermost first.
+
+    The index says which ones may; the recorded parents say which ones do.
+    """
+    near = fields.some(run, _around(index, row), [C.PARENT_ROW])
+    found: list[int] = []
+    while parent is not None and len(found) < _LONGEST_CHAIN and parent not in found:
+        found.append(parent)
+        record = near.get(parent) or fields.some(run, [parent], [C.PARENT_ROW]).get(parent, {})
+        parent = record.get(C.PARENT_ROW)
+    return found
+
+
+def _around(index: Index, row: int) -> list[int]:
+    """Rows of the same thread that are open when a row starts."""
+    at = int(index.position(HOSTS, np.array([row]))[0])
+    if at < 0:
+        return []
+    start, _ = index.interval(at)
+    found = []
+    for lane in _thread(index, at):
+        first, after = index.within(lane, start, start + 1)
+        found += index.row[first:after].tolist()
+    return found
+
+
+def _thread(index: Index, at: int) -> Iterator[Lane]:
+    """Lanes of the thread of an interval."""
+    own = index.lanes[int(index.lane_at(np.array([at]))[0])].track
+    for lane in index.lanes:
+        track = lane.track
+        same = (track.rank, track.pid, track.tid) == (own.rank, own.pid, own.tid)
+        if same and track.kind in {HOST, ANNOTATION}:
+            yield lane
+
+
+def launched(run: Run, index: Index, row: int) -> tuple[list[dict[str, Any]], int]:
+    """The first device intervals that a host row or what it encloses has launched, and how many there are."""
+    inside = _inside(index, row)
+    if not len(inside):
+        return [], 0
+    low, high = int(inside.min()), int(inside.max())
+    launch = pc.field(C.LAUNCH_ROW)
+    device = run.arrow(
+        "device_intervals",
+        columns=[C.ROW_ID, C.LAUNCH_ROW, C.START_NS],
+        where=(launch >= low) & (launch <= high),
+    )
+    flags = np.zeros(high - low + 1, np.bool_)
+    flags[inside - low] = True
+    by = device[C.LAUNCH_ROW].to_numpy()
+    rows = device[C.ROW_ID].to_numpy()[flags[by - low]] if len(by) else np.empty(0, np.int64)
+    at = index.position("device_intervals", rows.astype(np.int64))
+    at = at[at >= 0]
+    at = at[np.argsort(index.start[at], kind="stable")]
+    return [index.reference(one) for one in at[:LAUNCHED].tolist()], len(rows)
+
+
+def _inside(index: Index, row: int) -> Ints:
+    """A host row and those that it encloses: they come after it in the table, and end no later."""
+    at = int(index.position(HOSTS, np.array([row]))[0])
+    if at < 0:
+        return np.array([row], np.int64)
+    start, end = index.interval(at)
+    found = [np.array([row], np.int64)]
+    for lane in _thread(index, at):
+        own = index.start[lane.at : lane.at + lane.rows]
+        first, after = (lane.at + int(place) for place in np.searchsorted(own, [start, max(end, start + 1)]))
+        places = np.arange(first, after)
+        rows = index.row[first:after].astype(np.int64)
+        ends = index.start[first:after] + index.duration(places)
+        found.append(rows[(rows > row) & (ends <= end)])
+    return np.concatenate(found)

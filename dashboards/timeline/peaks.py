@@ -1,0 +1,161 @@
+"""The longest interval of any range of positions, in a few steps whatever the range's length.
+
+A pyramid of blocks of 16: each element keeps, as 16 bits, which elements of its block up to itself are longer
+than all that follow them until there. The lowest bit at or above a position is then the longest of the range
+from it. Each block's longest is an element of the level above. Ties go to the earlier element. This takes
+2.4 bytes an interval, and a query reads at most two blocks of each level.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tracekit.intervals import Ints
+
+Masks: TypeAlias = npt.NDArray[np.uint16]
+Places: TypeAlias = npt.NDArray[np.uint32]
+
+_BITS = 4
+BLOCK = 1 << _BITS
+_STRIPE = 1 << 18
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """The pyramid over some values.
+
+    Attributes:
+        masks: Of all levels, one after the other.
+        places: Position among the values of each element, for the levels above the first.
+        sizes: Elements of each level.
+    """
+
+    masks: Masks
+    places: Places
+    sizes: tuple[int, ...]
+
+
+def sizes(count: int) -> tuple[int, ...]:
+    """Elements of each level over so many values.
+
+    Example:
+        >>> sizes(300), sizes(0)
+        ((300, 19, 2), (0,))
+    """
+    found = [count]
+    while found[-1] > BLOCK:
+        found.append(-(-found[-1] // BLOCK))
+    return tuple(found)
+
+
+def build(values: Ints) -> Peaks:
+    """The pyramid over values."""
+    levels = sizes(len(values))
+    masks = np.empty(sum(levels), np.uint16)
+    places = np.empty(sum(levels[1:]), np.uint32)
+    below: Places | None = None
+    current, done, placed = values, 0, 0
+    for level, count in enumerate(levels):
+        winners = _level(current, masks[done : done + count])
+        done += count
+        if level + 1 == len(levels):
+            break
+        below = (winners if below is None else below[winners]).astype(np.uint32)
+        places[placed : placed + len(below)] = below
+        placed += len(below)
+        current = values[below]
+    return Peaks(masks, places, levels)
+
+
+def _level(values: Ints, masks: Masks) -> Ints:
+    """Fill the masks of one level; returns the position of each block's longest."""
+    winners = np.empty(-(-len(values) // BLOCK), np.int64)
+    for first in range(0, len(values), _STRIPE):
+        part = values[first : first + _STRIPE]
+        blocks = -(-len(part) // BLOCK)
+        padded = np.full(blocks * BLOCK, np.iinfo(np.int64).min)
+        padded[: len(part)] = part
+        made = _blocks(np.ascontiguousarray(padded.reshape(blocks, BLOCK).T))
+        masks[first : first + len(part)] = made.T.reshape(-1)[: len(part)]
+        lowest = _lowest()[made[BLOCK - 1]]
+        winners[first // BLOCK : first // BLOCK + blocks] = first + np.arange(blocks) * BLOCK + lowest
+    return winners
+
+
+def _blocks(columns: Ints) -> Masks:
+    """Masks of blocks whose elements are the rows."""
+    made = np.zeros(columns.shape, np.uint16)
+    for row in range(BLOCK):
+        for above in range(row):
+            stays = columns[above] >= columns[row]
+            made[row] |= (stays.astype(np.uint16) << above) & made[row - 1]
+        made[row] |= np.uint16(1 << row)
+    return made
+
+
+def longest(peaks: Peaks, values: Callable[[Ints], Ints], first: Ints, last: Ints) -> Ints:
+    """Position of the longest from each first to each last position, both included; the earlier of equals.
+
+    Args:
+        peaks: The pyramid over the values.
+        values: Gives the values at positions.
+        first: First positions.
+        last: Last positions, none before its first.
+    """
+    best = first.copy()
+    most = np.full(len(first), np.iinfo(np.int64).min)
+    asked: Ints | slice = slice(None)
+    done = placed = 0
+    for level, count in enumerate(peaks.sizes):
+        if level:
+            done += peaks.sizes[level - 1]
+            placed += peaks.sizes[level - 1] if level > 1 else 0
+            first, last = (first >> _BITS) + 1, (last >> _BITS) - 1
+            more = np.flatnonzero(first <= last)
+            if not len(more):
+                break
+            first, last = first[more], last[more]
+            asked = more if isinstance(asked, slice) else asked[more]
+        found = _ends(peaks.masks[done : done + count], first, last)
+        if level:
+            places = peaks.places[placed : placed + count]
+            found = places[found[0]].astype(np.int64), places[found[1]].astype(np.int64)
+        best[asked], most[asked] = _better(values, *found, best[asked], most[asked])
+    return best
+
+
+def _ends(masks: Masks, first: Ints, last: Ints) -> tuple[Ints, Ints]:
+    """The longest of the range's part in its first block, and in its last one, which may be the same."""
+    lowest = _lowest()
+    head_end = np.minimum(first | (BLOCK - 1), last)
+    tail_start = np.maximum(last & ~(BLOCK - 1), first)
+    head = first + lowest[masks[head_end] >> (first & (BLOCK - 1)).astype(np.uint16)]
+    tail = tail_start + lowest[masks[last] >> (tail_start & (BLOCK - 1)).astype(np.uint16)]
+    return head, tail
+
+
+def _better(
+    values: Callable[[Ints], Ints], head: Ints, tail: Ints, best: Ints, most: Ints
+) -> tuple[Ints, Ints]:
+    """The longest so far and its length, with what was found at the ends of a level; of equals the first."""
+    long_head, long_tail = values(head), values(tail)
+    found = np.where(long_tail > long_head, tail, head)
+    length = np.maximum(long_head, long_tail)
+    better = (length > most) | ((length == most) & (found < best))
+    return np.where(better, found, best), np.maximum(length, most)
+
+
+@cache
+def _lowest() -> npt.NDArray[np.uint8]:
+    """The place of the lowest bit of every number of 16 bits."""
+    numbers = np.arange(1 << 16)
+    numbers[0] = 1
+    return np.log2(numbers & -numbers).astype(np.uint8)

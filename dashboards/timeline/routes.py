@@ -1,0 +1,188 @@
+"""The routes that the timeline's client asks; what they answer is said in the package's docstring."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from flask import Blueprint, Response, request
+
+from tracekit.errors import RunNotFoundError, TracekitError, UnusableInputError
+from tracekit.schema import TABLES, C
+from tracekit.windows import END_NS
+
+from ..results import Results
+from . import ask, disk, drawer, export, finding, totals, wire
+from .categories import CATEGORIES
+from .draw import Window, draw
+from .lanes import ABSENT
+from .opened import Opened
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracekit.run import Run
+
+    from ..site import Site
+    from .index import Index
+    from .lanes import Lane
+    from .totals import Totals
+
+SCHEMA = "tracekit.timeline/1"
+SHOWN = 500
+"""Rows of a summary; its CSV has all of them."""
+_KEPT = {"Cache-Control": "private, max-age=3600"}
+_UNKEPT = {"Cache-Control": "no-store"}
+"""An answer that changes once the causes of idle time are known."""
+_ROW_TABLES = ("device_intervals", "host_intervals", "steps")
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """The run that is asked about, its index, and the site's open indexes."""
+
+    run: Run
+    index: Index
+
+
+@dataclass(frozen=True)
+class _Routes:
+    """What answers are made of."""
+
+    site: Site
+    opened: Opened
+    totals: Results = field(default_factory=lambda: Results(kept=16))
+
+    def asked(self, run_id: str) -> _Asked:
+        run = self.site.run(run_id)
+        if run is None:
+            raise RunNotFoundError("the store has no such run", hint="the page Runs lists those it has")
+        return _Asked(run, self.opened.of(run))
+
+    def lanes(self, run: str) -> Response:
+        asked = self.asked(run)
+        rank, device = (_optional(name) for name in (C.RANK, C.DEVICE))
+        return _json(_described(asked, rank, device), asked.index)
+
+    def draw(self, run: str) -> Response:
+        index = self.asked(run).index
+        lanes = ask.few(ask.lanes(request.args, index))
+        start, end = ask.window(request.args, index)
+        width = ask.clamped(request.args, "width", default=1_000, low=1, high=ask.WIDEST)
+        window = Window(start=start, end=end, width=width)
+        settled = index.causes.known.is_set()  # before drawing: what is told as settled must be
+        data = wire.pack(window, draw(index, lanes, window), index.names.texts, causes=settled)
+        headers = _KEPT if settled else _UNKEPT
+        return Response(data, mimetype="application/octet-stream", headers=headers)
+
+    def row(self, run: str, table: str, number: str) -> Response:
+        asked = self.asked(run)
+        if table not in _ROW_TABLES or table not in TABLES:
+            raise RunNotFoundError("no such table", hint=f"one of {', '.join(_ROW_TABLES)}")
+        known = ask.number({"row": number}, "row", 0)
+        return _json(drawer.open_row(asked.run, asked.index, table, known), asked.index)
+
+    def search(self, run: str) -> Response:
+        asked = self.asked(run)
+        limit = ask.clamped(request.args, "limit", default=50, low=1, high=SHOWN)
+        start, end = ask.window(request.args, asked.index)
+        found = self._totals(asked, finding.searched(asked.index), start, end)
+        return _json(finding.search(asked.index, found, request.args.get("q", ""), limit), asked.index)
+
+    def step(self, run: str) -> Response:
+        index = self.asked(run).index
+        name, lane = request.args.get("name", ""), request.args.get("lane", "")
+        if not name and not lane:
+            raise UnusableInputError("neither a name nor a lane was given", hint="as in lane=3&after=100")
+        lanes = ask.lanes({"lanes": lane}, index) if lane else finding.searched(index)
+        after, before = (_optional(word) for word in ("after", "before"))
+        if after is None and before is None:
+            raise UnusableInputError("neither after nor before was given", hint="as in lane=3&after=100")
+        return _json(finding.step(index, lanes, name=name, after=after, before=before), index)
+
+    def summary(self, run: str) -> Response:
+        asked, found = self._summed(run)
+        rows, total = totals.rows(asked.index, found, limit=SHOWN)
+        return _json({"rows": rows, "total": total}, asked.index)
+
+    def summary_csv(self, run: str) -> Response:
+        asked, found = self._summed(run)
+        text = export.csv_text(totals.rows(asked.index, found)[0])
+        named = f'attachment; filename="{asked.run.path.name}-timeline.csv"'
+        return Response(text, mimetype="text/csv", headers={"Content-Disposition": named, **_UNKEPT})
+
+    def _summed(self, run: str) -> tuple[_Asked, Totals]:
+        asked = self.asked(run)
+        start, end = ask.window(request.args, asked.index)
+        return asked, self._totals(asked, ask.lanes(request.args, asked.index), start, end)
+
+    def _totals(self, asked: _Asked, lanes: Sequence[Lane], start: int, end: int) -> Totals:
+        """Totals, kept for the next letter of a search, or the CSV of a table."""
+        settled = asked.index.causes.known.is_set()
+        key = (asked.run.path, tuple(lane.id for lane in lanes), start, end, settled)
+        found: Totals = self.totals.get(key, lambda: totals.totals(asked.index, lanes, start, end))
+        return found
+
+
+def connect(site: Site) -> None:
+    """Add the routes to a site's server, once, and delete what is kept of runs that are gone."""
+    server = site.app.server
+    if "timeline" in server.blueprints:
+        return
+    disk.sweep(site.store)
+    routes = _Routes(site, Opened(site.store, site.results))
+    blueprint = Blueprint("timeline", __name__, url_prefix="/timeline/<run>")
+    for path in ("lanes", "draw", "search", "step", "summary"):
+        blueprint.add_url_rule(f"/{path}", path, getattr(routes, path))
+    blueprint.add_url_rule("/summary.csv", "summary_csv", routes.summary_csv)
+    blueprint.add_url_rule("/row/<table>/<number>", "row", routes.row)
+    blueprint.register_error_handler(TracekitError, _refused)
+    server.register_blueprint(blueprint)
+
+
+def _refused(error: TracekitError) -> Response:
+    status = 404 if isinstance(error, RunNotFoundError) else 400
+    data = msgspec.json.encode({"error": error.message, "hint": error.hint})
+    return Response(data, status=status, mimetype="application/json", headers=_UNKEPT)
+
+
+def _json(content: Any, index: Index) -> Response:
+    headers = _KEPT if index.causes.known.is_set() else _UNKEPT
+    return Response(msgspec.json.encode(content), mimetype="application/json", headers=headers)
+
+
+def _optional(name: str) -> int | None:
+    return ask.number(request.args, name, 0) if request.args.get(name) else None
+
+
+def _described(asked: _Asked, rank: int | None, device: int | None) -> dict[str, Any]:
+    index = asked.index
+    start, end = index.span
+    steps = asked.run.table("steps").to_dict("records")
+    kept = [
+        lane.described()
+        for lane in index.lanes
+        if rank in {None, lane.track.rank} and (device is None or lane.track.device in {device, ABSENT})
+    ]
+    return {
+        "schema": SCHEMA,
+        C.START_NS: start,
+        END_NS: end,
+        "steps": [_step(step) for step in steps if rank in {None, step[C.RANK]}],
+        "categories": [{"id": number, "name": name} for number, name in enumerate(CATEGORIES)],
+        "lanes": kept,
+        "left_out": index.left_out,
+        "causes": index.causes.known.is_set(),
+    }
+
+
+def _step(values: dict[Any, Any]) -> dict[str, Any]:
+    end = int(values[C.START_NS]) + int(values[C.DUR_NS])
+    return {
+        C.RANK: int(values[C.RANK]),
+        C.STEP: int(values[C.STEP]),
+        C.NAME: str(values[C.NAME]),
+        C.START_NS: int(values[C.START_NS]),
+        END_NS: end,
+    }

@@ -1,0 +1,55 @@
+"""The binary answer: a header that says where the arrays are, and the arrays."""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from .draw import Drawn, Window
+
+MAGIC = b"TKT1"
+_ALIGNED = 8
+
+
+def pack(window: Window, drawn: Sequence[Drawn], names: Sequence[str], **more: Any) -> bytes:
+    """Lanes as bytes, little-endian; of the run's names, the answer has the ones it uses."""
+    used, renumbered = _used(drawn, len(names))
+    body: list[bytes] = []
+    size = 0
+    lanes = []
+    for one in drawn:
+        at = {}
+        arrays = one.arrays | {"name": renumbered[one.arrays["name"]]}
+        for name, array in arrays.items():
+            at[name] = size
+            data = array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
+            body += [data, bytes(-len(data) % _ALIGNED)]
+            size += len(data) + len(body[-1])
+        mode = "exact" if one.exact else "density"
+        lanes.append({"id": one.lane, "mode": mode, "n": len(arrays["row"]), "at": at})
+    head = {"from": window.start, "to": window.end, "width": window.width, **more}
+    head |= {"names": [names[number] for number in used], "lanes": lanes}
+    return b"".join([*_header(head), *body])
+
+
+def _header(head: dict[str, Any]) -> tuple[bytes, bytes, bytes]:
+    text = json.dumps(head, ensure_ascii=False).encode()
+    text += b" " * (-(len(MAGIC) + 4 + len(text)) % _ALIGNED)
+    return MAGIC, struct.pack("<I", len(text)), text
+
+
+def _used(drawn: Sequence[Drawn], count: int) -> tuple[list[int], npt.NDArray[np.uint32]]:
+    """Which names are used, and the number that each then has."""
+    met = np.zeros(count, np.bool_)
+    for one in drawn:
+        met[one.arrays["name"]] = True
+    numbers: npt.NDArray[np.int64] = np.cumsum(met) - 1
+    return np.flatnonzero(met).tolist(), numbers.astype(np.uint32)

@@ -1,0 +1,126 @@
+"""The frame: what was chosen is in the address, and an address brings it back; the theme is remembered."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from playwright.sync_api import expect
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+    from tests.browser.conftest import Opening
+    from tests.browser.serving import Served
+    from tests.browser.watch import Watch
+
+SCHEME = "data-mantine-color-scheme"
+
+
+def choose(page: Page, picker: str, text: str) -> None:
+    """Choose an option of one of the pickers by the end of what it shows."""
+    page.locator(f"#{picker}").click()
+    options = page.get_by_role("option").filter(has_text=re.compile(re.escape(text) + "$"))
+    options.filter(visible=True).first.click()
+
+
+def test_the_first_page_answers_and_its_title_names_it(site: Served, tab: Opening) -> None:
+    page = tab(site).open(site.address)
+    expect(page).to_have_title(re.compile("tracekit$"))
+    expect(page.get_by_role("navigation", name="Pages").get_by_role("link").first).to_be_visible()
+
+
+def test_the_theme_toggle_is_remembered_over_a_reload(site: Served, fresh_tab: Watch) -> None:
+    page = fresh_tab.open(site.url("kernels", "gpu"))
+    root = page.locator("html")
+    expect(root).to_have_attribute(SCHEME, "light")
+    page.locator("#theme-toggle").click()
+    expect(root).to_have_attribute(SCHEME, "dark")
+    page.reload()
+    fresh_tab.settled()
+    expect(root).to_have_attribute(SCHEME, "dark")
+    page.locator("#theme-toggle").click()
+    expect(root).to_have_attribute(SCHEME, "light")
+
+
+def test_the_theme_of_a_new_visitor_is_the_system_s(site: Served, tab: Opening) -> None:
+    for theme in ("light", "dark"):
+        page = tab(site, theme=theme).open(site.url("runs"))
+        expect(page.locator("html")).to_have_attribute(SCHEME, theme)
+
+
+def test_the_run_picker_changes_the_run_and_the_address(site: Served, tab: Opening) -> None:
+    watch = tab(site)
+    page = watch.open(site.url("kernels", "gpu"))
+    expect(page.locator("#run")).to_have_value(re.compile("after"))
+    page.locator("#run").click()
+    page.get_by_role("option").filter(has_text="two ranks").first.click()
+    expect(page).to_have_url(re.compile("run=" + site.runs["job"]))
+    watch.settled()
+    expect(page.locator("#run")).to_have_value(re.compile("two ranks"))
+    assert watch.unsound() == []
+
+
+def test_the_rank_picker_offers_the_ranks_of_the_run(site: Served, tab: Opening) -> None:
+    watch = tab(site)
+    page = watch.open(site.url("kernels", "job"))
+    choose(page, "rank", "1")
+    expect(page).to_have_url(re.compile("rank=1"))
+    watch.settled()
+    choose(page, "rank", "all")
+    expect(page).not_to_have_url(re.compile("rank="))
+    watch.settled()
+    assert watch.unsound() == []
+
+
+def test_another_run_forgets_the_rank_of_the_one_before(site: Served, tab: Opening) -> None:
+    watch = tab(site)
+    page = watch.open(site.url("kernels", "job", rank=1))
+    page.locator("#run").click()
+    page.get_by_role("option").filter(has_text="after").first.click()
+    expect(page).to_have_url(re.compile("run=" + site.runs["gpu"]))
+    expect(page).not_to_have_url(re.compile("rank="))
+    watch.settled()
+
+
+def test_a_deep_link_gives_the_same_page_after_a_reload(site: Served, tab: Opening) -> None:
+    watch = tab(site)
+    address = site.url("kernels", "job", base=site.runs["gpu"], rank=1, **{"from": 100, "to": 90_000})
+    page = watch.open(address)
+    expect(page).to_have_url(address)
+    chosen = [page.locator(f"#{name}").input_value() for name in ("run", "base", "rank")]
+    assert [bool(value) for value in chosen] == [True, True, True]
+    shown = page.locator("#page").inner_text()
+    page.reload()
+    watch.settled()
+    expect(page).to_have_url(address)
+    expect(page.locator("#page")).to_have_text(page.locator("#page").text_content() or "")
+    assert page.locator("#page").inner_text() == shown
+    assert [page.locator(f"#{name}").input_value() for name in ("run", "base", "rank")] == chosen
+
+
+def test_back_and_forward_follow_the_pages(site: Served, tab: Opening) -> None:
+    watch = tab(site)
+    page = watch.open(site.url("kernels", "gpu"))
+    title = page.locator("#page h1").inner_text()
+    page.get_by_role("navigation", name="Pages").get_by_role("link", name="Overview").click()
+    expect(page.locator("#page h1")).to_have_text("Overview")
+    watch.settled()
+    page.go_back()
+    expect(page.locator("#page h1")).to_have_text(title)
+    watch.settled()
+    page.go_forward()
+    expect(page.locator("#page h1")).to_have_text("Overview")
+    watch.settled()
+
+
+def test_addresses_of_nothing_are_answered_with_a_way_back(site: Served, tab: Opening) -> None:
+    watch = tab(site)
+    for address in (
+        f"{site.address}/no_such_page",
+        f"{site.address}/..%2f..%2fetc",
+        f"{site.address}/kernels?run=no-such-run",
+        f"{site.address}/kernels?run=..%2F..%2Fetc&rank=x&from=1e9&row=passwd:1",
+    ):
+        page = watch.open(address)
+        expect(page.locator("#page").get_by_role("link").first).to_be_visible()

@@ -1,0 +1,109 @@
+"""A tab of the browser that remembers everything that went wrong in it, and what tests ask of every page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from playwright.sync_api import expect
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import BrowserContext, ConsoleMessage, Page, Request, Response
+
+WIDE, NARROW = 1_440, 900
+_VIOLATIONS = """
+window.tracekitViolations = [];
+document.addEventListener("securitypolicyviolation", (event) => window.tracekitViolations.push(
+  `${event.violatedDirective} ${event.blockedURI} ${event.sourceFile}:${event.lineNumber}`));
+"""
+_WIDTHS = """() => {
+  const limit = document.documentElement.clientWidth;
+  if (document.documentElement.scrollWidth <= limit) return [];
+  return [...document.querySelectorAll("body *")]
+    .filter((one) => one.getBoundingClientRect().right > limit + 1)
+    .map((one) => `${one.tagName}#${one.id}.${one.className} ${one.getBoundingClientRect().right}`)
+    .slice(0, 5).concat(`document is ${document.documentElement.scrollWidth} wide`);
+}"""
+
+
+@dataclass
+class Watch:
+    """A tab, and its troubles.
+
+    Attributes:
+        page: The tab.
+        address: The only server it may speak to.
+        troubles: Console errors, page errors, outside requests and failed answers, in order.
+    """
+
+    page: Page
+    address: str
+    troubles: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, context: BrowserContext, address: str) -> Watch:
+        """A new tab, watched from the start."""
+        watch = cls(context.new_page(), address)
+        page = watch.page
+        page.add_init_script(_VIOLATIONS)
+        page.on("console", watch._console)
+        page.on("pageerror", lambda error: watch.troubles.append(f"page error: {error}"))
+        page.on("request", watch._request)
+        page.on("response", watch._response)
+        page.on("dialog", watch._dialog)
+        return watch
+
+    def _console(self, message: ConsoleMessage) -> None:
+        if message.type in {"error", "assert"}:
+            self.troubles.append(f"console: {message.text[:500]} at {message.location.get('url')}")
+
+    def _request(self, request: Request) -> None:
+        if not request.url.startswith((self.address + "/", "data:", "blob:")):
+            self.troubles.append(f"outside request: {request.url[:200]}")
+
+    def _response(self, response: Response) -> None:
+        if response.status >= 400:
+            self.troubles.append(f"answer {response.status}: {response.url[:200]}")
+
+    def _dialog(self, dialog: Any) -> None:
+        self.troubles.append(f"dialog: {dialog.message[:200]}")
+        dialog.dismiss()
+
+    def open(self, url: str) -> Page:
+        """Go to an address and wait until its page is complete."""
+        self.page.goto(url)
+        self.settled()
+        return self.page
+
+    def settled(self) -> None:
+        """Wait until the page has a heading, no block is being computed and nothing is being fetched."""
+        expect(self.page.locator("#page h1")).to_be_visible()
+        expect(self.page.locator('.tk-block[aria-busy="true"]')).to_have_count(0)
+        self.page.wait_for_load_state("networkidle")
+        expect(self.page.locator('.tk-block[aria-busy="true"]')).to_have_count(0)
+
+    def through_the_menu(self) -> Iterator[str]:
+        """Go to each page that the menu lists, by its links; gives the titles once each page is complete."""
+        links = self.page.get_by_role("navigation", name="Pages").get_by_role("link")
+        for number in range(links.count()):
+            title = links.nth(number).inner_text().splitlines()[0]
+            links.nth(number).click()
+            expect(self.page.locator("#page h1")).to_have_text(title)
+            self.settled()
+            yield title
+
+    def unsound(self) -> list[str]:
+        """What may be on no page: a block that failed, another heading, more width than the window's."""
+        headings = self.page.locator("#page h1").all_inner_texts()
+        return [
+            *([f"headings: {headings}"] if len(headings) != 1 else []),
+            *self.page.locator(".tk-trouble").all_inner_texts(),
+            *self.page.evaluate(_WIDTHS),
+        ]
+
+    def quiet(self) -> None:
+        """Nothing went wrong in this tab."""
+        violations = self.page.evaluate("window.tracekitViolations || []")
+        assert self.troubles + [f"policy: {each}" for each in violations] == []

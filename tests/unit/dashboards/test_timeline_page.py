@@ -1,0 +1,78 @@
+"""The page of the timeline: what its scripts are told, and that they are served as the policy allows."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("dash")
+
+from tracekit.dashboards import app
+from tracekit.dashboards.context import Context
+from tracekit.dashboards.pages import timeline
+from tracekit.dashboards.results import Results
+from tracekit.dashboards.timeline.categories import CATEGORIES
+from tracekit.dashboards.view import View
+
+from tests.runs import make_run
+from tracekit.store import Store
+
+if TYPE_CHECKING:
+    from tracekit.run import Run
+
+ASSETS = Path(app.__file__).parent / "assets" / "timeline"
+
+
+def context(store: Store, search: str, run: Run | None) -> Context:
+    view = View.parse("/timeline", search)
+    return Context(view=view, dark=False, store=store, results=Results(), chosen=run)
+
+
+def test_scripts_are_told_of_the_run_its_filters_and_the_place(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    run = make_run(store)
+    search = f"?run={run.path.name}&rank=1&device=0&from=5&to=90&row=device_intervals:7&hide=3"
+    assert timeline.source(context(store, search, run)) == {
+        "run": run.path.name,
+        "rank": 1,
+        "device": 0,
+        "from": 5,
+        "to": 90,
+        "row": "device_intervals:7",
+    }
+
+
+def test_without_a_run_scripts_are_told_nothing(tmp_path: Path) -> None:
+    assert timeline.source(context(Store(tmp_path), "?run=gone", None)) is None
+
+
+def test_every_script_and_style_is_served_and_named_in_the_page(tmp_path: Path) -> None:
+    client = app.create_app(Store(tmp_path)).server.test_client()
+    index = client.get("/timeline", base_url="http://127.0.0.1").text
+    for file in sorted(ASSETS.iterdir()):
+        found = re.search(rf"/?assets/timeline/{re.escape(file.name)}[^\"]*", index)
+        assert found, file.name
+        with client.get("/" + found[0].lstrip("/"), base_url="http://127.0.0.1") as answer:
+            assert answer.status_code == 200
+
+
+@pytest.mark.parametrize("scheme", [":root {", ':root[data-mantine-color-scheme="dark"] {'])
+def test_every_category_has_a_colour_in_both_themes(scheme: str) -> None:
+    style = (ASSETS / "timeline.css").read_text()
+    block = style[style.index(scheme) :].split("}", 1)[0]
+    for name in CATEGORIES:
+        variable = re.sub(r"[^a-z0-9]+", "-", name.lower()).rstrip("-")
+        assert re.search(rf"--tkl-{variable}: #[0-9a-f]{{6}};", block), name
+
+
+def test_scripts_set_text_and_never_markup() -> None:
+    for file in ASSETS.glob("*.js"):
+        text = file.read_text()
+        assert not re.search(
+            r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function", text
+        )
+        assert '"use strict";' in text
+        assert len(text.splitlines()) <= 250, file.name

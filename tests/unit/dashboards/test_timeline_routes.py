@@ -1,0 +1,239 @@
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tracekit.dashboards.app import create_app
+from tracekit.dashboards.site import Site
+from tracekit.dashboards.timeline import routes
+from tracekit.dashboards.timeline.categories import CATEGORIES
+from tracekit.dashboards.timeline.opened import WORKER
+
+from tests.builders import device, host, kernel, make_run
+from tests.unit.dashboards.timeline_runs import HOSTILE, training_run, unpacked
+from tracekit.schema import C, DeviceKind, HostKind
+from tracekit.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from werkzeug.test import TestResponse
+
+    from tracekit.run import Run
+
+    Get = Callable[..., TestResponse]
+
+
+def client(run: Run) -> Get:
+    """Asks for a path of a run's timeline, once the causes of its idle time are known."""
+    store = Store(run.path.parent)
+    app = create_app(store)
+    routes.connect(Site(app=app, store=store, pages={}))
+    asked = app.server.test_client()
+
+    def get(path: str, **words: Any) -> TestResponse:
+        words = {name.rstrip("_"): value for name, value in words.items()}
+        return asked.get(f"/timeline/{run.path.name}/{path}", query_string=words or None)
+
+    get("lanes")
+    for thread in threading.enumerate():
+        if thread.name.startswith(WORKER):
+            thread.join(60)
+    return get
+
+
+@pytest.fixture(scope="module")
+def get(tmp_path_factory: pytest.TempPathFactory) -> Get:
+    return client(training_run(tmp_path_factory.mktemp("store")))
+
+
+def test_lanes_are_told_with_steps_and_categories(get: Get) -> None:
+    told = get("lanes").json
+    assert told["schema"] == "tracekit.timeline/1"
+    assert (told[C.START_NS], told["end_ns"], told["left_out"]) == (0, 1_000, 0)
+    assert told["steps"] == [{"rank": 0, "step": 3, "name": "ProfilerStep#3", C.START_NS: 0, "end_ns": 1_000}]
+    assert [one["name"] for one in told["categories"]] == list(CATEGORIES)
+    assert told["lanes"][3] == {
+        "id": 3,
+        "group": "rank 0 · GPU 0",
+        "title": "stream 7",
+        "kind": "device",
+        "rank": 0,
+        "device": 0,
+        "stream": 7,
+        "pid": None,
+        "tid": None,
+        "depth": 0,
+        "rows": 2,
+    }
+
+
+def test_a_filter_by_device_keeps_the_host(get: Get) -> None:
+    assert {lane["kind"] for lane in get("lanes", device=1).json["lanes"]} == {"steps", "annotation", "host"}
+    assert get("lanes", rank=1).json["lanes"] == []
+    assert get("lanes", rank=1).json["steps"] == []
+
+
+def test_a_drawing_has_what_was_asked_for(get: Get) -> None:
+    answer = get("draw", from_=0, to=1_000, width=100, lanes="3,4-5")
+    assert answer.mimetype == "application/octet-stream"
+    header, lanes = unpacked(answer.data)
+    assert (header["from"], header["to"], header["width"]) == (0, 1_000, 100)
+    assert [lane["id"] for lane in lanes] == [3, 4, 5]
+    assert [header["names"][number] for number in lanes[0]["name"]] == ["ampere_sgemm", HOSTILE]
+    assert (lanes[0]["start"], lanes[0]["dur"], lanes[0]["row"]) == ([100, 690], [200, 210], [0, 3])
+
+
+def test_a_drawing_without_words_is_of_everything(get: Get) -> None:
+    header, lanes = unpacked(get("draw").data)
+    assert (header["from"], header["to"]) == (0, 1_000)
+    assert len(lanes) == 9
+
+
+def test_widths_are_kept_within_bounds(get: Get) -> None:
+    assert unpacked(get("draw", width=10**9).data)[0]["width"] == 8_192
+    assert unpacked(get("draw", width=-4).data)[0]["width"] == 1
+
+
+def test_answers_are_kept_by_the_browser_once_they_are_final(get: Get) -> None:
+    for path in ("draw", "lanes", "search", "summary", "row/steps/0"):
+        assert get(path).headers["Cache-Control"] == "private, max-age=3600"
+
+
+def test_answers_are_not_kept_while_causes_are_worked_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tracekit.dashboards.timeline.opened.Opened._explain", lambda *_: None)
+    run = training_run(tmp_path)
+    get = client(run)
+    assert get("draw").headers["Cache-Control"] == "no-store"
+    assert unpacked(get("draw").data)[0]["causes"] is False
+    assert get("row/device_intervals/1").json["pending"] is True
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("draw?from=9&to=3", 400),
+        ("draw?from=1.5", 400),
+        ("draw?from=1e9", 400),
+        ("draw?to=99999999999999999999", 400),
+        ("draw?width=wide", 400),
+        ("draw?lanes=1,,2", 400),
+        ("draw?lanes=9", 400),
+        ("draw?lanes=0-999999999", 400),
+        ("draw?lanes=-1", 400),
+        ("step?after=3", 400),
+        ("step?lane=0", 400),
+        ("step?lane=zero&after=0", 400),
+        ("lanes?rank=one", 400),
+        ("row/host_intervals/x", 400),
+        ("row/host_intervals/99", 404),
+        ("row/device_intervals/-1", 404),
+        ("row/steps/1", 404),
+        ("row/allocations/0", 404),
+        ("row/passwd/0", 404),
+    ],
+)
+def test_what_is_wrong_is_said(get: Get, path: str, status: int) -> None:
+    answer = get(path)
+    assert answer.status_code == status
+    assert set(answer.json) == {"error", "hint"}
+
+
+@pytest.mark.parametrize("run_id", ["latest", "..", "%2e%2e%2fetc", ".timeline", "no-such-run"])
+def test_only_whole_ids_name_a_run(tmp_path: Path, run_id: str) -> None:
+    run = training_run(tmp_path)
+    store = Store(run.path.parent)
+    app = create_app(store)
+    routes.connect(Site(app=app, store=store, pages={}))
+    answer = app.server.test_client().get(f"/timeline/{run_id}/lanes")
+    assert answer.status_code == 404 or not answer.data.startswith(b'{"schema"')
+
+
+def test_too_many_lanes_are_refused(tmp_path: Path) -> None:
+    rows = [kernel(0, 5, **{C.STREAM: number}) for number in range(600)]
+    get = client(make_run(tmp_path, device_intervals=rows))
+    assert get("draw").status_code == 400
+    assert get("draw", lanes="0-511").status_code == 200
+    assert get("summary").status_code == 200
+
+
+def test_a_kernel_is_told_with_its_launch_and_what_is_around(get: Get) -> None:
+    told = get("row/device_intervals/0").json
+    assert (told["lane"], told["category"]) == (3, "gemm")
+    assert told["fields"][C.DUR_NS]["text"] == "200 ns"
+    assert told["fields"]["rank"]["value"] == 0
+    assert (told["launch"]["name"], told["launch"]["lane"]) == ("cudaLaunchKernel", 7)
+    assert told["op"]["name"] == "aten::mm"
+    assert [one["name"] for one in told["parents"]] == ["aten::mm", "forward", "ProfilerStep#3"]
+    assert told["stack"] == ["a.py(3): f", "b.py(9): g"]
+
+
+def test_a_host_row_is_told_with_what_it_launched(get: Get) -> None:
+    told = get("row/host_intervals/1").json
+    assert [one["name"] for one in told["launched"]] == ["ampere_sgemm", "memcpy"]
+    assert told["launched_total"] == 2
+    assert [one["name"] for one in told["parents"]] == ["ProfilerStep#3"]
+    call = get("row/host_intervals/5").json
+    assert [one["name"] for one in call["launched"]] == ["memcpy"]
+    assert call["op"]["name"] == "aten::copy_"
+    assert get("row/host_intervals/6").json["launched_total"] == 0
+
+
+def test_idle_time_is_told_with_its_cause(get: Get) -> None:
+    told = get("row/device_intervals/1").json
+    assert told["category"] in CATEGORIES
+    assert (told["pending"], told["lane"]) == (False, 5)
+    assert set(told) >= {"cause", "idle_op", "op", "launch"}
+
+
+def test_the_cause_is_the_one_of_the_analysis(tmp_path: Path) -> None:
+    call: dict[str, Any] = {"kind": HostKind.RUNTIME, C.CORRELATION_ID: 1}
+    run = make_run(
+        tmp_path,
+        host_intervals=[
+            host("aten::relu", 0, 90_000),
+            host("cudaLaunchKernel", 80_000, 85_000, **call, **{C.PARENT_ROW: 0, C.DEPTH: 1}),
+        ],
+        device_intervals=[
+            kernel(0, 10_000, **{C.STREAM: 7}),
+            device(DeviceKind.IDLE, 10_000, 90_000),
+            kernel(90_000, 99_000, **{C.STREAM: 7, C.LAUNCH_ROW: 1, C.OP_ROW: 0}),
+        ],
+    )
+    told = client(run)("row/device_intervals/1").json
+    assert (told["cause"], told["category"]) == ("launch_bound", "idle: launch_bound")
+    assert (told["idle_op"], told["op"]["name"], told["launch"]["row"]) == ("aten::relu", "aten::relu", 1)
+
+
+def test_search_and_steps_answer_with_intervals(get: Get) -> None:
+    told = get("search", q="sgemm").json
+    assert (told["total"], told["names"][0]["first"]["lane"]) == (1, 3)
+    assert get("step", name="ampere_sgemm", after=-1).json["row"] == 0
+    assert get("step", lane=3, before=690).json["name"] == "ampere_sgemm"
+    assert get("step", lane=3, after=690).json is None
+
+
+def test_a_summary_is_of_the_range_and_the_lanes(get: Get) -> None:
+    told = get("summary", from_=200, to=700, lanes="3").json
+    assert [(row["name"], row["sum_ns"]) for row in told["rows"]] == [("ampere_sgemm", 100), (HOSTILE, 10)]
+    assert told["total"] == 2
+
+
+def test_a_summary_is_a_file_too(get: Get) -> None:
+    answer = get("summary.csv", lanes="3")
+    assert answer.mimetype == "text/csv"
+    assert answer.headers["Content-Disposition"].startswith("attachment")
+    assert answer.data.decode().splitlines()[1].startswith("\"'=cmd")
+
+
+def test_routes_are_added_once(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    app = create_app(store)
+    for _ in range(2):
+        routes.connect(Site(app=app, store=store, pages={}))
+    assert app.server.test_client().get("/timeline/none/lanes").status_code == 404
+    assert not (tmp_path / ".timeline").exists()
