@@ -9,12 +9,13 @@ from dash import Input, Output, State, dcc, html, no_update
 
 from tracekit.errors import TracekitError
 from tracekit.render import human
+from tracekit.render.cells import clean
 
 from .advising import advising
 from .aria import aria
 from .blocks import trouble
 from .evidence import spots
-from .finding import coded, finding
+from .finding import WORDS, coded, finding
 from .view import View
 
 if TYPE_CHECKING:
@@ -45,20 +46,21 @@ def connect(site: Site) -> None:
         Output("advice", "children"),
         Output("advice-share", "value"),
         Output("advice-told", "children"),
+        Output("advice-found", "children"),
         Input("advice-tick", "n_intervals"),
         State("view", "data"),
         State("theme", "data"),
         prevent_initial_call=True,
     )
-    def follow(_: int, view: dict[str, str], theme: str) -> tuple[Any, Any, Any]:
+    def follow(_: int, view: dict[str, str], theme: str) -> tuple[Any, Any, Any, Any]:
         try:
             context = site.context(View.parse(view["path"], view["search"]), dark=theme == "dark")
             under_way = advising(context)
             if under_way.finished.is_set():
-                return _content(context, under_way), no_update, no_update
+                return _content(context, under_way), no_update, no_update, no_update
         except TracekitError as error:
-            return trouble(error.message, error.hint), no_update, no_update
-        return no_update, _percent(under_way), _told(under_way)
+            return trouble(error.message, error.hint), no_update, no_update, no_update
+        return no_update, _percent(under_way), _told(under_way), _so_far(under_way)
 
 
 def _content(context: Context, under_way: Advising) -> list[Component]:
@@ -76,8 +78,14 @@ def _progress(under_way: Advising) -> list[Component]:
         dmc.Progress(
             id="advice-share", value=_percent(under_way), size="sm", **aria(label="Analyses that are done")
         ),
+        html.Ul(_so_far(under_way), id="advice-found", className="tk-so-far"),
         dcc.Interval(id="advice-tick", interval=_TICK_MS),
     ]
+
+
+def _so_far(under_way: Advising) -> list[Component]:
+    """What was found already, unranked: lines are only ever added below."""
+    return [html.Li([html.Strong(f"{WORDS[one.severity]}: "), clean(one.title)]) for one in under_way.found]
 
 
 def _percent(under_way: Advising) -> float:

@@ -15,7 +15,7 @@ from tracekit.findings import gather
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tracekit.analysis import Analysis
+    from tracekit.analysis import Analysis, Finding
     from tracekit.findings import Advice
     from tracekit.run import Run
 
@@ -38,6 +38,7 @@ class Advising:
         title: The analysis under way; empty before the first.
         done: Analyses that are done.
         total: Analyses there are.
+        found: What they found so far, in the order of the analyses.
         advice: What came of it; None until then.
         trouble: Why nothing came of it.
         finished: Set once it is over.
@@ -48,6 +49,7 @@ class Advising:
     title: str = ""
     done: int = 0
     total: int = 1
+    found: tuple[Finding, ...] = ()
     advice: Advice | None = None
     trouble: str = ""
     finished: threading.Event = field(default_factory=threading.Event)
@@ -69,6 +71,7 @@ class Advising:
             self.title = one.title
             with _ONE:
                 found = self._result(one)
+            self.found += found.findings
             yield one, found
 
     def _result(self, one: Analysis) -> Result:
