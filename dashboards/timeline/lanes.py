@@ -131,7 +131,7 @@ def _group(track: Track) -> str:
 
 
 def _title(track: Track, *, several: set[tuple[str, int]]) -> str:
-    thread = f"thread {track.tid}" + (f" of process {track.pid}" if (HOST, track.rank) in several else "")
+    thread = _thread(track, processes=(HOST, track.rank) in several)
     match track.kind:
         case "steps":
             return "steps"
@@ -144,3 +144,10 @@ def _title(track: Track, *, several: set[tuple[str, int]]) -> str:
     if track.waits:
         return "waits"
     return "no stream" if track.stream == ABSENT else f"stream {track.stream}"
+
+
+def _thread(track: Track, *, processes: bool) -> str:
+    """What a thread is called; the main one has its process's number."""
+    if track.tid == track.pid:
+        return f"main thread {track.tid}"
+    return f"thread {track.tid} of process {track.pid}" if processes else f"thread {track.tid}"

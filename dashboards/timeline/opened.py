@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from tracekit.errors import UnusableInputError
 
 from ..results import Results
 from . import causes, disk
@@ -22,6 +26,8 @@ KEPT = 6
 """Indexes open at once; one of 5 million intervals that could not be kept on disk takes 140 MB."""
 
 
+LARGE = 200_000
+"""Intervals from which causes are worked out in a process of their own."""
 WORKER = "causes of idle time"
 """Start of the name of the threads that work them out."""
 
@@ -71,11 +77,30 @@ class Opened:
             threading.Thread(target=self._work_out, args=(run, index), name=name, daemon=True).start()
 
     def _work_out(self, run: Run, index: Index) -> None:
+        folder = disk.place(self.store, run.path.name)
         try:
+            if len(index.start) > LARGE and folder.is_dir():
+                index.causes.tell(self._apart(run, index))
+                return
             found = causes.of_result(index, self.results.of(run, causes.ANALYSIS).tables)
         except Exception:
             _LOG.exception("the causes of the idle time of run %s are not known", run.path.name)
             index.causes.tell(None)
             return
-        disk.save_causes(disk.place(self.store, run.path.name), found.arrays())
+        disk.save_causes(folder, found.arrays())
         index.causes.tell(found)
+
+    def _apart(self, run: Run, index: Index) -> causes.Explained:
+        """The causes of a large run: its analysis would slow down every drawing, and keep its memory."""
+        command = [sys.executable, "-m", f"{__package__}.explain", str(self.store.path), run.path.name]
+        subprocess.run(  # noqa: S603 (this program, with the id of a run that the store has)
+            command,
+            check=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        kept = disk.load_causes(disk.place(self.store, run.path.name))
+        if kept is None:
+            raise UnusableInputError("the causes could not be kept", hint="make room in the store")
+        return causes.restored(index, kept)

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tracekit.analyses._idle.causes import CAUSES
 from tracekit.dashboards.results import Results
-from tracekit.dashboards.timeline import categories, disk, labels, nesting
+from tracekit.dashboards.timeline import categories, disk, explain, labels, nesting
 from tracekit.dashboards.timeline.build import VERSION, build, seal
 from tracekit.dashboards.timeline.opened import Opened
 
@@ -51,8 +51,8 @@ def test_lanes_are_shown_by_rank_device_and_thread(tmp_path: Path) -> None:
         ("rank 0 · GPU 0", "stream 7", 0, 2),
         ("rank 0 · GPU 0", "stream 9", 0, 1),
         ("rank 0 · GPU 0", "idle", 0, 1),
-        ("rank 0 · host", "thread 1", 0, 2),
-        ("rank 0 · host", "thread 1", 1, 2),
+        ("rank 0 · host", "main thread 1", 0, 2),
+        ("rank 0 · host", "main thread 1", 1, 2),
         ("rank 0 · host", "thread 2", 0, 1),
     ]
     assert index.span == (0, 1_000)
@@ -186,6 +186,23 @@ def test_causes_are_those_that_the_analysis_gives(tmp_path: Path) -> None:
     assert explained is not None
     assert len(explained.label) == 1
     assert "gaps" in results.of(run, "idle_gaps").tables
+
+
+def test_the_causes_of_a_large_run_are_worked_out_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, store = training_run(tmp_path), Store(tmp_path)
+    monkeypatch.setattr("tracekit.dashboards.timeline.opened.LARGE", 0)
+    monkeypatch.setattr("tracekit.analysis.analyze", None)
+    index = opened(run, store)
+    assert index.causes.known.wait(120)
+    assert index.causes.explained is not None
+    assert disk.load_causes(disk.place(store, run.path.name)) is not None
+
+
+def test_without_an_index_there_is_nothing_to_explain(tmp_path: Path) -> None:
+    run = training_run(tmp_path)
+    assert explain.main(str(tmp_path), run.path.name) == 1
 
 
 def test_an_analysis_that_fails_leaves_idle_time_plain(
