@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MEASURE = "window"
 PENDING = "…"
-BUDGET_S = 0.4
+BUDGET_S = 0.8
 """Seconds that one look at the list may spend on step times."""
 
 

@@ -73,7 +73,9 @@ def _numbers(found: list[Analysis]) -> Component:
 def _words(one: Analysis) -> list[Component]:
     """What the columns of an analysis's first table say, and how they are defined."""
     entries = [
-        html.Tr([html.Th(column.name.replace("_", " "), scope="row"), html.Td(column.meaning)])
+        html.Tr(
+            [html.Th(column.name.removesuffix("_ns").replace("_", " "), scope="row"), html.Td(column.meaning)]
+        )
         for column in one.tables[0].columns
         if column.unit
     ]

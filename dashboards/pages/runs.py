@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..context import Context
     from ..site import Site
 
-REFRESH_MS = 1_500
+REFRESH_MS = 1_200
 _ROW, _HEADER = 30, 34
 _OPTIONS = {
     "selectionColumnDef": {"pinned": "left", "width": 44, "maxWidth": 44},
