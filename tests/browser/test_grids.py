@@ -177,3 +177,14 @@ def test_without_a_network_the_trace_can_be_saved(page: Page, address: str) -> N
     page.clock.run_for(25_000)
     playwright.expect(page.get_by_role("status").filter(has_text="did not answer")).to_be_visible()
     playwright.expect(page.get_by_role("link", name="Save the trace")).to_be_visible()
+
+
+@pytest.mark.parametrize("kind", ["PNG", "SVG"])
+def test_a_chart_is_saved_as_a_picture(page: Page, address: str, kind: str) -> None:
+    page.goto(f"{address}/kernels")
+    playwright.expect(page.locator(".js-plotly-plot .main-svg").first).to_be_visible()
+    with page.expect_download() as saved:
+        page.get_by_role("button", name=kind).click()
+    assert saved.value.suggested_filename.endswith(f"-standard.{kind.lower()}")
+    begins = {"PNG": b"\x89PNG", "SVG": b"<svg"}
+    assert saved.value.path().read_bytes().startswith(begins[kind])
