@@ -137,7 +137,7 @@ def _held(
     one: Analysis, result: Result, specs: Sequence[TableSpec], prefix: str
 ) -> list[tuple[str, str, TableSpec, Result]]:
     present = [spec for spec in specs if spec.name in result.tables]
-    return [(_title(prefix, spec.title), one.name, spec, result) for spec in present]
+    return [(_title(prefix, spec.title.split(";")[0]), one.name, spec, result) for spec in present]
 
 
 def _title(prefix: str, title: str) -> str:

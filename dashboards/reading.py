@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .context import Context
 
 NUMBERS = {"ns", "bytes", "share", "count", "GB/s", "TFLOP/s", "FLOP", "×"}
-WIDTH = 64
+WIDTH = 46
 """Characters of a name in a short table; its title holds all of it."""
 DEVICE_TABLE = "device_intervals"
 HOST_TABLE = "host_intervals"
@@ -81,6 +81,17 @@ class Reading:
     def findings(self) -> list[Finding]:
         """The advice of the analyses."""
         return [one for name in self.names for one in self.context.result(name).findings]
+
+
+def largest(frame: pd.DataFrame, by: str = "") -> dict[str, Any]:
+    """The row with the largest value of a column, else the first, as plain values: integers stay exact.
+
+    Args:
+        frame: Rows, at least one.
+        by: The column; empty for the first row.
+    """
+    first = frame.sort_values(by, ascending=False, kind="stable") if by else frame
+    return {str(name): data.plain(first[name].iloc[0]) for name in first.columns}
 
 
 def some(value: Any, unit: str) -> Component:
@@ -156,14 +167,16 @@ def short(
         limit: Rows at most.
     """
     first = frame.head(limit)
-    links = [None] * len(first) if not row else [data.plain(value) for value in first[row].tolist()]
+    numbers = {column.name for column in columns if _is_number(column, first)}
+    links = first[row].tolist() if row else [None] * len(first)
     body = [
-        html.Tr(
-            [*(_cell(record[column.name], column) for column in columns), *_link(context, table, at, row)]
+        html.Tr([*(_cell(record[column.name], column, numbers) for column in columns), *link])
+        for record, link in zip(
+            data.records(first, columns), (_link(context, table, at, row) for at in links), strict=True
         )
-        for record, at in zip(data.records(first, columns), links, strict=True)
     ]
-    head = [_heading(column) for column in columns] + ([html.Th("Timeline", scope="col")] if row else [])
+    head = [_heading(column, numbers) for column in columns]
+    head += [html.Th("Timeline", scope="col")] if row else []
     left = f" (first {limit} of {len(frame):,})" if len(frame) > limit else ""
     return html.Section(
         [
@@ -180,24 +193,28 @@ def short(
     )
 
 
-def _heading(column: Column) -> Component:
-    words = column.name.removesuffix("_ns").replace("_", " ")
-    return html.Th(words, scope="col", title=column.meaning, className=_side(column))
+def _is_number(column: Column, frame: pd.DataFrame) -> bool:
+    return column.unit in NUMBERS or (not column.unit and frame[column.name].dtype.kind == "f")
 
 
-def _side(column: Column) -> str:
-    return "tk-number" if column.unit in NUMBERS else "tk-text"
+def _heading(column: Column, numbers: set[str]) -> Component:
+    words = column.name.removesuffix("_ns").replace("gb_per_s", "GB/s").replace("_", " ")
+    side = "tk-number" if column.name in numbers else "tk-text"
+    return html.Th(words, scope="col", title=column.meaning, className=side)
 
 
-def _cell(value: Any, column: Column) -> Component:
+def _cell(value: Any, column: Column, numbers: set[str]) -> Component:
     text = human(value, column.unit)
-    shown = text if column.unit in NUMBERS else brief(text, WIDTH)
-    return html.Td(shown, className=_side(column), title=text if shown != text else None)
+    if column.name in numbers:
+        return html.Td(text, className="tk-number")
+    shown = brief(text, WIDTH)
+    return html.Td(shown, className="tk-text", title=text if shown != text else None)
 
 
-def _link(context: Context, table: str, at: int | None, row: str) -> list[Component]:
+def _link(context: Context, table: str, value: Any, row: str) -> list[Component]:
     if not row:
         return []
+    at = data.plain(value)
     if at is None:
         return [html.Td("–")]
     href = context.view.elsewhere("timeline", row=f"{table}:{at}")

@@ -19,21 +19,24 @@
     };
   }
 
-  /* The words before the first of `::`, `.`, `(` or `#` give the hue, so one library keeps one colour. */
+  /* One name keeps one hue wherever it stands. */
   function hue(name) {
-    const stem = name.split(/::|[.(#]/, 1)[0];
-    let sum = 0;
-    for (let at = 0; at < stem.length; at += 1) sum = (sum * 31 + stem.charCodeAt(at)) >>> 0;
+    let sum = 7;
+    for (let at = 0; at < name.length; at += 1) sum = (sum * 31 + name.charCodeAt(at)) >>> 0;
     return sum % HUES.length;
   }
 
   function fitted(pen, text, width) {
     if (width < 24) return "";
     if (pen.measureText(text).width <= width) return text;
-    const letters = Math.floor(width / 6.6) - 1;
-    if (letters < 4) return "";
-    const head = Math.ceil(letters / 2);
-    return `${text.slice(0, head)}…${text.slice(text.length - (letters - head))}`;
+    const bare = text.slice(0, 300).replace(/^(?:autograd::engine::evaluate_function: |aten::)/, "");
+    if (pen.measureText(bare).width <= width) return bare;
+    for (let letters = Math.min(bare.length, Math.ceil(width / 5)); letters >= 3; letters -= 1) {
+      const head = Math.ceil(letters / 2);
+      const cut = `${bare.slice(0, head)}…${bare.slice(bare.length - (letters - head))}`;
+      if (pen.measureText(cut).width <= width) return cut;
+    }
+    return "";
   }
 
   /* Boxes of what is visible: the nodes around the zoomed one over the whole width, and all below it. */

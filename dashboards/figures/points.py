@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -76,17 +77,36 @@ def points(
     """
     traces = [_dots(at, kind) for at, kind in enumerate(kinds)]
     traces += [_limit(at, limit) for at, limit in enumerate(limits)]
-    ticks = {"tickvals": list(x_ticks[0]), "ticktext": list(x_ticks[1])} if x_ticks else {}
+    across = [value for kind in kinds for value in kind.x] + [value for line in limits for value in line.x]
+    up = [value for kind in kinds for value in kind.y] + [value for line in limits for value in line.y]
+    ticks = {"tickvals": list(x_ticks[0]), "ticktext": list(x_ticks[1])} if x_ticks else decades(across)
     return {
         "data": traces,
         "layout": {
             "height": 380,
             "xaxis": {"type": "log", "title": {"text": label(x_title)}} | ticks,
-            "yaxis": {"type": "log", "title": {"text": label(y_title)}},
+            "yaxis": {"type": "log", "title": {"text": label(y_title)}, "automargin": True} | decades(up),
             "hovermode": "closest",
-            "showlegend": True,
+            "showlegend": len(traces) > 1,
         },
     }
+
+
+def decades(values: Sequence[float]) -> dict[str, Any]:
+    """Ticks of a logarithmic axis: powers of ten, and their double and fivefold where it spans few.
+
+    Example:
+        >>> decades([3, 700])["ticktext"]
+        ['2', '5', '10', '20', '50', '100', '200', '500', '1,000']
+    """
+    if not values:
+        return {}
+    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
+    every = max(1, (high - low) // 8)
+    steps = (1, 2, 5) if high - low <= 3 else (1,)
+    ticks = [step * 10.0**power for power in range(low, high + 1, every) for step in steps]
+    inside = [tick for tick in ticks if min(values) / 3 <= tick <= max(values) * 3]
+    return {"tickvals": inside, "ticktext": [f"{tick:,.0f}" if tick >= 1 else f"{tick:g}" for tick in inside]}
 
 
 def _dots(at: int, kind: Dots) -> dict[str, Any]:

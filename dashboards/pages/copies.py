@@ -12,7 +12,7 @@ from ..answer_page import answer_page
 from ..charts import chart
 from ..figures.copies import rates, sizes
 from ..page import Section
-from ..reading import answer, nothing, short, some
+from ..reading import answer, largest, nothing, short, some
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,7 +57,7 @@ def _direction(table: pd.DataFrame, direction: str) -> list[Any]:
     rows = table[table["direction"] == direction]
     said: list[Any] = []
     for memory, kept in rows.groupby("memory", sort=False, observed=True):
-        first = kept.sort_values("sum_ns", ascending=False).iloc[0]
+        first = largest(kept, "sum_ns")
         where = f" on rank {first[C.RANK]}, device {first[C.DEVICE]}" if len(kept) > 1 else ""
         said += [
             f"{direction} {memory}{where}: ",
@@ -126,6 +126,7 @@ def _suspects(reading: Reading, groups: dict[str, pd.DataFrame]) -> list[Compone
         columns = reading.columns("groups", *_GROUP, name=DIRECTIONS[direction])
         each = table["bytes_each"].fillna(-1)
         tables = {
+            f"{direction}: most time": table.sort_values("sum_ns", ascending=False, kind="stable"),
             f"{direction}: scalars, at most {TINY} bytes": table[(each >= 0) & (each <= TINY)],
             f"{direction}: more than one of a kind in a step": table[
                 (table["copies_per_step"].fillna(0) > 1) & (each > TINY)

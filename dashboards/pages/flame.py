@@ -6,24 +6,27 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import dash_mantine_components as dmc
+import pandas as pd
 from dash import ClientsideFunction, Input, Output, dcc, html
 
+from tracekit.analysis import Column
 from tracekit.schema import C
 
 from ..answer_page import answer_page
 from ..aria import aria
 from ..figures.flame import SIDES, flame
 from ..page import Section
-from ..reading import answer, chosen_of, named, nothing, short, some, switch
+from ..reading import answer, chosen_of, largest, named, nothing, short, some, switch
 
 if TYPE_CHECKING:
-    import pandas as pd
     from dash.development.base_component import Component
 
     from ..reading import Reading
     from ..site import Site
 
 _SIDES = [("host", "Host time"), ("device", "Device time")]
+OWN = 10
+_PATH = Column("under", "", "names of the nodes around it, the outermost first")
 _KEYS = "Click or Enter zooms, Esc goes back, arrows move, / searches. The table below holds all numbers."
 
 
@@ -33,7 +36,7 @@ def _answer(reading: Reading) -> list[Component]:
         return []
     side = _side(reading, nodes)
     _, own = SIDES[side]
-    top = nodes.sort_values(own, ascending=False, kind="stable").iloc[0]
+    top = largest(nodes, own)
     where = "of its own on the host" if side == "host" else "on the device for what it launched itself"
     count = (some(len(nodes), "count"), " paths of calls. The most time ", where, " takes ")
     return [answer(*count, named(top[C.NAME]), " on one path: ", some(top[own], "ns"), ".")]
@@ -62,8 +65,8 @@ def _figures(reading: Reading) -> list[Component]:
     )
     wanted = chosen_of(context, "side", _SIDES)
     lacking = [] if wanted == side else [nothing("No device time is linked to ops: the host's is shown.")]
-    columns = reading.columns("nodes", C.NAME, "calls", *SIDES[side][::-1])
-    own = nodes.sort_values(SIDES[side][1], ascending=False, kind="stable")
+    columns = reading.columns("nodes", C.RANK, C.NAME, "calls", *SIDES[side][::-1])
+    own = _under(nodes, nodes.sort_values(SIDES[side][1], ascending=False, kind="stable").head(OWN))
     left = f" {data['left']:,} nodes too narrow to be seen are left out." if data["left"] else ""
     return [
         controls,
@@ -72,8 +75,23 @@ def _figures(reading: Reading) -> list[Component]:
         html.Div(id="flame", className="tk-flame", role="application", **aria(label="Flame graph of calls")),
         html.Div(id="flame-said", className="tk-flame-said", role="status"),
         dmc.Text(_KEYS + left, size="xs", c="dimmed", mb="md"),
-        short(context, own, columns, title="Paths with the most time of their own", limit=10),
+        short(context, own, [*columns, _PATH], title="Paths with the most time of their own", limit=OWN),
     ]
+
+
+def _under(nodes: pd.DataFrame, some_nodes: pd.DataFrame) -> pd.DataFrame:
+    """Nodes with the names around each, the outermost first."""
+    parents = dict(zip(nodes["node"], nodes["parent"], strict=True))
+    names = dict(zip(nodes["node"], nodes[C.NAME], strict=True))
+    paths: list[str] = []
+    for node in some_nodes["node"]:
+        around: list[str] = []
+        above = parents[node]
+        while pd.notna(above):
+            around.insert(0, str(names[above]))
+            above = parents[above]
+        paths.append(" › ".join(around) or "–")
+    return some_nodes.assign(under=paths)
 
 
 def _connect(site: Site) -> None:

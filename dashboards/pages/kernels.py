@@ -12,7 +12,7 @@ from ..answer_page import answer_page
 from ..charts import chart
 from ..figures.pareto import cumulative, grouped
 from ..page import Section
-from ..reading import answer, chosen_of, named, short, some, switch
+from ..reading import answer, chosen_of, largest, named, short, some, switch
 
 if TYPE_CHECKING:
     from dash.development.base_component import Component
@@ -30,7 +30,7 @@ def _answer(reading: Reading) -> list[Component]:
     families = reading.frame("families")
     if families.empty:
         return []
-    first = families.iloc[0]
+    first = largest(families)
     told = families["tensor_cores"].astype(bool)
     return [
         answer(

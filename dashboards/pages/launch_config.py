@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
+import pandas as pd
 from dash import html
 
 from tracekit.analysis import Column
@@ -14,10 +14,9 @@ from ..answer_page import answer_page
 from ..charts import chart
 from ..figures.launches import launch_map, waves
 from ..page import Section
-from ..reading import answer, named, nothing, short, some
+from ..reading import answer, largest, named, nothing, short, some
 
 if TYPE_CHECKING:
-    import pandas as pd
     from dash.development.base_component import Component
 
     from ..reading import Reading
@@ -31,20 +30,19 @@ def _answer(reading: Reading) -> list[Component]:
     configs = reading.frame("configs")
     if configs.empty:
         return []
-    first = configs.sort_values("total_ns", ascending=False, kind="stable").iloc[0]
-    grid, block = _shapes(configs.loc[[first.name]])
+    first = largest(_named(configs), "total_ns")
     said = [
         some(len(configs), "count"),
         " configurations. Most time takes ",
         named(first["family"]),
-        f" with grid {grid[0]} and block {block[0]}: ",
+        f" with grid {first['grid']} and block {first['block']}: ",
         some(first["total_ns"], "ns"),
         ", ",
         some(first["share"], "share"),
         " of all kernels with a grid",
     ]
-    if not np.isnan(first["waves"]):
-        said += ["; its blocks make ", some(round(float(first["waves"]), 2), ""), " waves on the device"]
+    if first["waves"] is not None:
+        said += ["; its blocks make ", some(first["waves"], ""), " waves on the device"]
     return [answer(*said, ".")]
 
 
@@ -56,7 +54,7 @@ def _shapes(frame: pd.DataFrame) -> tuple[list[str], list[str]]:
 
 def _text(frame: pd.DataFrame, columns: tuple[str, ...]) -> list[str]:
     rows = zip(*(frame[column].tolist() for column in columns), strict=True)
-    return ["({}, {}, {})".format(*("–" if value != value else int(value) for value in row)) for row in rows]
+    return ["({}, {}, {})".format(*("–" if pd.isna(value) else int(value) for value in row)) for row in rows]
 
 
 def _named(frame: pd.DataFrame) -> pd.DataFrame:
@@ -89,7 +87,7 @@ def _figures(reading: Reading) -> list[Component]:
 
 def _longest(reading: Reading, configs: pd.DataFrame) -> Component:
     first = reading.columns("configs", "op", "family")
-    rest = ("launches", "total_ns", "median_ns", "share", "waves", "tail_share", "occupancy", "registers")
+    rest = ("launches", "total_ns", "median_ns", "share", "waves", "occupancy")
     columns = [*first, _GRID, _BLOCK, *reading.columns("configs", *rest)]
     title = "Configurations with the most time"
     return short(reading.context, _named(configs), columns, title=title, row="first_row", limit=12)

@@ -15,7 +15,7 @@ from ..figures.bars import bars
 from ..figures.lines import lines
 from ..figures.memory import over_time
 from ..page import Section
-from ..reading import answer, named, nothing, short, some
+from ..reading import answer, largest, named, nothing, short, some
 
 if TYPE_CHECKING:
     from dash.development.base_component import Component
@@ -45,7 +45,7 @@ def _answer(reading: Reading) -> list[Component]:
         return _unprofiled(reading)
     on_device = summary[summary[C.DEVICE] != HOST_DEVICE]
     held = on_device if len(on_device) else summary
-    top = held.sort_values("peak_allocated", ascending=False, kind="stable").iloc[0]
+    top = largest(held, "peak_allocated")
     said: list[Any] = [
         "At the peak ",
         some(top["peak_allocated"], "bytes"),
@@ -61,9 +61,9 @@ def _answer(reading: Reading) -> list[Component]:
 def _growth(reading: Reading, rank: int, device: int) -> list[Any]:
     leak = reading.frame("leak")
     mine = leak[(leak[C.RANK] == rank) & (leak[C.DEVICE] == device)]
-    if mine.empty or pd.isna(mine.iloc[0]["growth"]):
+    if mine.empty or pd.isna(mine["growth"].iloc[0]):
         return []
-    first = mine.iloc[0]
+    first = largest(mine)
     return [
         "From step to step the least in use grows by ",
         some(first["growth"], "bytes"),
@@ -79,7 +79,7 @@ def _unprofiled(reading: Reading) -> list[Component]:
     peaks = reading.frame("peaks")
     if peaks.empty:
         return []
-    top = peaks.sort_values("size", ascending=False).iloc[0]
+    top = largest(peaks, "size")
     measure = (str(top["measure"]), ", measured by ", str(top[C.SOURCE]), " without a profiler")
     return [answer("At the peak ", some(top["size"], "bytes"), " of ", *measure, ".")]
 

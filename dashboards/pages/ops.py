@@ -15,7 +15,7 @@ from ..figures.axis import whole
 from ..figures.bars import bars
 from ..figures.points import Dots, points
 from ..page import Section
-from ..reading import answer, chosen_of, named, nothing, some, switch
+from ..reading import answer, chosen_of, largest, named, nothing, some, switch
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,7 +40,7 @@ def _answer(reading: Reading) -> list[Component]:
     ops = reading.frame("ops")
     if ops.empty:
         return []
-    host = ops.iloc[0]
+    host = largest(ops)
     said = [
         named(host[C.NAME]),
         " takes the most host time of its own: ",
@@ -52,7 +52,7 @@ def _answer(reading: Reading) -> list[Component]:
         " of the host time of all ops.",
     ]
     if ops["device_self_ns"].notna().any():
-        device = ops.sort_values("device_self_ns", ascending=False, kind="stable").iloc[0]
+        device = largest(ops, "device_self_ns")
         said = [
             named(device[C.NAME]),
             " launches the most device time: ",

@@ -1,0 +1,90 @@
+"""Compiled code: what was compiled, what guards and graph breaks cost, and where kernels come from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+from dash import html
+
+from tracekit.schema import C
+
+from ..answer_page import answer_page
+from ..charts import chart
+from ..figures.bars import bars, stacked
+from ..page import Section
+from ..reading import answer, largest, named, some
+
+if TYPE_CHECKING:
+    from dash.development.base_component import Component
+
+    from ..reading import Reading
+
+SHOWN = 12
+_COUNTS = {
+    "regions": "calls of compiled regions",
+    "breaks": "graph breaks at most",
+    "recompiled": "regions compiled again",
+    "graph_calls": "calls of Inductor's graphs",
+    "replays": "launches of CUDA graphs",
+}
+
+
+def _answer(reading: Reading) -> list[Component]:
+    summary = reading.frame("summary")
+    if summary.empty:
+        return _eager(reading)
+    row = largest(summary)
+    said: list[Any] = [f"Rank {row[C.RANK]}: "]
+    for column, words in _COUNTS.items():
+        if pd.notna(row[column]):
+            said += [some(row[column], "count"), f" {words}, "]
+    guards = (some(row["lookup_ns"], "ns"), " in guards, of which devices stood idle ")
+    return [answer(*said, *guards, some(row["lookup_idle_ns"], "ns"), ".")]
+
+
+def _eager(reading: Reading) -> list[Component]:
+    kernels = reading.frame("kernels")
+    if kernels.empty:
+        return []
+    top = largest(kernels, "sum_ns")
+    origin = named(top["origin"])
+    return [
+        answer(
+            "Nothing was compiled: ", some(top["share"], "share"), " of the kernels' time is ", origin, "."
+        )
+    ]
+
+
+def _figures(reading: Reading) -> list[Component]:
+    context, kernels = reading.context, reading.frame("kernels")
+    shown: list[Component] = []
+    if len(kernels):
+        ranks = sorted(int(rank) for rank in kernels[C.RANK].unique())
+        parts = {
+            str(origin): [_sum(rows, rank) for rank in ranks]
+            for origin, rows in kernels.groupby("origin", sort=False, observed=True)
+        }
+        figure = stacked([f"rank {rank}" for rank in ranks], parts, "ns", title="Σ of durations")
+        caption = "Time of kernels by where they come from."
+        shown.append(chart(context, "origins", figure, caption=caption))
+    pair = [part for table in ("regions", "graphs") for part in _calls(reading, table)]
+    return [*shown, *([html.Div(pair, className="tk-pair")] if pair else [])]
+
+
+def _sum(rows: pd.DataFrame, rank: int) -> int:
+    mine = rows[rows[C.RANK] == rank]
+    return int(mine["sum_ns"].iloc[0]) if len(mine) else 0
+
+
+def _calls(reading: Reading, table: str) -> list[Component]:
+    frame = reading.frame(table).sort_values("host_ns", ascending=False, kind="stable").head(SHOWN)
+    if frame.empty:
+        return []
+    what = {"regions": "Compiled regions", "graphs": "Graphs of Inductor"}[table]
+    names = [str(name) for name in frame[C.NAME]]
+    figure = bars(names, [int(value) for value in frame["host_ns"]], "ns", title="host time")
+    return [chart(reading.context, table, figure, caption=f"{what} by their time on the host.")]
+
+
+PAGE = answer_page("compile", section=Section.MORE, order=900, answer=_answer, figures=_figures, height=260)

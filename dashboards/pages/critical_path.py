@@ -1,0 +1,117 @@
+"""Critical path: which chain of host and device time bounds each step, and what would shorten it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dash import html
+
+from tracekit.schema import C
+
+from ..answer_page import answer_page
+from ..charts import chart
+from ..figures.bars import bars, stacked
+from ..page import Section
+from ..reading import HOST_TABLE, answer, largest, named, short, some
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from dash.development.base_component import Component
+
+    from ..reading import Reading
+
+SHOWN = 12
+
+
+def _answer(reading: Reading) -> list[Component]:
+    kinds = reading.frame("by_kind")
+    if kinds.empty:
+        return []
+    top = largest(kinds, "path_ns")
+    where = f" of rank {top[C.RANK]}" if kinds[C.RANK].nunique() > 1 else ""
+    said = [
+        f"Most of the critical path{where} is ",
+        named(top[C.KIND]),
+        ": ",
+        some(top["path_ns"], "ns"),
+        ", ",
+        some(top["share"], "share"),
+        " of its steps' time. ",
+    ]
+    saving = reading.frame("what_if")
+    if len(saving) and (best := largest(saving, "saving_ns"))["saving_ns"] > 0:
+        said += [
+            "A step would be shortest without ",
+            named(best["removed"]),
+            f" ({best['where']}): ",
+            some(best["saving_ns"], "ns"),
+            " less, ",
+            some(best["saving_share"], "share"),
+            ".",
+        ]
+    return [answer(*said)]
+
+
+def _figures(reading: Reading) -> list[Component]:
+    context, kinds = reading.context, reading.frame("by_kind")
+    if kinds.empty:
+        return []
+    ranks = sorted(int(rank) for rank in kinds[C.RANK].unique())
+    order = list(dict.fromkeys(kinds.sort_values("path_ns", ascending=False)[C.KIND].astype(str)))
+    parts = {kind: [_time(kinds, rank, kind) for rank in ranks] for kind in order}
+    figure = stacked([f"rank {rank}" for rank in ranks], parts, "ns", title="time on the path")
+    shown = [chart(context, "kinds", figure, caption="What the path is made of; the parts sum to all steps.")]
+    pair = [*_saved(reading), *_ops(reading)]
+    return [*shown, html.Div(pair, className="tk-pair"), *_segments(reading)]
+
+
+def _time(kinds: pd.DataFrame, rank: int, kind: str) -> int:
+    mine = kinds[(kinds[C.RANK] == rank) & (kinds[C.KIND].astype(str) == kind)]
+    return int(mine["path_ns"].iloc[0]) if len(mine) else 0
+
+
+def _ranked(frame: pd.DataFrame, names: list[str]) -> list[str]:
+    """Names with their rank where several ranks are shown."""
+    if frame[C.RANK].nunique() <= 1:
+        return names
+    return [f"{name} (rank {rank})" for name, rank in zip(names, frame[C.RANK], strict=True)]
+
+
+def _saved(reading: Reading) -> list[Component]:
+    frame = reading.frame("what_if").sort_values("saving_ns", ascending=False, kind="stable").head(SHOWN)
+    if frame.empty:
+        return []
+    names = [f"{what} ({where})" for what, where in zip(frame["removed"], frame["where"], strict=True)]
+    values = [int(value) for value in frame["saving_ns"]]
+    figure = bars(_ranked(frame, names), values, "ns", title="less per step")
+    caption = "What a step would save without each; savings overlap and do not add up."
+    return [chart(reading.context, "saved", figure, caption=caption)]
+
+
+def _ops(reading: Reading) -> list[Component]:
+    frame = reading.frame("by_op").sort_values("path_ns", ascending=False, kind="stable").head(SHOWN)
+    names = [f"{op} ({kind})" for op, kind in zip(frame["op"], frame[C.KIND], strict=True)]
+    values = [int(value) for value in frame["path_ns"]]
+    figure = bars(_ranked(frame, names), values, "ns", title="time on the path")
+    caption = "The ops and kernels with the most time on the path, by kind."
+    return [chart(reading.context, "ops", figure, caption=caption)]
+
+
+def _segments(reading: Reading) -> list[Component]:
+    segments = reading.frame("segments")
+    columns = reading.columns("segments", C.RANK, C.STEP, C.KIND, "op", C.DUR_NS)
+    shown: list[Component] = []
+    on_device = segments[segments["device_row"].notna()]
+    on_host = segments[segments["device_row"].isna() & segments["host_row"].notna()]
+    if len(on_device):
+        title = "Longest segments on a device"
+        shown.append(short(reading.context, on_device, columns, title=title, row="device_row"))
+    if len(on_host):
+        title = "Longest segments on the host"
+        shown.append(short(reading.context, on_host, columns, title=title, row="host_row", table=HOST_TABLE))
+    return [html.Div(shown, className="tk-pair")] if shown else []
+
+
+PAGE = answer_page(
+    "critical_path", section=Section.TIME, order=60, answer=_answer, figures=_figures, height=520
+)

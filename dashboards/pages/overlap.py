@@ -1,0 +1,109 @@
+"""Overlap: how much of copies and communication is hidden behind kernels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dash import html
+
+from tracekit.schema import C
+
+from ..answer_page import answer_page
+from ..charts import chart
+from ..figures.bars import bars, stacked
+from ..page import Section
+from ..reading import answer, largest, some
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from dash.development.base_component import Component
+
+    from ..reading import Reading
+
+LONGEST = 24
+"""Bars of a figure at most."""
+
+
+def _answer(reading: Reading) -> list[Component]:
+    whole = reading.frame("whole")
+    if whole.empty:
+        return []
+    said: list[object] = []
+    for what in ("communication", "all copies"):
+        rows = whole[(whole["what"] == what) & (whole["union_ns"] > 0)]
+        if len(rows):
+            top = largest(rows, "exposed_ns")
+            said += _said(what, top, several=len(rows) > 1)
+    return [answer(*said)] if said else []
+
+
+def _said(what: str, row: dict[str, Any], *, several: bool) -> list[object]:
+    where = f", most on rank {row[C.RANK]}, device {row[C.DEVICE]}: " if several else ": "
+    return [
+        f"Not hidden behind kernels, {what}{where}",
+        some(row["exposed_ns"], "ns"),
+        " of ",
+        some(row["union_ns"], "ns"),
+        "; hidden ",
+        some(row["overlapped_share"], "share"),
+        ". ",
+    ]
+
+
+def _names(frame: pd.DataFrame, column: str) -> list[str]:
+    several = frame[C.RANK].nunique() > 1 or frame[C.DEVICE].nunique() > 1
+    rows = zip(frame[column], frame[C.RANK], frame[C.DEVICE], strict=True)
+    if not several:
+        return [str(what) for what in frame[column]]
+    return [f"{what}, rank {rank}, device {device}" for what, rank, device in rows]
+
+
+def _parts(frame: pd.DataFrame, column: str) -> dict[str, object]:
+    hidden = {"hidden behind kernels": "overlapped_ns", "exposed": "exposed_ns"}
+    parts = {name: [int(value) for value in frame[held]] for name, held in hidden.items()}
+    return stacked(_names(frame, column), parts, "ns", title="time")
+
+
+def _figures(reading: Reading) -> list[Component]:
+    context = reading.context
+    whole = reading.frame("whole")
+    held = whole[whole["union_ns"] > 0].sort_values("union_ns", ascending=False, kind="stable")
+    talk = held["what"] == "communication"
+    kinds = {
+        "communication": held[talk],
+        "copies by direction": held[~talk & (held["what"] != "all copies")],
+    }
+    shown: list[Component] = []
+    for words, rows in kinds.items():
+        if len(rows):
+            left = f" The {LONGEST} longest of {len(rows)}." if len(rows) > LONGEST else ""
+            caption = f"Time of {words}, hidden behind kernels or not, whole capture.{left}"
+            name = words.split()[0]
+            shown.append(chart(context, name, _parts(rows.head(LONGEST), "what"), caption=caption))
+    pair = [*_collectives(reading), *_streams(reading)]
+    return [html.Div(shown, className="tk-pair"), *([html.Div(pair, className="tk-pair")] if pair else [])]
+
+
+def _collectives(reading: Reading) -> list[Component]:
+    frame = reading.frame("collectives").sort_values("union_ns", ascending=False, kind="stable").head(LONGEST)
+    if frame.empty:
+        return []
+    caption = "Communication by kind of collective: what kernels hide and what they do not."
+    return [chart(reading.context, "collectives", _parts(frame, "collective"), caption=caption)]
+
+
+def _streams(reading: Reading) -> list[Component]:
+    frame = reading.frame("streams").head(LONGEST)
+    if frame.empty or not frame["concurrent_ns"].any():
+        return []
+    names = [
+        f"rank {rank}, device {device}" for rank, device in zip(frame[C.RANK], frame[C.DEVICE], strict=True)
+    ]
+    figure = bars(names, frame["concurrent_share"].tolist(), "share", title="at least two streams busy")
+    caption = "Share of the busy time in which work runs on at least two streams at once."
+    return [chart(reading.context, "streams", figure, caption=caption)]
+
+
+PAGE = answer_page(
+    "overlap", title="Overlap", section=Section.TIME, order=50, answer=_answer, figures=_figures
+)

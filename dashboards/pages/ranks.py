@@ -1,0 +1,131 @@
+"""Ranks: how the ranks of a job differ, and which one keeps the others waiting."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dash import html
+
+from tracekit.schema import C
+
+from ..answer_page import answer_page
+from ..charts import chart
+from ..figures.bars import bars, stacked
+from ..figures.waits import matrix
+from ..page import Section
+from ..reading import answer, largest, nothing, short, some
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from dash.development.base_component import Component
+
+    from ..reading import Reading
+
+_PARTS = {
+    "computation": "computation_ns",
+    "exposed communication": "communication_exposed_ns",
+    "copies and other": "other_ns",
+    "idle": "idle_ns",
+}
+
+
+def _answer(reading: Reading) -> list[Component]:
+    per_rank, stragglers = reading.frame("per_rank"), reading.frame("stragglers")
+    if per_rank.empty:
+        return []
+    if len(per_rank) == 1:
+        row = largest(per_rank)
+        return [
+            answer(
+                f"Only rank {row[C.RANK]} on device {row[C.DEVICE]} is shown: it computes for ",
+                some(row["computation_share"], "share"),
+                " of its time and is idle for ",
+                some(row["idle_share"], "share"),
+                ". Import the traces of all ranks together to compare them.",
+            )
+        ]
+    return [answer(*_last(stragglers)), *_slowest(reading)]
+
+
+def _last(stragglers: pd.DataFrame) -> list[object]:
+    if stragglers.empty:
+        return ["The ranks share no collective that was recorded on all of them."]
+    top = largest(stragglers, "caused_ns")
+    return [
+        f"Rank {top[C.RANK]} keeps the others waiting the longest: it came last in ",
+        some(top["last_count"], "count"),
+        " of ",
+        some(top["collectives"], "count"),
+        " collectives, for which the others waited ",
+        some(top["caused_ns"], "ns"),
+        " in the mean, summed over these.",
+    ]
+
+
+def _slowest(reading: Reading) -> list[Component]:
+    steps = reading.frame("steps")
+    if steps.empty:
+        return []
+    top = largest(steps, "spread_ns")
+    return [
+        answer(
+            f"The ranks are furthest apart in step {top[C.STEP]}: rank {top['slowest_rank']} took ",
+            some(top["slowest_ns"], "ns"),
+            f" and rank {top['fastest_rank']} ",
+            some(top["fastest_ns"], "ns"),
+            ".",
+        )
+    ]
+
+
+def _names(frame: pd.DataFrame) -> list[str]:
+    pairs = zip(frame[C.RANK], frame[C.DEVICE], strict=True)
+    return [f"rank {rank}, device {device}" for rank, device in pairs]
+
+
+def _figures(reading: Reading) -> list[Component]:
+    context, per_rank = reading.context, reading.frame("per_rank")
+    if per_rank.empty:
+        return []
+    parts = {name: [int(value) for value in per_rank[column]] for name, column in _PARTS.items()}
+    work = stacked(_names(per_rank), parts, "ns", title="time in the window")
+    caption = "Where the time of each rank goes; the parts sum to its window. Waiting is communication."
+    return [chart(context, "work", work, caption=caption), *_waiting(reading), *_skew(reading)]
+
+
+def _waiting(reading: Reading) -> list[Component]:
+    frame = reading.frame("stragglers").sort_values([C.RANK, C.DEVICE], ignore_index=True)
+    if frame.empty:
+        return [nothing("No collective was matched over several ranks, so nobody's waiting is known.")]
+    charts = [
+        chart(
+            reading.context,
+            name,
+            bars(_names(frame), [int(value) for value in frame[f"{name}_ns"]], "ns", title=title),
+            caption=caption,
+        )
+        for name, title, caption in (
+            ("caused", "mean wait of the others", "Waiting each rank caused by coming last."),
+            ("waited", "own waiting", "Waiting of each rank for others, as far as no kernel hides it."),
+        )
+    ]
+    return [html.Div(charts, className="tk-pair")]
+
+
+def _skew(reading: Reading) -> list[Component]:
+    skew = reading.frame("skew")
+    known = skew[skew["last_rank"].notna() & skew["aligned"].astype(bool)]
+    if known.empty:
+        return []
+    figure, by = matrix(known)
+    caption = f"Who came last, and how long all others together waited, {by}. An empty cell: in time."
+    worst = known.sort_values("wait_ns", ascending=False, kind="stable")
+    wanted = ("collective", "number", C.STEP, "last_rank", "wait_ns", "shortest_ns", "longest_ns", "ranks")
+    columns = reading.columns("skew", *wanted)
+    return [
+        chart(reading.context, "skew", figure, caption=caption),
+        short(reading.context, worst, columns, title="Collectives with the longest waits"),
+    ]
+
+
+PAGE = answer_page("ranks", section=Section.COMPARE, order=320, answer=_answer, figures=_figures, height=520)
