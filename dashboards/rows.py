@@ -9,6 +9,7 @@ from dash.development.base_component import Component
 
 from tracekit.kernel_names import brief
 from tracekit.render import human
+from tracekit.render.headers import header
 
 from .reading import NUMBERS
 
@@ -41,7 +42,7 @@ def rows(columns: Sequence[Column], records: Sequence[Mapping[str, Any]], *, cap
 
 
 def _head(column: Column) -> Component:
-    return html.Th(column.name.replace("_", " "), title=column.meaning, scope="col", className=_kind(column))
+    return html.Th(header(column), title=column.meaning, scope="col", className=_kind(column))
 
 
 def _kind(column: Column) -> str:

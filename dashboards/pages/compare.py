@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import dash_mantine_components as dmc
-from dash import Input, Output, State, dcc, html, no_update
+from dash import html
 
 from ..aria import aria
 from ..blocks import block
 from ..page import Page, Section
 from ..parts import finding, note
 from ..tables import table
-from ..view import View
-from ._compare import export, ledgers
-from ._compare.asked import STAGES, asked, compared
+from ._compare import export, ledgers, progress
+from ._compare.asked import asked, compared, explained
 from ._compare.sides import sides
 from ._compare.summary import summary
 
@@ -27,13 +26,11 @@ if TYPE_CHECKING:
     from ..site import Site
 
 NAME = "compare"
-POLL_MS = 700
 
 
 def _layout(context: Context) -> list[Component]:
     found: list[Component] = [
         html.Div(id="compare-stage", className="tk-stage", role="status", **aria(live="polite")),
-        dcc.Interval(id="compare-tick", interval=POLL_MS),
         block(NAME, "sides", height=150),
     ]
     shown = asked(context) is not None
@@ -53,14 +50,14 @@ def _work(context: Context) -> list[Component]:
 
 def _wall(context: Context) -> list[Component]:
     one = asked(context)
-    return ledgers.wall(context, compared(context, one)) if one else []
+    return ledgers.wall(context, explained(context, one)) if one else []
 
 
 def _analyses(context: Context) -> list[Component]:
     one = asked(context)
     if one is None:
         return []
-    diff = compared(context, one)
+    diff = explained(context, one)
     if diff.comparability.refused:
         return []
     said: list[Component] = [dmc.Title("What the analyses say", order=2, size="h4")]
@@ -84,24 +81,7 @@ def _analysis(context: Context, analysis: Analysis, result: Result) -> list[Comp
 
 def _connect(site: Site) -> None:
     export.connect(site)
-
-    @site.app.callback(
-        Output("compare-stage", "children"),
-        Output("compare-tick", "disabled"),
-        Input("compare-tick", "n_intervals"),
-        Input("view", "data"),
-        State("compare-stage", "children"),
-    )
-    def stage(ticks: int | None, view: dict[str, str], before: str | None) -> tuple[Any, Any]:
-        """What is computed now; asked again and again until nothing is."""
-        looked_at = View.parse(view["path"], view["search"])
-        if looked_at.page != NAME:
-            return no_update, no_update
-        context = site.context(looked_at, dark=False)
-        one = asked(context) if context.chosen else None
-        text = STAGES.of(one.quickly, one) if one else ""
-        idle = not text and (one is None or bool(ticks and ticks > 2))
-        return (no_update if text == (before or "") else text), idle
+    progress.connect(site)
 
 
 _BLOCKS = {"sides": sides, "summary": _summary, "wall": _wall, "work": _work, "analyses": _analyses}

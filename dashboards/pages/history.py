@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from ._history.series import State as Code
 
 NAME, CHART = "history", "commits"
+LISTED = 200
+"""Commits listed at most."""
 OFFERED = 24
 """Configurations offered at most."""
 _CHANGES = {Verdict.REGRESSION: "▲", Verdict.IMPROVEMENT: "▼"}
@@ -172,17 +174,24 @@ def _table(context: Context, found: list[Code], metric: str) -> Component:
     known = context.results.get(
         (NAME, "subjects", tuple(state.git.sha for state in found)), lambda: subjects(found, place)
     )
-    records = [_record(context, state, known) for state in reversed(found)]
+    records = [_record(context, state, known) for state in reversed(found[-LISTED:])]
     columns = _columns(METRICS[metric].unit, subject=bool(known))
-    title = dmc.Title("Commits, the newest first", order=2, size="h4")
-    return html.Section([title, rows(columns, records, caption="Commits")], className="tk-section")
+    left = len(found) - len(records)
+    return html.Section(
+        [
+            dmc.Title("Commits, the newest first", order=2, size="h4"),
+            rows(columns, records, caption="Commits"),
+            *([dmc.Text(f"{left} older ones are in the chart only.", size="xs")] if left else []),
+        ],
+        className="tk-section",
+    )
 
 
 def _record(context: Context, state: Code, known: dict[str, str]) -> dict[str, Any]:
     change = state.change
     told = {
         "change": None if change is None or change.ratio is None else change.ratio - 1,
-        "interval": _interval(change.ci95) if change and change.ci95 else None,
+        "interval": html.Span(_interval(change.ci95)) if change and change.ci95 else None,
         "detectable": change.mde if change else None,
         "verdict": html.Span(f"{_CHANGES.get(change.verdict, '')} {change.verdict}", title=change.reason)
         if change
@@ -192,7 +201,7 @@ def _record(context: Context, state: Code, known: dict[str, str]) -> dict[str, A
     }
     run = state.typical.path.name
     before = state.before.typical.path.name if state.before else ""
-    href = context.view.elsewhere("compare", run=run, base=before)
+    href = context.view.elsewhere("compare", run=run, base=before, options={"repeats": "all"})
     overview = dcc.Link("open", href=context.view.elsewhere("overview", run=run), title=run)
     return {
         "commit": state.name,

@@ -46,6 +46,11 @@ class Asked:
         """The same without asking the analyses, which takes most of the time."""
         return replace(self, options=replace(self.options, explain=False))
 
+    @property
+    def wholly(self) -> Asked:
+        """The same by op: what the analyses and the wall ledger say does not depend on the lines."""
+        return replace(self, options=replace(self.options, by="op"))
+
 
 def asked(context: Context) -> Asked | None:
     """What the address asks for; None without two runs that differ."""
@@ -103,9 +108,10 @@ def _alike(runs: list[Run]) -> tuple[Run, ...]:
 
 @dataclass
 class Stages:
-    """Which comparisons run, since when, and what they do now."""
+    """Which comparisons run, since when, and what they do now; and which have ended."""
 
     _running: dict[object, tuple[float, str]] = field(default_factory=dict)
+    _ended: set[object] = field(default_factory=set)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self, key: object, work: Callable[[Callable[[str], None]], Diff]) -> Diff:
@@ -122,6 +128,12 @@ class Stages:
         finally:
             with self._guard:
                 self._running.pop(key, None)
+                self._ended.add(key)
+
+    def ended(self, key: object) -> bool:
+        """Whether a computation under this key has ended, well or not."""
+        with self._guard:
+            return key in self._ended
 
     def of(self, *keys: object) -> str:
         """What is done under any of the keys; empty when nothing is."""
@@ -135,11 +147,15 @@ STAGES = Stages()
 
 def compared(context: Context, one: Asked) -> Diff:
     """The comparison that was asked for, computed at most once."""
-    if one.options.explain:
-        compared(context, one.quickly)  # shown first, so it must not share the processor
 
     def work(tell: Callable[[str], None]) -> Diff:
         return diff(one.base, one.head, references=one.names, options=one.options, progress=tell)
 
     found: Diff = context.results.get(("diff", one), lambda: STAGES.run(one, work))
     return found
+
+
+def explained(context: Context, one: Asked) -> Diff:
+    """The comparison with what the analyses say, after the quick one: that must not share the processor."""
+    compared(context, one.quickly)
+    return compared(context, one.wholly)

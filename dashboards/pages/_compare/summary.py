@@ -11,7 +11,7 @@ from dash import dcc, html
 from tracekit.analysis import Column
 from tracekit.diff.comparability import IMPLIED
 from tracekit.diff.model import Status, Verdict
-from tracekit.render import diff_tables, diff_words
+from tracekit.render import diff_words, human
 
 from ...links import copyable
 from ...rows import rows
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dash.development.base_component import Component
 
     from tracekit.diff import Diff
-    from tracekit.diff.model import Difference
+    from tracekit.diff.model import Difference, Metric
 
     from ...context import Context
 
@@ -44,6 +44,16 @@ _DIFFERENCES = (
     Column("base", "prose", "value of the base, A"),
     Column("head", "prose", "value of the head, B"),
     Column("declare", "", "say that it varies on purpose, or take that back"),
+)
+_METRICS = (
+    Column("metric", "prose", "what was measured"),
+    Column("base", "count", "base, A"),
+    Column("head", "count", "head, B"),
+    Column("change", "count", "head over base, minus 1"),
+    Column("interval", "count", "95 % interval of the change"),
+    Column("detectable", "count", "smallest change that this design detects in 80 of 100 cases"),
+    Column("verdict", "prose", "what can be said"),
+    Column("basis", "prose", "how it was measured"),
 )
 EXPORTS = {"html": "HTML", "csv": "CSV of the causes", "json": "JSON"}
 
@@ -149,9 +159,31 @@ def _declare_all(context: Context, diff: Diff) -> Component:
 def _metrics(diff: Diff) -> list[Component]:
     if not diff.metrics:
         return []
-    tables = diff_tables.metrics(diff)
-    shown: list[Component] = [dmc.Title("Metrics", order=2, size="h4")]
-    shown += [rows(table.columns, table.rows, caption=table.title) for table in tables]
+    known = [_METRICS[0], *(one for one in _METRICS[1:] if any(_metric(m)[one.name] for m in diff.metrics))]
+    records = [_metric(one) for one in diff.metrics]
     reasons = dict.fromkeys(one.reason for one in diff.metrics if one.reason)
-    shown += [dmc.Text(reason, size="xs", c="dimmed") for reason in reasons]
+    shown: list[Component] = [
+        dmc.Title("Metrics", order=2, size="h4"),
+        rows(known, records, caption="Metrics of both sides"),
+        *(dmc.Text(_capital(reason) + ".", size="xs", c="dimmed") for reason in reasons),
+    ]
     return [html.Section(shown, className="tk-section")]
+
+
+def _metric(one: Metric) -> dict[str, Any]:
+    change = None if one.ratio is None else html.Span(f"{100 * (one.ratio - 1):+.1f} %")
+    low_high = one.ci95 and [f"{100 * (end - 1):+.1f} %" for end in one.ci95]
+    return {
+        "metric": one.name.replace("_", " "),
+        "base": html.Span(human(one.a, one.unit), title=_exact(one.a, one.unit)),
+        "head": html.Span(human(one.b, one.unit), title=_exact(one.b, one.unit)),
+        "change": change,
+        "interval": html.Span(" to ".join(low_high)) if low_high else None,
+        "detectable": None if one.mde is None else html.Span(human(one.mde, "share")),
+        "verdict": str(one.verdict),
+        "basis": one.basis,
+    }
+
+
+def _exact(value: float, unit: str) -> str:
+    return f"{value:,} {unit}"

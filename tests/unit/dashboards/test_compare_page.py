@@ -1,0 +1,174 @@
+"""The page that compares: it says what `tracekit diff` says, and nothing of its own."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tracekit.dashboards.app import create_app
+from tracekit.dashboards.blocks import content
+from tracekit.dashboards.figures import ledger
+from tracekit.dashboards.pages._compare import asked, export, sides
+from tracekit.dashboards.site import Site, registered
+from tracekit.dashboards.view import View
+
+from tests.unit.dashboards.pairs import BASE, HEAD, OTHER, pair_store
+from tracekit.diff import Options, diff
+from tracekit.render import diff_tables
+from tracekit.render.diff_json import as_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from flask.testing import FlaskClient
+
+    from tracekit.diff import Diff
+    from tracekit.store import Store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return pair_store(tmp_path)
+
+
+@pytest.fixture
+def site(store: Store) -> Site:
+    return Site(app=create_app(store), store=store, pages=registered())
+
+
+@pytest.fixture
+def client(store: Store) -> FlaskClient:
+    client: FlaskClient = create_app(store).server.test_client()
+    return client
+
+
+@pytest.fixture
+def found(store: Store) -> Diff:
+    base, head, _ = store.runs()
+    return diff([base], [head], references=(BASE, HEAD))
+
+
+def shown(site: Site, block: str, *, base: str = BASE, run: str = HEAD, **options: str) -> str:
+    view = View(page="compare", run=run, base=base, options=options)
+    told = content(site, view, block, dark=False)
+    return json.dumps(told, default=lambda one: one.to_plotly_json())
+
+
+def test_without_a_base_the_most_alike_run_is_offered_first(site: Site) -> None:
+    context = site.context(View(page="compare", run=HEAD), dark=False)
+    assert [run.id for run in sides.nearest(context)] == [BASE, OTHER]
+    assert "gpu !" in shown(site, "sides", base="")
+
+
+def test_the_same_run_on_both_sides_is_not_compared(site: Site) -> None:
+    assert "the same run on both sides" in shown(site, "sides", base=HEAD)
+    assert shown(site, "summary", base=HEAD) == "[]"
+
+
+def test_the_exact_totals_of_the_wall_ledger_are_shown(site: Site, found: Diff) -> None:
+    assert found.wall is not None
+    text = shown(site, "wall")
+    for line in (*found.wall.lines, found.wall.total):
+        if line.a_ns or line.b_ns:
+            assert f'"{line.a_ns:,}"' in text
+            assert f'"{line.delta:,}"' in text
+
+
+def test_causes_link_to_the_longest_interval_of_each_side(site: Site, found: Diff) -> None:
+    text = shown(site, "work")
+    for run, side in ((BASE, "a"), (HEAD, "b")):
+        row = next(one.evidence[side][0] for one in found.causes if one.evidence.get(side))
+        assert f"/timeline?run={run}&row=device_intervals:{row}" in text
+
+
+def test_what_forbids_a_comparison_can_be_declared(site: Site) -> None:
+    refused = shown(site, "summary", base=OTHER)
+    assert "forbids a comparison" in refused
+    assert "varying=gpu" in refused
+    assert shown(site, "wall", base=OTHER) == "[]"
+    declared = shown(site, "summary", base=OTHER, varying="gpu")
+    assert "declared to vary" in declared
+    assert "Take back" in declared
+
+
+def test_fields_that_nobody_knows_are_left_out_of_what_is_declared(site: Site) -> None:
+    assert "--varying gpu" in shown(site, "summary", base=OTHER, varying="bogus,gpu")
+
+
+def test_the_waterfall_ends_at_the_head_and_sums_to_it(found: Diff) -> None:
+    rows = {row["part"]: row for row in diff_tables.wall(found).rows}
+    assert found.wall is not None
+    total = rows[found.wall.total.name]
+    parts = [rows[line.name] for line in found.wall.lines if line.name in rows]
+    trace = ledger.waterfall(parts, total)["data"][0]
+    assert trace["measure"] == ["absolute", *("relative" for _ in parts), "total"]
+    assert sum(trace["x"][:-1]) == pytest.approx(trace["x"][-1])
+    assert sum(row["delta_ns"] for row in parts) == total["delta_ns"]
+
+
+def test_terms_draw_what_was_removed_to_the_left(store: Store) -> None:
+    base, head, _ = store.runs()
+    figure = ledger.terms(diff([head], [base], options=Options(explain=False)))
+    removed = next(trace for trace in figure["data"] if trace["name"] == "removed")
+    assert min(removed["x"]) < 0
+    assert "<script>" not in json.dumps(figure)
+
+
+def test_json_is_what_the_command_writes(client: FlaskClient, found: Diff) -> None:
+    answer = client.get(f"/export/compare.json?run={HEAD}&base={BASE}")
+    assert answer.text == as_json(found, exit_code=0)
+    assert f"{BASE}-to-{HEAD}.json" in answer.headers["Content-Disposition"]
+
+
+def test_html_is_a_file_without_markup_of_the_trace(client: FlaskClient) -> None:
+    answer = client.get(f"/export/compare.html?run={HEAD}&base={BASE}")
+    assert answer.status_code == 200
+    assert "attachment" in answer.headers["Content-Disposition"]
+    assert "<script>alert" not in answer.text
+
+
+def test_csv_holds_no_formulas() -> None:
+    assert [export.guarded(text) for text in ("=1", "+1", "-x", "@a", "ok", -1)] == [
+        "'=1", "'+1", "'-x", "'@a", "ok", -1
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "query", ["", f"run={HEAD}", f"run={HEAD}&base=../../etc", f"run={HEAD}&base={HEAD}"]
+)
+def test_a_file_needs_two_runs(client: FlaskClient, query: str) -> None:
+    assert client.get(f"/export/compare.csv?{query}").status_code == 404
+
+
+def test_other_kinds_of_files_are_not_made(client: FlaskClient) -> None:
+    assert "attachment" not in client.get(f"/export/compare.exe?run={HEAD}&base={BASE}").headers.get(
+        "Content-Disposition", ""
+    )
+
+
+def test_progress_has_ended_once_the_comparison_is_there(site: Site, client: FlaskClient) -> None:
+    assert client.get("/progress/compare").json == {"text": "", "ended": True}
+    shown(site, "wall", varying="torch")
+    answer = client.get(f"/progress/compare?run={HEAD}&base={BASE}&varying=torch")
+    assert answer.json == {"text": "", "ended": True}
+
+
+def test_stages_are_told_while_they_run_and_not_after() -> None:
+    stages, said = asked.Stages(), []
+
+    def work(tell: Any) -> Any:
+        tell("matching")
+        said.append(stages.of("key"))
+
+    stages.run("key", work)
+    assert said[0].startswith("Comparing: matching")
+    assert stages.of("key") == ""
+    assert stages.ended("key")
+
+
+def test_hostile_names_stay_text(site: Site) -> None:
+    for block in ("summary", "work", "wall", "analyses"):
+        text = shown(site, block)
+        assert '"type": "Markdown"' not in text
+        assert "dangerously" not in text

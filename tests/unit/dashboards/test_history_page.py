@@ -1,0 +1,164 @@
+"""The page of history: states of the code in order, judged by the statistics alone."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from tracekit.dashboards.app import create_app
+from tracekit.dashboards.blocks import content
+from tracekit.dashboards.figures import commits
+from tracekit.dashboards.pages._history.commands import bisect, ends
+from tracekit.dashboards.pages._history.series import configurations, states, subjects
+from tracekit.dashboards.site import Site, registered
+from tracekit.dashboards.view import View
+
+from tests.runs import make_run
+from tracekit.checking.judge import compared
+from tracekit.checking.model import Options
+from tracekit.meta import Git, Timings
+from tracekit.stats.comparison import Verdict
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tracekit.run import Run
+    from tracekit.store import Store
+
+COMMAND = ["tracekit", "collect", "--workload", "resnet50"]
+
+
+def recorded(
+    store: Store, day: int, *step_ns: int, dirty: bool = False, command: list[str] = COMMAND
+) -> list[Run]:
+    git = Git(
+        f"{day:02x}" * 20,
+        "",
+        "main",
+        dirty=dirty,
+        diff_sha256="d" if dirty else None,
+        commit_time=f"2026-11-{day:02d}T10:00:00+01:00",
+    )
+    return [
+        make_run(
+            store,
+            after_s=3600 * day + at,
+            fingerprint={"workload": "w"},
+            timings=Timings([length], [], "perf_counter"),
+            git=git,
+            command=command,
+        )
+        for at, length in enumerate(step_ns)
+    ]
+
+
+@pytest.fixture
+def slower(store: Store) -> list[Run]:
+    """Three commits, the second of them 50 % slower, recorded in another order than they were made."""
+    third = recorded(store, 3, 1500, 1510, 1495)
+    return [*third, *recorded(store, 1, 1000, 1005, 995), *recorded(store, 2, 1500, 1490, 1505)]
+
+
+def shown(store: Store, **options: str) -> str:
+    site = Site(app=create_app(store), store=store, pages=registered())
+    told = content(site, View(page="history", options=options), "history", dark=False)
+    return json.dumps(told, default=lambda one: one.to_plotly_json())
+
+
+def test_commits_are_in_the_order_of_their_time(slower: list[Run]) -> None:
+    found = states(slower, "step_time")
+    assert [state.git.sha[:2] for state in found] == ["01", "02", "03"]
+    assert [state.middle for state in found] == [1000, 1500, 1500]
+
+
+def test_a_change_is_what_the_gate_says_of_both_commits(slower: list[Run]) -> None:
+    first, second, third = states(slower, "step_time")
+    assert first.change is None
+    assert second.change is not None
+    assert third.change is not None
+    (told,) = compared(first.runs, second.runs, slower, Options(metrics=("step_time",))).comparisons
+    assert (second.change.verdict, second.change.ratio, second.change.ci95) == (
+        told.verdict,
+        told.ratio,
+        told.ci95,
+    )
+    assert second.change.verdict is Verdict.REGRESSION
+    assert third.change.verdict is Verdict.PASS
+
+
+def test_uncommitted_changes_are_shown_but_not_judged(store: Store, slower: list[Run]) -> None:
+    found = states([*slower, *recorded(store, 2, 5000, 5100, dirty=True)], "step_time")
+    assert [state.name for state in found] == ["01010101", "02020202", "02020202+", "03030303"]
+    assert found[2].change is None
+    assert found[3].before is not None
+    assert not found[3].before.git.dirty
+
+
+def test_one_run_a_commit_is_never_a_change(store: Store) -> None:
+    runs = [*recorded(store, 1, 1000), *recorded(store, 2, 9000)]
+    change = states(runs, "step_time")[1].change
+    assert change is not None
+    assert change.verdict is Verdict.NONE
+
+
+def test_configurations_of_most_commits_come_first(store: Store, slower: list[Run]) -> None:
+    other = make_run(
+        store, fingerprint={"workload": "v"}, timings=Timings([1], [], "x"), git=slower[0].meta.git
+    )
+    without = make_run(store, fingerprint={"workload": "u"}, timings=Timings([1], [], "x"))
+    assert [len(own) for own in configurations([other, without, *slower]).values()] == [9, 1]
+
+
+def test_the_page_marks_the_change_and_gives_both_commands(store: Store, slower: list[Run]) -> None:
+    text = shown(store)
+    assert "\\u25b2 +" in text
+    assert "tracekit bisect 010101010101..020202020202 --metric step_time -- tracekit collect" in text
+    base, head = (state.typical.path.name for state in states(slower, "step_time")[:2])
+    assert f"/compare?run={head}&base={base}&repeats=all" in text
+
+
+def test_only_what_tracekit_collected_is_offered_to_be_run_again(store: Store) -> None:
+    runs = [
+        *recorded(store, 1, 1, command=["rm", "-rf", "/"]),
+        *recorded(store, 2, 2, command=["rm", "-rf", "/"]),
+    ]
+    found = ends(states(runs, "step_time"))
+    assert found is not None
+    assert bisect(*found, "step_time") == ""
+
+
+def test_a_command_is_quoted(store: Store) -> None:
+    runs = recorded(store, 1, 1) + recorded(
+        store, 2, 2, command=["tracekit", "collect", "--label", "a; rm -rf /"]
+    )
+    found = ends(states(runs, "step_time"))
+    assert found is not None
+    assert bisect(*found, "step_time").endswith("'a; rm -rf /'")
+
+
+def test_subjects_are_left_out_where_git_does_not_know_the_commits(slower: list[Run], tmp_path: Path) -> None:
+    assert subjects(states(slower, "step_time"), tmp_path) == {}
+
+
+def test_a_store_without_commits_says_what_to_run(store: Store) -> None:
+    make_run(store)
+    assert "tracekit collect" in shown(store)
+
+
+def test_a_metric_that_was_not_measured_is_said_to_be_absent(store: Store, slower: list[Run]) -> None:
+    assert "measured the device peak memory" in shown(store, metric="device_peak")
+
+
+def test_marks_stand_before_their_commit_and_dirty_runs_are_open() -> None:
+    drawn = [
+        commits.Commit("a", "<b>a</b>", (1e6,), 1e6, ("/overview?run=a",)),
+        commits.Commit("b", "b", (2e6, 3e6), 2.5e6, ("", ""), mark="▲ +150.0 %"),
+        commits.Commit("b+", "b", (9e6,), 9e6, ("",), dirty=True),
+    ]
+    figure = commits.over_commits(drawn, "ns", title="step time")
+    medians, runs, dirty = figure["data"]
+    assert (medians["y"], runs["y"], dirty["y"]) == ([1.0, 2.5], [1.0, 2.0, 3.0], [9.0])
+    assert dirty["marker"]["symbol"] == "circle-open"
+    assert figure["layout"]["shapes"][0]["x0"] == 0.5
+    assert "<b>" not in json.dumps(figure)
