@@ -21,6 +21,8 @@ integer nanoseconds.
 `level`, shapes of ops and the profiler's flags may differ. Peaks are the allocator's and the process's.
 `fusion` lists the kernels that became others, matched by `tracekit.diff`.
 
+`tracekit.analyses._compile.pairs.geomeans` sets many pairs beside each other, with geometric means.
+
 Source: TorchBench (Hao et al., 2023), section 3.2, Fig. 3 and 4.
 
 Example:

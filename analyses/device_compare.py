@@ -11,6 +11,8 @@ and the host may differ, everything else that decides must be equal.
   lower one of it and of the ratio of the peaks at the precision of the op's first floating-point input, FP32
   counting as TF32 too. An op that makes as much of one device as of the other gains that at least. reached =
   gain over allowed. Peaks say nothing of short kernels, of launch costs, or of copies to and from the host.
+* Notes say where devices mostly wait for the host, and where the head reaches much more than is allowed: the
+  base makes less of its device there, so the gain is not the head's merit.
 
 Source: TorchBench (Hao et al., 2023), section 3.3, Fig. 5 and Table 3.
 

@@ -130,6 +130,16 @@ def units(model: str, *, count: int, seed: int, k: int = 5, sigma: float = 0.02)
     return _alarms(pooled.p()), _alarms(effects.unpaired(a, b).p())
 
 
+def unequal(*, count: int, k: tuple[int, int], seed: int, sigma: float = 0.02) -> tuple[float, float]:
+    """Sides of unequal size, compared unpaired: coverage, and how often the gate fails without a change."""
+    rng = np.random.default_rng(seed)
+    a, b = (sigma * rng.standard_normal((count, runs)) for runs in k)
+    effect = effects.unpaired(a, b)
+    low, high = effect.interval()
+    codes = classify(effect.log, low, high, effect.detectable(), THRESHOLD)
+    return float(((low <= 0) & (high >= 0)).mean()), float((codes == _REGRESSION).mean())
+
+
 def families(*, count: int, metrics: int, looks: Sequence[Look], seed: int, sigma: float = 0.02) -> float:
     """Experiments without any change where Holm confirms a change of any metric at any look."""
     rng = np.random.default_rng(seed)

@@ -121,12 +121,16 @@ def detectable(count: int) -> Iterator[Line]:
 
 
 def families(count: int) -> Iterator[Line]:
-    """Several metrics in one gate, many kernels, and single runs with known noise."""
+    """Several metrics in one gate, many kernels, sides of unequal size, and single runs with known noise."""
     wrong = simulation.families(count=count, metrics=8, looks=plan(), seed=21)
     yield Line(f"{'8 metrics, 3 looks: any false change (Holm)':52}{_pct(wrong):>8}", wrong <= FAMILY)
     false, found = simulation.discoveries(kernels=count, changed=count // 10, k=5, seed=22)
     yield Line(f"{'kernels, 10 % of them +10 %: false among shown (BH)':52}{_pct(false):>8}", false <= FAMILY)
     yield Line(f"{'... and shown of the changed':52}{_pct(found):>8}")
+    for k in ((1, 10), (2, 5), (2, 20), (3, 10)):
+        covered, fails = simulation.unequal(count=count, k=k, seed=23)
+        kept = covered >= COVERAGE[0] and fails <= FALSE_ALARMS
+        yield Line(f"{f'two groups of {k[0]} and {k[1]} runs: covered':52}{_pct(covered):>8}", kept)
     for history in (5, 20):
         covered, fails = simulation.single_runs(count=count, history=history, seed=history)
         kept = COVERAGE[0] <= covered <= COVERAGE[1] and fails <= FALSE_ALARMS

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 from tracekit.store import Store
 
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     Git = Callable[..., str]
+
+settings.register_profile("tracekit", deadline=None)  # timings never decide a test
+settings.load_profile("tracekit")
 
 
 @pytest.fixture(autouse=True)

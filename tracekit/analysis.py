@@ -52,11 +52,14 @@ class Column:
             ratio); `prose` for sentences, which wrap; `id` for what is copied, which is never cut; empty for
             names and for numbers that name something (rows, devices, steps).
         meaning: What a value says.
+        unit_in: The column that holds each row's unit, where a table lists quantities of several units; it is
+            not shown to people, whose cells hold the unit.
     """
 
     name: str
     unit: str
     meaning: str
+    unit_in: str = ""
 
 
 @dataclass(frozen=True)

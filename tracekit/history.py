@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,10 +11,11 @@ from tracekit import gitinfo
 from tracekit.errors import UnusableInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-_FIELD = "\x1f"
+_FORM = "%H%x00%s%x00%an%x00%aI"
+"""No message holds a NUL, but one may hold any other character."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +42,27 @@ def merge_base(one: str, other: str, *, cwd: Path | None = None) -> str:
         UnusableInputError: They have none, as in a clone without its history.
     """
     code, text = _ask("merge-base", one, other, cwd=cwd)
+    if code > 1:
+        lost = next((sha for sha in (one, other) if not _is_known(sha, cwd=cwd)), other)
+        raise UnusableInputError(
+            f"this repository does not have commit {lost[:12]}",
+            hint="a rebase or a shallow clone lost it: `git fetch --unshallow`, or record its runs again",
+        )
     if code or not text:
         raise UnusableInputError(
             f"{one[:12]} and {other[:12]} have no common ancestor here",
             hint="a shallow clone lacks it: fetch all with `git fetch --unshallow`",
         )
     return text
+
+
+def _is_known(sha: str, *, cwd: Path | None) -> bool:
+    return _ask("cat-file", "-e", f"{sha}^{{commit}}", cwd=cwd)[0] == 0
+
+
+def is_shallow(*, cwd: Path | None = None) -> bool:
+    """Whether older commits were left out when the repository was cloned, as clones for CI do."""
+    return _ask("rev-parse", "--is-shallow-repository", cwd=cwd) == (0, "true")
 
 
 def is_ancestor(old: str, new: str, *, cwd: Path | None = None) -> bool:
@@ -58,10 +75,29 @@ def nearest(commits: Iterable[str], head: str, *, cwd: Path | None = None) -> li
 
     The distance is the number of commits that the head has and the ancestor has not.
     """
-    wanted = set(commits)
-    reached = [sha for sha in _lines("rev-list", "--topo-order", head, cwd=cwd) if sha in wanted]
-    counted = [(sha, int(_text("rev-list", "--count", f"{sha}..{head}", cwd=cwd))) for sha in reached]
-    return sorted(counted, key=lambda one: one[1])
+    lines = [line.split() for line in _lines("rev-list", "--parents", "--topo-order", head, cwd=cwd)]
+    bits = {sha: 1 << place for place, sha in enumerate(sorted(set(commits)))}
+    reached = [sha for sha, *_ in lines if sha in bits]
+    behind = _ancestors(lines, {sha: bits[sha] for sha in reached})
+    return sorted(((sha, len(lines) - behind[sha]) for sha in reached), key=lambda one: one[1])
+
+
+def _ancestors(lines: Sequence[Sequence[str]], bits: Mapping[str, int]) -> dict[str, int]:
+    """The number of ancestors of some commits, themselves included, in one pass over the history.
+
+    Args:
+        lines: Every commit and its parents, children first.
+        bits: The commits in question, each with a bit of its own.
+    """
+    below: dict[str, int] = dict(bits)  # which of them a commit is, or is an ancestor of
+    sizes: Counter[int] = Counter()
+    for sha, *parents in lines:
+        mask = below.pop(sha, 0)
+        if mask:
+            sizes[mask] += 1
+            for parent in parents:
+                below[parent] = below.get(parent, 0) | mask
+    return {sha: sum(n for mask, n in sizes.items() if mask & bit) for sha, bit in bits.items()}
 
 
 def between(
@@ -80,33 +116,47 @@ def between(
         UnusableInputError: `good` is no ancestor of `bad`, or not along its first parents.
     """
     how = ["--first-parent"] if first_parent else ["--topo-order"]
-    reached = _lines("rev-list", *how, bad, cwd=cwd)
-    if good not in reached or good == bad:
-        along = " along first parents" if first_parent and is_ancestor(good, bad, cwd=cwd) else ""
-        raise UnusableInputError(
-            f"{good[:12]} is no ancestor of {bad[:12]}{along}",
-            hint="name an older good commit of the same branch: GOOD..BAD",
-        )
+    if good == bad or good not in _lines("rev-list", *how, bad, cwd=cwd):
+        raise _nothing_between(good, bad, cwd)
     how += ["--reverse"] if first_parent else ["--reverse", "--ancestry-path"]
     found = _lines("rev-list", *how, f"{good}..{bad}", *(["--", *paths] if paths else []), cwd=cwd)
     return describe([*(sha for sha in found if sha != bad), bad], cwd=cwd)
+
+
+def _nothing_between(good: str, bad: str, cwd: Path | None) -> UnusableInputError:
+    one, other = good[:12], bad[:12]
+    if good == bad:
+        hint = "name an older good commit: GOOD..BAD"
+        return UnusableInputError(f"both ends are {one}, with nothing between them", hint=hint)
+    if is_ancestor(good, bad, cwd=cwd):
+        hint = "name the merge that brought it in, or use --all-parents"
+        return UnusableInputError(f"{one} is no ancestor of {other} along first parents", hint=hint)
+    code, base = _ask("merge-base", good, bad, cwd=cwd)
+    if base == bad:
+        hint = f"the ends are the wrong way round: name {other}..{one}"
+    elif base and not code:
+        hint = f"their branches parted at {base[:12]}: name {base[:12]}..{other} if that commit is good"
+    else:
+        hint = "name an older good commit of the same branch; a shallow clone needs `git fetch --unshallow`"
+    return UnusableInputError(f"{one} is no ancestor of {other}", hint=hint)
 
 
 def describe(shas: Sequence[str], *, cwd: Path | None = None) -> tuple[Commit, ...]:
     """Subject, author and date of commits, in their order."""
     if not shas:
         return ()
-    form = _FIELD.join(("%H", "%s", "%an", "%aI"))
-    text = _text("show", "--no-patch", "--no-walk=unsorted", f"--format={form}", *shas, cwd=cwd)
-    return tuple(Commit(*line.split(_FIELD)) for line in text.splitlines())
+    how = ("--no-walk=unsorted", "--stdin", "-z", "--no-show-signature", "--encoding=UTF-8")
+    text = _text("log", *how, f"--format={_FORM}", cwd=cwd, given="\n".join(shas))
+    fields = text.removesuffix("\0").split("\0")
+    return tuple(Commit(*fields[at : at + 4]) for at in range(0, len(fields), 4))
 
 
 def _lines(*arguments: str, cwd: Path | None) -> list[str]:
     return _text(*arguments, cwd=cwd).splitlines()
 
 
-def _text(*arguments: str, cwd: Path | None) -> str:
-    code, text = _ask(*arguments, cwd=cwd)
+def _text(*arguments: str, cwd: Path | None, given: str = "") -> str:
+    code, text = _ask(*arguments, cwd=cwd, given=given)
     if code:
         raise UnusableInputError(
             f"`git {arguments[0]}` failed here", hint="run inside the repository, check `git log`"
@@ -114,12 +164,13 @@ def _text(*arguments: str, cwd: Path | None) -> str:
     return text
 
 
-def _ask(*arguments: str, cwd: Path | None) -> tuple[int, str]:
-    """Exit code and output of git."""
+def _ask(*arguments: str, cwd: Path | None, given: str = "") -> tuple[int, str]:
+    """Exit code and output of git, which reads what it is given: a command line holds 2 MB at most."""
     try:
         done = subprocess.run(  # noqa: S603 (a fixed program; revisions are full shas)
             ["git", *arguments],  # noqa: S607 (the user's git)
             cwd=cwd or gitinfo.root(),
+            input=given.encode(),
             capture_output=True,
             check=False,
         )

@@ -21,6 +21,8 @@ _WORD = re.compile(r"\w+")
 _LIBRARY = re.compile(r"(?i)gemm|xmma|cudnn|cutlass|nvjet|fmha")
 _TILES = re.compile(r"_\d+(?:x\d+)+(?![A-Za-z\d])|(?<!tensor)(?<![\d_])(?<!\dx)\d+(?:x\d+)+(?![A-Za-z\d])")
 _TUNED = re.compile(r"(?<=_)(stages?|align[a-d]?|ldg)\d+(?![A-Za-z\d])")
+_TENSILE = re.compile(r"((?:^|\b|Custom_)Cijk_\w*?)_MT\d+(?:x\d+)+(_MI\d+(?:x\d+)+)?_\w*$")
+"""A matrix product of rocBLAS or hipBLASLt: the problem, its tile, the matrix instruction, its tuning."""
 _HASH = re.compile(r"(?<![A-Za-z0-9])(?=[a-z]*\d)([a-z0-9]{8})[a-z0-9]{16,}(?![A-Za-z0-9])")
 _BACKWARD = "autograd::engine::evaluate_function: "
 BRIEF, LINE = 80, 120
@@ -30,7 +32,7 @@ COMMUNICATION = r"(?i)nccl|rccl|nvshmem|all_?reduce|reduce_?scatter|all_?gather|
 _NO_TENSOR = re.compile(r"(?i)ffma|simt")
 _TENSOR = re.compile(
     r"(?i)(?:h|i|s)(?:884|1688|16816|16832|8816)|_(?:884|1688|16816)|[hiq]mma|tensorop|xmma|wgmma|nvjet"
-    r"|flash_(?:fwd|bwd|attn)|fmha|mma_(?:sync|tensor)"
+    r"|flash_(?:fwd|bwd|attn)|fmha|mma_(?:sync|tensor)|mfma|xdl|cijk_\w*_mi\d+x\d|igemm_\w*gtcx"
 )
 
 
@@ -40,8 +42,8 @@ def family(name: str) -> str:
     Without return type, parameters, anonymous namespaces, template integers and booleans, and numeric or hash
     suffixes; `{lambda(int)#2}` becomes `{lambda}`; template types stay. In names of the libraries of matrix
     products, convolutions and attention, tile and cluster sizes, stages, alignments and load widths go;
-    architecture, types, layout, instruction (`s16816gemm`, `tensor16x8x8`) and algorithm stay, so a library
-    that picks another of those for another shape gives another family.
+    architecture, types, layout, instruction (`s16816gemm`, `tensor16x8x8`, `MI16x16x1`) and algorithm stay,
+    so a library that picks another of those for another shape gives another family.
 
     Example:
         >>> family("void at::f<4, float, at::g(int)::{lambda(int)#2}>(int, float*)")
@@ -50,12 +52,16 @@ def family(name: str) -> str:
         ('triton_poi_fused_relu', 'ncclDevKernel_AllReduce')
         >>> family("sm80_xmma_gemm_f32f32_tn_n_tilesize32x32x8_stage3_ffma_aligna4_kernel__5x_cublas")
         'sm80_xmma_gemm_f32f32_tn_n_tilesize_stage_ffma_aligna_kernel__5x_cublas'
+        >>> family("Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT32x32x256_MI16x16x1_SN_LDSB1_WG32_8_1")
+        'Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MI16x16x1'
     """
     short = _ANONYMOUS.sub("", name)
     while (simpler := _LAMBDA.sub("<lambda>", short)) != short:
         short = simpler
     short = _RETURN.sub("", _without_parameters(short))
     short = _EMPTY_LATER.sub("", _EMPTY_FIRST.sub("<", _VALUE.sub("", short)))
+    if tuned := _TENSILE.search(short):
+        return tuned[1] + (tuned[2] or "")
     short = _WORD.sub(_without_tiles, short)
     short = short.replace("<lambda>", "{lambda}").replace("<>", "")
     short = re.sub(r"^ncclKernel_", "ncclDevKernel_", short.strip())
@@ -107,7 +113,7 @@ def _without_parameters(name: str) -> str:
 
 
 def uses_tensor_cores(name: str) -> bool:
-    """Whether the name says that tensor cores are used; silence of a name is no proof.
+    """Whether the name says that tensor or matrix cores are used; silence of a name is no proof.
 
     A name with `ffma` or `simt` says that they are not, whatever library it comes from.
 

@@ -48,7 +48,11 @@ class Collector:
 
 @dataclass(frozen=True)
 class Git:
-    """State of the repository the workload ran in."""
+    """State of the repository the workload ran in.
+
+    Attributes:
+        submodules: Commit that was checked out in each submodule, and in theirs, by path.
+    """
 
     sha: str
     tree: str
@@ -56,6 +60,7 @@ class Git:
     dirty: bool
     diff_sha256: str | None
     commit_time: str
+    submodules: dict[str, str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from tracekit.measuring.metrics import OF_RUNS, of_run
 from tracekit.stats.noise import Noise, estimate_noise
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Mapping
+    from collections.abc import Hashable, Iterable, Mapping, Sequence
 
     from tracekit.run import Run
 
@@ -109,6 +109,31 @@ def code(run: Run) -> Hashable | None:
     return (label, git.sha if git else None, git.diff_sha256 if git else None) if label else None
 
 
+def clock(run: Run) -> str | None:
+    """What the steps were timed by; None where they were not."""
+    return run.meta.timings.clock if run.meta.timings and run.meta.timings.step_ns else None
+
+
+def known(metric: str, likes: Iterable[Run], runs: Sequence[Run]) -> Noise | None:
+    """Noise of one run, from repeated runs of the same configurations.
+
+    Args:
+        metric: One of `tracekit.measuring.metrics.OF_RUNS`.
+        likes: A run of each side that is compared; where they are of several configurations, the noise
+            of each must be known, and the greatest counts.
+        runs: Where to look for repeats.
+    """
+    sides = {(fingerprint_id(like), clock(like)) for like in likes}
+    found = [_of_configuration(metric, side, runs) for side in sides]
+    whole = [noise for noise in found if noise is not None and noise.runs]
+    return max(whole, key=lambda noise: noise.sigma) if whole and len(whole) == len(sides) else None
+
+
+def _of_configuration(metric: str, side: tuple[str, str | None], runs: Iterable[Run]) -> Noise | None:
+    found = history(run for run in runs if (fingerprint_id(run), clock(run)) == side)
+    return next((series.noise for series in found.series if series.metric == metric), None)
+
+
 def fingerprint_id(run: Run) -> str:
     """Short hash of a run's fingerprint."""
     text = json.dumps(run.meta.fingerprint, sort_keys=True, default=str)
@@ -118,7 +143,7 @@ def fingerprint_id(run: Run) -> str:
 def _series(name: str, points: list[_Point]) -> list[Series]:
     from tracekit.measuring.metrics import METRICS
 
-    words = _words(points[0].run)
+    words, newest = _words(points[0].run), max((point.run for point in points), key=lambda run: run.id)
     found = []
     for metric in OF_RUNS:
         groups: dict[Hashable, list[float]] = {}
@@ -128,7 +153,7 @@ def _series(name: str, points: list[_Point]) -> list[Series]:
         if groups:
             noise = estimate_noise([sorted(group) for group in groups.values()])
             count = sum(map(len, groups.values()))
-            needs = _needs(points[-1].run, noise)
+            needs = _needs(newest, noise)
             found.append(Series(name, words, metric, METRICS[metric].unit, noise, count, needs))
     return found
 

@@ -9,7 +9,7 @@ import pandas as pd
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Column, Finding, Result, Rule, Severity, TableSpec
 from tracekit.diff.idle import LAUNCH_BOUND
 from tracekit.diff.judge import THRESHOLD
-from tracekit.diff.metrics import STEP_TIME
+from tracekit.measuring.metrics import STEP_TIME
 from tracekit.savings import budget
 from tracekit.schema import C, DeviceKind
 
@@ -29,9 +29,24 @@ if TYPE_CHECKING:
 VARYING = ("level", "shapes", "profiler_record_shapes", "profiler_profile_memory", "profiler_with_stack")
 """What compiling changes of itself, and what has to be recorded otherwise to see it."""
 MOST_GROUPS = 50
+_ON_DEVICE = (
+    "kernels",
+    "kernels of Inductor",
+    "kernel time",
+    "launch calls of kernels",
+    "CUDA graph replays",
+)
+"""Quantities that a run without a device has not got."""
 NEITHER = "neither run has compiled code: there is nothing to compare as eager and compiled"
 BASE_TOO = "the base has compiled code, too: this compares two compiled programs"
 NOT_THE_HEAD = "the head has no compiled code, the base has: the sides are the other way round"
+
+_ADVICE = (
+    "look at what the head has beside its work: guard checks, regions (graph breaks) and compilations in the "
+    "table of quantities, and analyze the head alone with `compile`; see that the backend generates code "
+    "(`inductor` does, `eager` and `aot_eager` do not){}, or leave parts eager with `torch.compiler.disable`"
+)
+_REPLAY = ", compile with `mode='reduce-overhead'` where launches bind"
 
 SLOWER = Rule(
     "compile_slower",
@@ -65,18 +80,22 @@ def _notes(parts: tuple[Compiled, Compiled]) -> tuple[str, ...]:
 def _counted(base: Run, head: Run, parts: tuple[Compiled, Compiled]) -> list[Line]:
     """What is counted and summed up in the profiled steps of each side, per step."""
     sides = [_per_step(run, part) for run, part in zip((base, head), parts, strict=True)]
+    if not any(len(part.kernels) or len(part.replays) for part in parts):
+        sides = [{name: side[name] for name in side if name not in _ON_DEVICE} for side in sides]
     units = {name: "ns" if name.endswith("time") else "count" for name in sides[0]}
     return [Line(f"{name}, per step", units[name], sides[0][name], sides[1][name]) for name in sides[0]]
 
 
 def _per_step(run: Run, part: Compiled) -> dict[str, float]:
     steps, kernels = budget(run).steps, part.kernels
-    whole = {
+    on_device = {
         "kernels": len(kernels),
         "kernels of Inductor": int((kernels[ORIGIN] == GENERATED).sum()),
         "kernel time": int(ints(kernels, C.DUR_NS).sum()),
         "launch calls of kernels": int(kernels[C.LAUNCH_ROW].nunique()),
         "CUDA graph replays": len(part.replays),
+    }
+    whole = {
         "compiled regions": len(part.regions),
         "compiled regions of frames compiled again": int((part.regions[VARIANT] > 0).sum()),
         "graphs of Inductor": len(part.graphs),
@@ -85,7 +104,7 @@ def _per_step(run: Run, part: Compiled) -> dict[str, float]:
         "compilations": len(part.compilations),
         "compilation host time": int(ints(part.compilations, C.DUR_NS).sum()),
     }
-    return {name: value / steps for name, value in whole.items()}
+    return {name: value / steps for name, value in (on_device | whole).items()}
 
 
 def _idle(base: Run, head: Run, found: Diff) -> list[Line]:
@@ -136,12 +155,7 @@ def _findings(found: Diff, head: Run, part: Compiled) -> tuple[Finding, ...]:
         code=SLOWER.code,
         severity=Severity.WARN,
         title=f"a compiled step takes {time.ratio:.2f}× the time of an eager one ({time.basis})",
-        advice=(
-            "look at what the head has beside its kernels: guard checks, regions (graph breaks) and "
-            "compilations in the table of quantities, and analyze the head alone with `compile`; compile "
-            "with `mode='reduce-overhead'` where launches bind, or leave parts eager with "
-            "`torch.compiler.disable`"
-        ),
+        advice=_ADVICE.format(_REPLAY if len(part.kernels) else ""),
         saving_ns_per_step=round(time.b - time.a),
         basis=Basis.MEASURED,
         how="step of the head minus step of the base",
@@ -152,10 +166,10 @@ def _findings(found: Diff, head: Run, part: Compiled) -> tuple[Finding, ...]:
 
 
 _RATIOS = (
-    Column("quantity", "", "what is measured, and how or per what"),
+    Column("quantity", "prose", "what is measured, and how or per what"),
     Column("unit", "", "ns, bytes or count"),
-    Column("base", "", "of the eager base; missing where unknown"),
-    Column("head", "", "of the compiled head; missing where unknown"),
+    Column("base", "", "of the eager base; missing where unknown", unit_in="unit"),
+    Column("head", "", "of the compiled head; missing where unknown", unit_in="unit"),
     Column("ratio", "×", "head over base; missing where the base has none"),
 )
 _FUSION = (

@@ -8,6 +8,7 @@ import pandas as pd
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Column, Finding, Result, Rule, TableSpec
 from tracekit.diff.rollup import path_of
+from tracekit.kernel_names import brief
 from tracekit.render import human
 from tracekit.run import busy
 from tracekit.savings import budget
@@ -15,12 +16,12 @@ from tracekit.schema import C
 
 from .._roofline import devices
 from .._shared import declared
-from .._shared.declared import Line
-from .peaks import LINK, PRECISIONS, Ops, Peaks
+from . import lines
+from .peaks import LINK, Ops, Peaks
 
 if TYPE_CHECKING:
     from tracekit.diff import Diff
-    from tracekit.diff.ledgers import Cause
+    from tracekit.diff.ledgers import Cause, Group
     from tracekit.diff.model import Compared
     from tracekit.run import Run
 
@@ -38,8 +39,8 @@ UNLISTED = "the peaks of {} are not listed: its ops are compared with each other
 GAIN = Rule(
     "device_gain_short",
     states=(
-        f"an op of {LARGE_SHARE:.0%} or more of the head's device time, whose kernels took "
-        f"{LONG_NS // 1000} µs or more each on the base, gained less than {SHORT:.0%} of "
+        f"an op of {LARGE_SHARE:.0%} or more of the head's device time, whose kernels take "
+        f"{LONG_NS // 1000} µs or more each there, gained less than {SHORT:.0%} of "
         "what the lower ratio of the peaks allows"
     ),
     why=(
@@ -62,14 +63,16 @@ def compare(base: Run, head: Run) -> Result:
     if found.compared is None or not found.compared.on_device:
         return Result(notes=("nothing ran on a device in one of the runs",))
     peaks = Peaks(*(devices.known(name) for name in names))
-    lines = [*declared.measured(found.metrics), *_worked(found, found.compared), *_listed(peaks)]
+    used = lines.worked(base, head, found, found.compared)
+    table = [*declared.measured(found.metrics), *used, *lines.listed(peaks), *lines.recorded(base, head)]
     ops = _ops(found, found.compared, peaks, Ops(base))
     notes = tuple(
         UNLISTED.format(name)
         for name, device in zip(names, (peaks.base, peaks.head), strict=True)
         if device is None
     )
-    tables = {"ratios": declared.ratios(lines), "ops": ops[[column.name for column in _OPS]]}
+    notes = (*notes, *lines.notes(table, ops, _step(found)))
+    tables = {"ratios": declared.ratios(table), "ops": ops[[column.name for column in _OPS]]}
     return Result(tables, _findings(ops, found, head, names), notes)
 
 
@@ -80,39 +83,27 @@ def _name(run: Run) -> str:
     return named.pop() if len(named) == 1 else ""
 
 
-def _worked(found: Diff, compared: Compared) -> list[Line]:
-    if found.work is None:
-        return []
-    a, b = found.work.a_ns / compared.steps, found.work.b_ns / compared.steps
-    return [Line("device time of all work, per step", "ns", a, b)]
-
-
-def _listed(peaks: Peaks) -> list[Line]:
-    """The peaks of both devices, as far as both are known."""
-    if not peaks.base or not peaks.head:
-        return []
-    lines = [Line("memory bandwidth, peak", "GB/s", peaks.base.gb_per_s, peaks.head.gb_per_s)]
-    for precision in PRECISIONS:
-        if peaks.compute(precision):
-            pair = (peaks.base.peak(precision), peaks.head.peak(precision))
-            lines.append(Line(f"{precision} matrix products, peak", "TFLOP/s", *pair))
-    return lines
+def _step(found: Diff) -> tuple[float, float]:
+    """Length of a compared step, ns; 0 where there is no ledger of it."""
+    if found.wall is None or found.compared is None:
+        return 0.0, 0.0
+    total, steps = found.wall.total, found.compared.steps
+    return total.a_ns / steps, total.b_ns / steps
 
 
 def _ops(found: Diff, compared: Compared, peaks: Peaks, ops: Ops) -> pd.DataFrame:
     """One row per op path that both sides have, the longest on the head first."""
-    roles: dict[str, str] = {}
-    for group in found.groups:
-        over_link = group.sort.startswith(_OVER_LINK)
-        roles.setdefault(path_of(group), LINK if over_link else group.role)
+    largest: dict[str, Group] = {}
+    for group in sorted(found.groups, key=lambda one: -max(one.a.total_ns, one.b.total_ns)):
+        largest.setdefault(path_of(group), group)
     both = [cause for cause in found.causes if cause.a.total_ns and cause.b.total_ns]
-    rows = [_row(cause, roles, compared.steps, peaks, ops) for cause in both]
+    rows = [_row(cause, largest[cause.label], compared.steps, peaks, ops) for cause in both]
     table = pd.DataFrame(rows, columns=[*(column.name for column in _OPS), "evidence", "mean_ns", "lost_ns"])
     return table.sort_values(["head_ns", "op"], ascending=[False, True], ignore_index=True)
 
 
-def _row(cause: Cause, roles: dict[str, str], steps: int, peaks: Peaks, ops: Ops) -> dict[str, object]:
-    role = roles[cause.label]
+def _row(cause: Cause, group: Group, steps: int, peaks: Peaks, ops: Ops) -> dict[str, object]:
+    role = LINK if group.sort.startswith(_OVER_LINK) else group.role
     precision = ops.precision(cause.evidence.get("a", ()))
     allowed = peaks.allowed(role, precision)
     gain = cause.a.total_ns / cause.b.total_ns
@@ -128,8 +119,10 @@ def _row(cause: Cause, roles: dict[str, str], steps: int, peaks: Peaks, ops: Ops
         "precision": precision,
         "base_count": cause.a.count,
         "head_count": cause.b.count,
+        "base_kernel": group.name_a,
+        "head_kernel": group.name_b,
         "evidence": cause.evidence.get("b", []),
-        "mean_ns": cause.a.total_ns // cause.a.count,
+        "mean_ns": cause.b.total_ns // cause.b.count,
         "lost_ns": max(0, int(lost)),
     }
 
@@ -163,7 +156,8 @@ def _finding(row: pd.Series, steps: int, head: Run, names: tuple[str, str]) -> F
         how=(
             f"device time of {human(int(row['head_ns']), 'ns')} minus the base's "
             f"{human(int(row['base_ns']), 'ns')} over {row['allowed']:.2f}, the lower ratio of the peaks; "
-            "where the device waits for the host less is saved"
+            f"where the device waits for the host less is saved; base {brief(row['base_kernel'])}, "
+            f"head {brief(row['head_kernel'])}"
         ),
         confidence=0.5,
         evidence={"device_intervals": [int(one) for one in row["evidence"][:EVIDENCE_ROWS]]},
@@ -171,10 +165,10 @@ def _finding(row: pd.Series, steps: int, head: Run, names: tuple[str, str]) -> F
 
 
 _RATIOS = (
-    Column("quantity", "", "what is measured or listed"),
-    Column("unit", "", "ns, bytes, GB/s or TFLOP/s"),
-    Column("base", "", "of the base's device"),
-    Column("head", "", "of the head's device"),
+    Column("quantity", "prose", "what is measured or listed"),
+    Column("unit", "", "ns, bytes, count, threads, GB/s, TFLOP/s or TOP/s"),
+    Column("base", "", "of the base's device", unit_in="unit"),
+    Column("head", "", "of the head's device", unit_in="unit"),
     Column("ratio", "×", "head over base: below 1 is faster for times, above 1 is more for peaks"),
 )
 _OPS = (
@@ -188,6 +182,8 @@ _OPS = (
     Column("precision", "", "of its first floating-point input on the base; empty where not recorded"),
     Column("base_count", "count", "kernels and copies on the base in the compared steps"),
     Column("head_count", "count", "kernels and copies on the head in the compared steps"),
+    Column("base_kernel", "", "canonical name of the longest of its largest group on the base"),
+    Column("head_kernel", "", "the same on the head"),
 )
 TABLES = (
     TableSpec("ratios", "Time and peaks of both devices", _RATIOS),

@@ -8,6 +8,7 @@ the op that launched it.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,6 +38,7 @@ _MATRIX_KERNEL = (
     r"(?i)(?<!fb)gemm|gemv|conv(?!ert)|xmma|cutlass(?:_\d|__\d|::(?:kernel|device_kernel))|nvjet|fmha"
     r"|flash_(?:fwd|bwd|attn)|winograd|Cijk_|wgrad|dgrad|fprop"
 )
+_PLAIN = re.compile(r"f32f32_f32f32|cijk_|gtcx")
 _SIMT_KERNEL = r"(?i)sgemm|ffma|simt|scudnn|(?:dgrad|wgrad_alg0)_engine<float"
 _NARROW_KERNEL = r"(?i)align[124](?!\d)"
 _PRECISIONS = {
@@ -75,9 +77,9 @@ def _by_name(names: pd.Series) -> dict[str, pd.Series]:
 
 
 def _on_tensor_cores(name: str) -> bool:
-    """A library of tensor-core kernels also has some that say they take and give plain FP32."""
+    """A library of tensor-core kernels also has some that say they take and give plain FP32, as AMD's do."""
     low = name.lower()
-    return "tf32" in low or (uses_tensor_cores(name) and "f32f32_f32f32" not in low)
+    return "tf32" in low or (uses_tensor_cores(name) and not _PLAIN.search(low))
 
 
 def _nearest(run: Run, rows: pd.Series) -> tuple[Ints, Ints]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pytest
+from tracekit.analyses._compile.pairs import geomeans
 
-from samples.simulator import write
+from samples.simulator import Program, write
 from samples.simulator.planted.compiled import (
     ADD_NS,
     COMPILE_NS,
@@ -30,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from samples.simulator import Program
     from tracekit.run import Run
     from tracekit.store import Store
 
@@ -233,6 +235,49 @@ def test_the_sides_are_told_apart(load: Load) -> None:
     assert "the other way round" in compare(compiled, eager, "compile").notes[0]
     assert compare(eager, compiled, "compile").notes == ()
     assert "two compiled programs" in compare(compiled, compiled, "compile").notes[0]
+
+
+def test_geometric_means_over_pairs_are_those_of_the_ratios(load: Load) -> None:
+    eager, clean, slow = load(EAGER), load(CLEAN), load(Compilation(lookup_ns=SLOW_LOOKUP_NS))
+    table = geomeans([(eager, clean), (eager, slow)])
+    steps = [ratios(compare(eager, head, "compile")) for head in (clean, slow)]
+    pairs = [next(pair for name, pair in one.items() if name.startswith("step_time")) for one in steps]
+    speedups = [base / head for base, head in pairs]
+    assert speedups[1] < 1 < speedups[0]
+    mean = math.sqrt(speedups[0] * speedups[1])
+    assert table["speedup"].tolist() == pytest.approx([*speedups, mean])
+    assert table["pair"].tolist() == [clean.id, slow.id, "geometric mean"]
+    assert table["host_peak"].isna().all()
+
+
+def test_without_pairs_there_is_no_mean() -> None:
+    assert geomeans([])["speedup"].isna().tolist() == [True]
+
+
+def test_a_pair_without_a_device_has_no_quantities_of_one(store: Store, tmp_path: Path) -> None:
+    runs = []
+    for compiled in (False, True):
+        made = Program()
+        for _ in range(3):
+            with made.step(), contextlib.ExitStack() as within:
+                if compiled:
+                    within.enter_context(made.op("Torch-Compiled Region: 0/0"))
+                    made.wait(50_000)
+                with made.op("aten::addmm", shapes=[[8, 8]]):
+                    made.wait(100_000)
+        runs.append(imported(store, write(made, tmp_path / f"{compiled}.json")))
+    result = compare(runs[0], runs[1], "compile")
+    found = ratios(result)
+    assert not any("kernel" in name or "CUDA" in name for name in found)
+    assert found["compiled regions, per step"] == (0, 1)
+    assert "reduce-overhead" not in only(result).advice
+    assert "reduce-overhead" in only(compare(*_slow(store, tmp_path), "compile")).advice
+
+
+def _slow(store: Store, folder: Path) -> tuple[Run, Run]:
+    sides = (EAGER, Compilation(lookup_ns=SLOW_LOOKUP_NS))
+    base, head = (imported(store, write(program(one), folder / f"{i}.json")) for i, one in enumerate(sides))
+    return base, head
 
 
 def test_a_comparison_of_runs_shows_it_only_where_it_applies(load: Load) -> None:

@@ -106,6 +106,47 @@ def test_times_and_peaks_of_both_are_listed(load: Load) -> None:
     ]
 
 
+def test_ops_of_one_run_alone_are_told_apart(load: Load) -> None:
+    result = compare(load(Machine()), load(replace(FAST, alone_ns=30_000)), "device_compare")
+    alone = (
+        result.tables["ratios"]
+        .set_index("quantity")
+        .loc["device time of ops that only one run has, per step"]
+    )
+    assert (alone["base"], alone["head"]) == (0, 30_000)
+    assert "aten::cos" not in ops(result)
+
+
+def test_a_device_that_waits_for_the_host_is_told(load: Load) -> None:
+    busy = compare(load(Machine()), load(FAST), "device_compare")
+    waiting = replace(FAST, waits_ns=20_000_000)
+    result = compare(load(Machine()), load(waiting), "device_compare")
+    lengths = [event.dur_ns for event in program(waiting).host if event.name.startswith("ProfilerStep#")]
+    work = sum(one.dur_ns for one in program(waiting).on_device)
+    idle = result.tables["ratios"].set_index("quantity").loc["idle time of the device, per step"]
+    assert idle["head"] == pytest.approx((sum(lengths) - work) / STEPS, rel=1e-3)
+    assert not any("the host decides" in note for note in busy.notes)
+    (note,) = result.notes
+    assert f"{100 * (1 - work / sum(lengths)):.0f} % (head)" in note
+
+
+def test_a_base_that_is_used_badly_is_told_with_its_kernel(load: Load) -> None:
+    result = compare(load(Machine()), load(replace(FAST, add=2.4)), "device_compare")
+    assert result.findings == ()
+    (note,) = result.notes
+    assert note.startswith("aten::add gains 2.40×, more than the 1.6")
+    assert "base elementwise_add, head elementwise_add" in note
+    assert compare(load(Machine()), load(FAST), "device_compare").notes == ()
+
+
+def test_the_kernels_of_the_head_decide_whether_they_are_short(load: Load) -> None:
+    base = Machine(linear=20, add=60)
+    head = Machine(name=H100, sm_count=132, linear=40, add=8)
+    assert ADD_NS / 60 < 10_000 < ADD_NS / 8
+    (finding,) = compare(load(base), load(head), "device_compare").findings
+    assert finding.title.startswith("aten::add runs at 0.13×")
+
+
 def test_one_kind_of_device_is_not_compared(load: Load) -> None:
     result = compare(load(Machine()), load(Machine(add=2)), "device_compare")
     assert (result.tables, result.findings) == ({}, ())

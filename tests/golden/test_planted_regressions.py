@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
+import shlex
 import shutil
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -20,6 +22,7 @@ import pytest
 from samples.simulator import Program, write
 from samples.simulator.planted import regressions as planted
 from samples.simulator.planted.regressions import (
+    CHECK_NS,
     CONV_NS,
     SLOWDOWNS,
     STEPS,
@@ -30,21 +33,24 @@ from samples.simulator.planted.regressions import (
     program,
     step_ns,
 )
-from tests.runs import START
+from tests.runs import START, write_table
+from tests.unit.checking.gates import commit, state
 from tracekit import meta
 from tracekit.analysis import analyze
+from tracekit.cli.main import run
 from tracekit.diff import Diff, Options, diff
 from tracekit.diff.ledgers import Terms
 from tracekit.diff.model import Verdict
 from tracekit.ingest import import_traces
 from tracekit.meta import Timings
 from tracekit.run import Run
-from tracekit.store import timestamp
+from tracekit.schema import C
+from tracekit.store import Store, new_run_id, timestamp
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracekit.store import Store
+    from tests.conftest import Git
 
 K = 5
 ORDER = "ABBAABBAAB"
@@ -66,8 +72,8 @@ class Bench:
 
     def once(self, change: Change) -> Run:
         path = self.directory / f"{next(self._numbers)}.json"
-        (run,) = import_traces(self.store, [write(program(change), path)])
-        return run
+        (made,) = import_traces(self.store, [write(program(change), path)])
+        return made
 
     def sides(self, base: Change, head: Change, *, seed: int) -> tuple[list[Run], list[Run]]:
         """Five runs of each side, taken in turns."""
@@ -75,17 +81,16 @@ class Bench:
         made = {"A": (self.once(base), program(base)), "B": (self.once(head), program(head))}
         sides: dict[str, list[Run]] = {"A": [], "B": []}
         for place, side in enumerate(ORDER):
-            run, simulated = made[side]
-            sides[side].append(self._again(run, simulated, place, random))
+            sides[side].append(self._again(*made[side], place, random))
         return sides["A"], sides["B"]
 
-    def _again(self, run: Run, made: Program, place: int, random: np.random.Generator) -> Run:
+    def _again(self, once: Run, made: Program, place: int, random: np.random.Generator) -> Run:
         noise = random.normal(0, BETWEEN_RUNS) + random.normal(0, BETWEEN_STEPS, MEASURED_STEPS)
         taken = Timings([round(step_ns(made) * math.exp(one)) for one in noise], [], "cuda_event")
         path = self.directory / f"{next(self._numbers)}"
-        shutil.copytree(run.path, path)
+        shutil.copytree(once.path, path)
         created = timestamp(START + timedelta(minutes=place))
-        known = replace(run.meta, run_id=f"{run.id}-{place}", created_at=created, timings=taken)
+        known = replace(once.meta, run_id=f"{once.id}-{place}", created_at=created, timings=taken)
         meta.write(path, known)
         return Run(path)
 
@@ -165,14 +170,21 @@ def test_head_minus_base_is_the_negative_of_base_minus_head(bench: Bench, name: 
     assert (same.causes, same.groups, same.counts) == ((), (), ())
 
 
-def test_redundant_bound_checks_are_added_work(bench: Bench) -> None:
-    found = one_each(bench, "61056")
-    asserted = case("61056").head.assert_ns
-    assert asserted is not None
-    assert lines(found) == {"aten::index > aten::_assert_async": Terms(added=STEPS * asserted)}
-    (changed,) = found.counts
-    assert (changed.a, changed.b) == (0, STEPS)
-    assert idle(found, "compute only") == STEPS * asserted
+def test_a_check_made_twice_is_counted_and_waited_for(bench: Bench) -> None:
+    found = one_each(bench, "61056", Options())
+    assert lines(found) == {
+        "aten::gt": Terms(count=STEPS * CHECK_NS),
+        "aten::all": Terms(count=STEPS * CHECK_NS),
+        "aten::is_nonzero > aten::item > aten::_local_scalar_dense": Terms(count=STEPS),
+    }
+    assert {(one.name, one.a, one.b) for one in found.counts} == {
+        ("vectorized_elementwise_kernel<CompareFunctor<float>, Array<char*>>", STEPS, 2 * STEPS),
+        ("reduce_kernel<AndOps<bool>>", STEPS, 2 * STEPS),
+        ("Memcpy D2H (device to pageable)", STEPS, 2 * STEPS),
+    }
+    assert found.wall is not None
+    assert idle(found, "launch-bound idle") >= STEPS * case("61056").head.checked_ns
+    assert idle(found, "launch-bound idle") > 0.8 * found.wall.total.delta
 
 
 def test_another_template_of_a_kernel_is_a_rate(bench: Bench) -> None:
@@ -226,20 +238,131 @@ def test_a_check_after_each_launch_is_launch_bound_idle_and_no_work(bench: Bench
     assert idle(found, "launch-bound idle") > 0.8 * found.wall.total.delta > 0
 
 
-def test_a_kept_workspace_is_memory_and_no_time(bench: Bench) -> None:
-    chosen = planted.kept_workspace()
+KEPT = {
+    "once": (planted.kept_workspace, WORKSPACE_BYTES, 0),
+    "in every step": (planted.leaked_workspaces, STEPS * WORKSPACE_BYTES, WORKSPACE_BYTES),
+}
+"""What is kept, by how much the peak rises, and by how much memory grows in each step."""
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_a_kept_workspace_is_memory_and_no_time(bench: Bench, name: str) -> None:
+    make, more, _ = KEPT[name]
+    chosen = make()
     found = diff(*bench.sides(chosen.base, chosen.head, seed=chosen.pull), options=BARE)
     (time, peak) = found.metrics
     assert (time.name, time.verdict) == ("step_time", Verdict.PASS)
     assert (peak.name, peak.verdict) == ("device_peak", Verdict.REGRESSION)
-    assert (peak.a, peak.b) == (planted.ACTIVATION_BYTES, planted.ACTIVATION_BYTES + STEPS * WORKSPACE_BYTES)
+    assert (peak.a, peak.b) == (planted.ACTIVATION_BYTES, planted.ACTIVATION_BYTES + more)
     assert (found.causes, found.counts) == ((), ())
 
 
-def test_a_kept_workspace_is_growth_by_its_size_per_step(bench: Bench) -> None:
-    chosen = planted.kept_workspace()
+@pytest.mark.parametrize("name", KEPT)
+def test_only_what_is_kept_in_every_step_is_growth(bench: Bench, name: str) -> None:
+    make, _, growth = KEPT[name]
+    chosen = make()
     before, after = (analyze(bench.once(one), "memory") for one in (chosen.base, chosen.head))
     assert before.findings == ()
     assert before.tables["leak"]["growth"].tolist() == [0]
-    assert after.tables["leak"]["growth"].tolist() == [WORKSPACE_BYTES]
-    assert [one.code for one in after.findings] == ["memory_leak"]
+    assert after.tables["leak"]["growth"].tolist() == [growth]
+    assert [one.code for one in after.findings] == (["memory_leak"] if growth else [])
+
+
+@pytest.fixture
+def commits(git: Git) -> tuple[str, str]:
+    """The commit of main and one of a branch."""
+    return git("rev-parse", "HEAD"), commit(git, "change", branch="topic")
+
+
+def stored(bench: Bench, chosen: Regression, commits: tuple[str, str]) -> Store:
+    """A store with five runs of each side, as collections at two commits left them."""
+    store = Store(bench.directory / "stored")
+    mode = "train" if chosen.base.training else "infer"
+    known = {"workload": "planted", "mode": mode, "device": "cuda", "gpu": "Simulated GPU"}
+    sides = bench.sides(chosen.base, chosen.head, seed=chosen.pull)
+    for sha, runs in zip(commits, sides, strict=True):
+        for one in runs:
+            with store.draft() as draft:
+                shutil.copytree(one.path, draft.path, dirs_exist_ok=True)
+                write_table(draft.path, "counters", [_peak(one)])
+                name = new_run_id("planted", now=datetime.fromisoformat(one.meta.created_at))
+                draft.commit(replace(one.meta, run_id=name, git=state(sha), fingerprint=known))
+    return store
+
+
+def _peak(of: Run) -> dict[str, Any]:
+    """The peak of the allocator, as a collection asks for it at its end."""
+    value = float(of.table("allocations")[C.TOTAL_ALLOCATED].max())
+    name, unit = "device_peak_allocated_bytes", "bytes"
+    return {C.T_NS: 0, C.SOURCE: "torch", C.METRIC: name, C.UNIT: unit, C.VALUE: value}
+
+
+def printed(capsys: pytest.CaptureFixture[str], store: Store, *words: str) -> tuple[int, str]:
+    code = run([*words, "--store", str(store.path), "--format", "markdown"])
+    return code, capsys.readouterr().out.replace("\\", "")
+
+
+def reported(
+    chosen: Regression,
+    bench: Bench,
+    commits: tuple[str, str],
+    capsys: pytest.CaptureFixture[str],
+) -> tuple[int, str, str]:
+    """What a check of the stored runs says, and what the command that it proposes to explain it says."""
+    store = stored(bench, chosen, commits)
+    code, out = printed(capsys, store, "check", "--against", "main")
+    proposed = re.search(r"What it is made of: `tracekit ([^`]*)`", out)
+    explained = printed(capsys, store, *shlex.split(proposed[1]))[1] if proposed else ""
+    return code, out, explained
+
+
+def told(out: str, metric: str) -> float:
+    """Head over base as the first line says it."""
+    first = out.splitlines()[0]
+    found = re.search(rf"Regression: planted \w+ cuda {metric} (?:\+([\d.]+) %|([\d.]+)×), ", first)
+    assert found is not None, first
+    return 1 + float(found[1]) / 100 if found[1] else float(found[2])
+
+
+NAMED = {
+    "61056": ("launch-bound idle", "aten::all", "reduce_kernel<AndOps<bool>>"),
+    "65594": ("aten::add_", "vectorized", " → unrolled_elementwise_kernel"),
+    "65839 in training": ("aten::conv2d > aten::convolution", "conv_sgemm"),
+    "65839 in inference": ("aten::conv2d > aten::convolution", "conv_sgemm"),
+    "71904": ("sync idle", "aten::embedding_bag > aten::max"),
+    "72148": ("aten::linear > aten::addmm", "cublasLt"),
+    "87855": ("launch-bound idle",),
+}
+"""What the explanation of each says in words."""
+
+
+@pytest.mark.parametrize("name", SLOWDOWNS)
+def test_a_check_of_stored_runs_fails_and_leads_to_the_cause(
+    bench: Bench, commits: tuple[str, str], capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    chosen = case(name)
+    code, out, explained = reported(chosen, bench, commits, capsys)
+    assert code == 1
+    assert told(out, "step_time") == pytest.approx(chosen.ratio, rel=0.015)
+    assert [one for one in NAMED[name] if one not in explained] == []
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_a_check_of_stored_runs_fails_for_kept_memory(
+    bench: Bench, commits: tuple[str, str], capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    make, more, _ = KEPT[name]
+    code, out, explained = reported(make(), bench, commits, capsys)
+    assert code == 1
+    assert told(out, "device_peak") == pytest.approx(1 + more / planted.ACTIVATION_BYTES, rel=0.01)
+    assert "device_peak" in explained
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_check_of_stored_runs_of_one_program_passes(
+    bench: Bench, commits: tuple[str, str], capsys: pytest.CaptureFixture[str], *, training: bool
+) -> None:
+    same = Change(training=training)
+    code, out, explained = reported(Regression(0, 1.0, same, same), bench, commits, capsys)
+    assert (code, explained) == (0, "")
+    assert "Pass" in out

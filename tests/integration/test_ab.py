@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.repositories import add_submodule
 from tests.unit.measuring.test_worktrees import everything
 from tracekit.ab.sides import commit
 from tracekit.cli.main import run
@@ -254,12 +256,31 @@ def test_a_setup_runs_once_in_each_worktree(
     assert not Path("built.py").exists()
 
 
-def test_submodules_that_are_missing_are_said(
+def test_submodules_are_measured_as_the_commit_wants_them_and_missing_ones_are_said(
+    repository: Repository, store: Store, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    add_submodule(repository.git, tmp_path, "MS = 10\n")
+    Path("level.py").write_text("import sys; sys.path.insert(0, 'deep lib'); from inner import MS\n")
+    repository.git("commit", "--quiet", "--all", "--message=from the submodule")
+    Path("deep lib/inner.py").write_text("MS = 12\n")
+    repository.git("-C", "deep lib", "commit", "--quiet", "--all", "--message=slower")
+    repository.git("commit", "--quiet", "--all", "--message=moved")
+    found = answer(store, capsys, "HEAD~1", "HEAD", *VALUE)
+    assert (found["verdict"], [one for one in found["warnings"] if "submodule" in one]) == ("regression", [])
+    shutil.rmtree(".git/modules")
+    shutil.rmtree("deep lib")
+    program = [sys.executable, "-c", "print('step: 1 ms')"]
+    found = answer(store, capsys, "HEAD", "HEAD", "-k", "2", "--max-k", "2", *VALUE, program=program)
+    [said] = [one for one in found["warnings"] if "submodule" in one]
+    assert "deep lib; `git submodule update --init`" in said
+
+
+def test_a_dirty_tree_is_no_base(
     repository: Repository, store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    Path(".gitmodules").write_text("")
-    found = answer(store, capsys, "HEAD", "HEAD", "-k", "2", "--max-k", "2", *VALUE)
-    assert any("submodule update --init" in text for text in found["warnings"])
+    Path("level.py").write_text("MS = 13\n")
+    assert run(ab(store, ".", "HEAD", "--allow-dirty", *VALUE)) == 2
+    assert "a base is a commit; name a commit as the base" in capsys.readouterr().err
 
 
 def test_a_folder_below_the_root_is_where_it_runs(
@@ -313,6 +334,20 @@ def test_another_program_or_commit_does_not_go_on_from_it(
     answer(store, capsys, "HEAD", "HEAD~1", *VALUE)
     answer(store, capsys, "HEAD~1", "HEAD", *VALUE, program=[*PYTHON, "--again"])
     assert len(repository.measured) - made == 24
+
+
+def test_other_variables_do_not_go_on_from_it(
+    repository: Repository,
+    store: Store,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    repository.commit("MS = 12\n")
+    _interrupted(repository, store, signal.SIGINT)
+    made = len(repository.measured)
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    answer(store, capsys, "HEAD~1", "HEAD", *VALUE)
+    assert len(repository.measured) - made == 12
 
 
 def test_two_at_once_are_refused(

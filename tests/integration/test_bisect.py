@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -172,13 +174,13 @@ def test_no_ancestor_is_unusable(git: Git, counter: Path, capsys: pytest.Capture
     assert "is no ancestor of" in capsys.readouterr().err
 
 
-def test_a_second_call_takes_what_the_first_measured_and_measures_only_the_ends(
+def test_a_second_call_takes_what_the_first_measured_and_measures_ends_and_jump(
     git: Git, counter: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shas = history(git, {8: 11.5}, broken={6: "raise SystemExit(1)"})
     _, first = search(words(shas, counter), capsys)
     _, second = search(words(shas, counter), capsys)
-    assert (second["measured"], second["cached"]) == (6, first["measured"] - 6)
+    assert (second["measured"], second["cached"]) == (12, first["measured"] - 6)
     assert culprits(second, shas) == [8]
     _, fresh = search(words(shas, counter, "--fresh"), capsys)
     assert (fresh["measured"], fresh["cached"]) == (first["measured"], 0)
@@ -238,6 +240,7 @@ def test_only_commits_that_change_a_path_are_searched(
     shas = history(git, {4: 11.5})
     _, found = search(words(shas, counter, "--path", "level.txt"), capsys)
     assert (found["steps"], [one["at"]["key"] for one in found["culprits"]]) == (2, [shas[4]])
+    assert "only commits that change level.txt were searched" in found["notes"][0]
 
 
 def test_versions_of_a_package_are_prepared_and_searched(
@@ -252,6 +255,7 @@ def test_versions_of_a_package_are_prepared_and_searched(
     code, found = search([*arguments, "--", sys.executable, "bench.py", str(counter)], capsys)
     assert (code, [one["at"]["key"] for one in found["culprits"]]) == (0, ["2.0"])
     assert found["culprits"][0]["before"]["title"] == "thing 1.2"
+    assert any("--prepare left the version" in note for note in found["notes"])
 
 
 @pytest.mark.parametrize("output_format", ["table", "markdown"])
@@ -265,3 +269,57 @@ def test_people_read_culprit_effect_and_how_to_go_on(
     out = capsys.readouterr().out
     for told in (shas[2][:12], "change 2", "Tester", "tracekit ab", "interval"):
         assert told in out
+
+
+def test_the_command_to_reproduce_is_pasted_into_a_shell_and_asks_the_same(
+    git: Git, counter: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shas = history(git, {2: 11.5}, commits=3)
+    arguments = words(shas, counter, "--threshold", "7.3%", "--skip", shas[1])
+    arguments[1] = f"{shas[0]}.."
+    _, found = search(arguments, capsys)
+    again = found["reproduce"]
+    assert again[again.index("--") - 1] == f"{shas[0][:12]}..{shas[-1][:12]}"  # HEAD moves on
+    assert (
+        subprocess.run(
+            ["/bin/sh", "-c", f"printf '%s\\0' {shlex.join(again)}"],
+            capture_output=True,
+            check=True,
+            text=True,
+        ).stdout.split("\0")[:-1]
+        == again
+    )
+    _, second = search(
+        [*again[1 : again.index("--")], "--format", "json", *again[again.index("--") :]], capsys
+    )
+    assert second["reproduce"] == again
+    assert second["cached"] > 0  # the same command, of the same store
+    options = dict(pairwise(again))
+    assert (options["--warmup"], options["--threshold"], options["--skip"]) == ("0", "7.3%", shas[1])
+    assert "--reps" not in again
+
+
+def test_subjects_hold_whatever_a_message_holds(
+    git: Git, counter: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    subject = "a\x1fb\x0cc\u2028<script> | `x`"
+    shas = history(git, {1: 11.5}, commits=1)
+    git("commit", "--quiet", "--amend", f"--message={subject}")
+    _, found = search(words([shas[0], "HEAD"], counter), capsys)
+    assert found["culprits"][0]["at"]["title"] == subject
+
+
+def test_ends_that_hold_no_range_say_what_to_name(
+    git: Git, counter: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shas = history(git, {}, commits=2)
+    git("checkout", "--quiet", "-b", "side", shas[1])
+    git("commit", "--quiet", "--allow-empty", "--message=aside")
+    side = git("rev-parse", "HEAD")
+    for good, bad, says in (
+        (shas[2], shas[0], f"the wrong way round: name {shas[0][:12]}..{shas[2][:12]}"),
+        (shas[1], shas[1], "with nothing between them"),
+        (side, shas[2], f"their branches parted at {shas[1][:12]}"),
+    ):
+        assert run(words([good, bad], counter)) == 2
+        assert says in capsys.readouterr().err

@@ -76,5 +76,5 @@ def test_one_run_per_commit_names_the_commit_with_more_fills(
     assert (culprit["effect"], found["measured"]) == (160.0, 4)
     kept = {one.meta.git.sha for one in Store(place).readable() if one.meta.git}
     assert kept == {shas[0], shas[2], shas[3], shas[4]}
-    assert culprit["commands"][0] == f"tracekit diff {shas[2][:12]}..{shas[3][:12]}"
+    assert culprit["commands"][0] == f"tracekit diff {shas[2][:12]}..{shas[3][:12]} --store {place}"
     assert run(["diff", f"{shas[2][:12]}..{shas[3][:12]}", "--store", str(place), "--format", "json"]) == 0

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.repositories import add_submodule
 from tracekit import gitinfo
 from tracekit.errors import RunNotFoundError
 
@@ -50,3 +51,47 @@ def test_outside_a_repository_nothing_is_known(tmp_path: Path, monkeypatch: pyte
 def test_without_git_nothing_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert gitinfo.state() is None
+
+
+def test_reading_the_state_leaves_the_index_as_it_is(git: Git) -> None:
+    index = Path(".git/index")
+    Path("file.txt").touch()
+    before = (index.stat().st_mtime_ns, index.read_bytes())
+    assert gitinfo.state() is not None
+    assert (index.stat().st_mtime_ns, index.read_bytes()) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("color.diff", "always"), ("diff.noprefix", "true"), ("diff.external", "false"), ("core.abbrev", "20")],
+)
+def test_the_hash_of_changes_is_the_same_under_every_configuration(git: Git, name: str, value: str) -> None:
+    Path("file.txt").write_text("two\n")
+    before = gitinfo.state()
+    git("config", name, value)
+    assert gitinfo.state() == before
+
+
+def test_submodules_are_part_of_the_state(git: Git, tmp_path: Path) -> None:
+    sha = add_submodule(git, tmp_path, "deep")
+    clean = gitinfo.state()
+    assert clean is not None
+    assert (clean.dirty, clean.submodules) == (False, {"deep lib": sha})
+    git("config", "--file", ".gitmodules", "submodule.deep lib.ignore", "all")
+    git("commit", "--quiet", "--all", "--message=ignored")
+    hashes = set()
+    for text in ("two\n", "three\n"):
+        Path("deep lib/inner.py").write_text(text)
+        state = gitinfo.state()
+        assert state is not None
+        assert state.dirty
+        hashes.add(state.diff_sha256)
+    assert len(hashes) == 2
+
+
+def test_a_submodule_that_is_not_checked_out_has_no_commit(git: Git, tmp_path: Path) -> None:
+    add_submodule(git, tmp_path, "deep")
+    git("submodule", "--quiet", "deinit", "--all", "--force")
+    state = gitinfo.state()
+    assert state is not None
+    assert state.submodules == {}

@@ -115,3 +115,9 @@ def test_what_can_be_detected_is_shown(
     assert command(["noise", "--store", str(store.path), "--format", output_format]) == 0
     shown = repr(series.noise.mde(5)) if output_format == "csv" else f"{100 * series.noise.mde(5):.1f} %"
     assert shown in capsys.readouterr().out
+
+
+def test_runs_in_any_order_say_the_same(store: Store) -> None:
+    for second, seed in enumerate(["0", "1", "2"]):
+        made(store, second, 100 + second, command=[*COLLECT, "--seed", seed])
+    assert history(store.runs()) == history(store.runs()[::-1])

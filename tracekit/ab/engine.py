@@ -11,12 +11,13 @@ from tracekit.ab import surroundings
 from tracekit.ab.keeping import keep
 from tracekit.ab.report import Question, Report
 from tracekit.ab.session import Block, Listener, Side, hold
-from tracekit.ab.sides import Commit, check_out, commit
-from tracekit.ab.state import FOLDER, StateFile, block_values, key
+from tracekit.ab.sides import Commit, base_commit, check_out, commit
+from tracekit.ab.state import FOLDER, StateFile, block_values, given_variables, key
 from tracekit.errors import TracekitError, UnusableInputError
 from tracekit.measuring.locks import only_one
 from tracekit.measuring.metrics import OF_RUNS, metric
 from tracekit.measuring.program import Program, measure, prepare, program
+from tracekit.measuring.submodules import missing
 from tracekit.measuring.worktrees import Worktrees, repository_root, worktrees
 from tracekit.stats.comparison import Direction
 
@@ -84,20 +85,21 @@ def compare_commits(store: Store, question: Question, *, watcher: Watcher | None
     """
     watcher, root = watcher or Watcher(), repository_root()
     sides: dict[Side, Commit] = {
-        "base": commit(question.base, root),
+        "base": base_commit(question.base, root),
         "head": commit(question.head, root, allow_dirty=question.allow_dirty),
     }
     made = program(question.command, root, reading=question.reading)
     metrics = _metrics(question, made)
     _ = question.design.looks  # a plan that is none is refused before anything starts
-    warned = [*surroundings.warnings(), *_submodules(question, root)]
-    for text in warned:
-        watcher.say(f"warning: {text}")
+    warned = surroundings.warnings()
     with _alone(store), worktrees(store, root) as trees:
         state = StateFile(store.folder(FOLDER) / f"{key(_asked(question, made, sides))}.json")
         if question.restart:
             state.forget()
         bench = _Bench(store, made, sides, trees, state, watcher)
+        warned += [] if question.setup else bench.without_submodules()
+        for text in warned:
+            watcher.say(f"warning: {text}")
         return bench.report(question, metrics, warned)
 
 
@@ -116,7 +118,7 @@ class _Bench:
         self.store, self.made, self.sides, self.watcher, self.state = store, made, sides, watcher, state
         self.start, self.counted = time.monotonic(), 0
         self.first = self.start
-        self.measured = state.read()
+        self.measured = state.read().of(store)
         self.scratch = trees.folder / "runs"
         self.trees: dict[Side, Path] = {side: check_out(trees, one, name=side) for side, one in sides.items()}
 
@@ -143,6 +145,14 @@ class _Bench:
             seconds=self.measured.seconds + self.spent(),
         )
 
+    def without_submodules(self) -> list[str]:
+        """What is not checked out, because the user's tree has no clone of it."""
+        lacking = sorted({name for tree in self.trees.values() for name in missing(tree)})
+        fetch = "`git submodule update --init` in your tree, or as --setup, brings them"
+        return [
+            f"submodules without a local clone are not checked out: {', '.join(lacking)}; {fetch}"
+        ] * bool(lacking)
+
     def set_up(self, setup: str) -> None:
         """Build both worktrees."""
         for side, tree in self.trees.items():
@@ -167,12 +177,17 @@ class _Bench:
         if sample.run and number and side not in self.measured.runs:
             kept = keep(self.store, sample.run, label=f"ab-{side}")
             self.measured = replace(self.measured, runs={**self.measured.runs, side: kept.id})
+            self.write()
         return sample.values
 
     def remember(self, blocks: Sequence[Block]) -> None:
         """Keep what was measured, so that an interrupt loses no block."""
         kept = tuple(block_values(block.base, block.head) for block in blocks)
         self.measured = replace(self.measured, blocks=kept)
+        self.write()
+
+    def write(self) -> None:
+        """Keep what is known so far, with the time that it took."""
         self.state.write(replace(self.measured, seconds=self.measured.seconds + self.spent()))
 
     def spent(self) -> float:
@@ -211,12 +226,6 @@ def _metrics(question: Question, made: Program) -> list[Metric]:
     return [metric(name, unit=unit, direction=direction) for name in question.design.metrics or made.metrics]
 
 
-def _submodules(question: Question, root: Path) -> list[str]:
-    if question.setup or not (root / ".gitmodules").exists():
-        return []
-    return ["submodules are not checked out; --setup 'git submodule update --init' does it"]
-
-
 def _asked(question: Question, made: Program, sides: dict[Side, Commit]) -> dict[str, object]:
     """All that the measured values depend on; how they are judged is left out, so that it may change."""
     reading = question.reading
@@ -226,6 +235,7 @@ def _asked(question: Question, made: Program, sides: dict[Side, Commit]) -> dict
         "place": str(made.place),
         "reading": [reading.pattern, reading.unit] if reading else None,
         "setup": question.setup,
+        "variables": given_variables(),
     }
 
 

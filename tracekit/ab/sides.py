@@ -81,6 +81,22 @@ def commit(revision: str, repository: Path, *, allow_dirty: bool = False) -> Com
     return Commit(revision, sha, found)
 
 
+def base_commit(revision: str, repository: Path) -> Commit:
+    """The side to compare with, which is a commit whatever is allowed of the other.
+
+    Raises:
+        RunNotFoundError: There is no such revision.
+        UnusableInputError: It is the working tree, with changes.
+    """
+    found = commit(revision, repository, allow_dirty=True)
+    if found.dirty:
+        raise UnusableInputError(
+            "the working tree has uncommitted changes, and a base is a commit",
+            hint="name a commit as the base, and `.` as the head",
+        )
+    return found
+
+
 def check_out(trees: Worktrees, side: Commit, *, name: str) -> Path:
     """The worktree of a side; returns its root.
 

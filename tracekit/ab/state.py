@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,8 +18,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tracekit.ab.session import Values
+    from tracekit.store import Store
 
 FOLDER = ".ab"
+_OF_THE_SHELL = frozenset(
+    ("_", "COLUMNS", "COLORTERM", "DISPLAY", "LINES", "OLDPWD", "PWD", "SHLVL", "TERM", "WINDOWID", "STY")
+)
+_OF_THE_SESSION = ("SSH_", "TMUX", "TERM_", "XDG_", "DBUS_", "VSCODE_", "LESS", "GPG_")
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,23 @@ class Measured:
     runs: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
 
+    def of(self, store: Store) -> Measured:
+        """The same without the profiles that are no longer in the store."""
+        kept = {run.id for run in store.readable()} if self.runs else set()
+        return replace(self, runs={side: name for side, name in self.runs.items() if name in kept})
+
+
+def given_variables() -> dict[str, str]:
+    """Environment variables that may change what a program does: all but those of the terminal and shell.
+
+    Only their hash is kept, as part of a state's name.
+    """
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name not in _OF_THE_SHELL and not name.startswith(_OF_THE_SESSION)
+    }
+
 
 def key(question: Mapping[str, object]) -> str:
     """Name of the state of one question, asked on one machine.
@@ -45,7 +67,7 @@ def key(question: Mapping[str, object]) -> str:
     """
     machine = {
         "cpu": environment.cpu_name(),
-        "cpus": os.cpu_count(),
+        "cpus": sorted(os.sched_getaffinity(0)),
         "gpus": [gpu["uuid"] for gpu in environment.nvml_gpus()],
         "driver": environment.nvml_driver(),
         "packages": environment.packages(),

@@ -5,6 +5,7 @@ ends       the commits of a range, the versions of a list
 signature  counts of a stored run, which repeat exactly
 cache      what was measured before, by commit, command and machine
 lab        one measurement, at a commit or with a version
+turns      the sides of a jump, measured again in turn
 engine     the search itself
 """
 

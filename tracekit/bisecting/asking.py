@@ -37,6 +37,7 @@ class Question:
         warmup: Measurements that do not count, of each subject.
         package: Whose versions are searched; None for commits.
         words: What changes the measurements, beside the subject: they find the cache.
+        place: The store, where it is not the usual one.
     """
 
     search: Search
@@ -46,6 +47,7 @@ class Question:
     warmup: int = 0
     package: str | None = None
     words: tuple[Any, ...] = ()
+    place: str | None = None
 
     def lab(self, store: Store) -> AbstractContextManager[Lab]:
         """Where subjects are measured."""
@@ -63,13 +65,21 @@ class Question:
         """The commands that show how one subject differs from another."""
         if self.package:
             return ()
-        reading, setup = self.program.reading, ["--setup", self.setup] if self.setup else []
-        read = ["--value", reading.pattern, "--unit", reading.unit] if reading else []
-        words = ["tracekit", "ab", before.short, after.short, *setup, *read, "--", *self.program.command]
-        again = shlex.join(words)
+        store = ["--store", self.place] if self.place else []
+        words = ["tracekit", "ab", before.short, after.short, *store, *self._judged()]
+        again = shlex.join([*words, "--", *self.program.command])
         if not self.program.collects:
             return (again,)
-        return (shlex.join(["tracekit", "diff", f"{before.short}..{after.short}"]), again)
+        return (shlex.join(["tracekit", "diff", f"{before.short}..{after.short}", *store]), again)
+
+    def _judged(self) -> list[str]:
+        """The options of `ab` for what is searched here."""
+        reading, name = self.program.reading, self.search.metric.name
+        judged = ["--setup", self.setup] if self.setup else []
+        judged += ["--value", reading.pattern, "--unit", reading.unit] if reading else []
+        return judged + (
+            ["--metric", name] if name != self.program.metrics[0] and not self.search.exact else []
+        )
 
 
 def asked(
@@ -89,6 +99,7 @@ def asked(
     dep: str | None,
     versions: str | None,
     prepare: str,
+    place: str | None = None,
 ) -> Question:
     """The search that options and arguments ask for.
 
@@ -114,6 +125,7 @@ def asked(
         repeats=reps,
         threshold=threshold,
         skipped=ends.skipped(subjects, skip, git=not dep),
+        notes=_limits(paths, all_parents=all_parents, prepare=prepare),
     )
     told = (warmup, measured.command, str(measured.place), value, unit, setup, prepare, dep, signature or "")
     state = (gitinfo.state(), changes(root).sha256) if dep and gitinfo.root() else ()
@@ -125,7 +137,26 @@ def asked(
         warmup=0 if signature else warmup,
         package=dep,
         words=(*told, *map(str, state)),
+        place=place,
     )
+
+
+def _limits(paths: tuple[str, ...], *, all_parents: bool, prepare: str) -> tuple[str, ...]:
+    """What a way of searching leaves open."""
+    told = []
+    if paths:
+        told.append(
+            f"only commits that change {', '.join(paths)} were searched: another between the named commit "
+            "and the one it is compared with may have made the jump"
+        )
+    if all_parents:
+        told.append(
+            "commits of merged branches were searched in one line: where a named commit is a merge or the "
+            "first of a branch, compare it with each of its parents"
+        )
+    if prepare:
+        told.append("--prepare left the version that was measured last: prepare the one that you use")
+    return tuple(told)
 
 
 def _reading(pattern: str | None, unit: str) -> Reading | None:

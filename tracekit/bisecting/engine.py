@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from tracekit.bisecting.model import Bisection, Changed, Culprit, Measured
 from tracekit.bisecting.session import Session
 from tracekit.bisecting.signature import TOTALS
+from tracekit.bisecting.turns import confirmed
 from tracekit.errors import UnusableInputError
 from tracekit.stats import blocks
 from tracekit.stats.compare import compare
@@ -62,6 +63,7 @@ def bisect(
     ends = _compared(session)
     small = "" if search.exact else _too_small(ends)
     found = Found((), reason=small) if small else _search(session)
+    found = found if search.exact else confirmed(session, found)
     ends = _compared(session)
     culprits, undecided = (
         tuple(_culprit(session, jump, explain) for jump in jumps) for jumps in (found.jumps, found.undecided)
@@ -78,7 +80,7 @@ def bisect(
         log=_log(session),
         reason=found.reason,
         changed=() if search.exact else _changed(session),
-        notes=_notes(left_out),
+        notes=(*search.notes, *_notes(left_out)),
         command=tuple(command),
     )
 

@@ -41,6 +41,7 @@ class Search:
         repeats: Measurements of every subject.
         threshold: Relative change between the ends below which there is nothing to search.
         skipped: Keys of subjects not to measure.
+        notes: What whoever reads the result has to know of how it was searched.
     """
 
     subjects: tuple[Subject, ...]
@@ -49,6 +50,7 @@ class Search:
     repeats: int = 3
     threshold: float = THRESHOLD
     skipped: frozenset[str] = frozenset()
+    notes: tuple[str, ...] = ()
 
     @property
     def last(self) -> int:

@@ -104,13 +104,14 @@ class Session:
         """
         ends = {one.key for one in self.ends}
         between = {one.key for one in self.search.subjects} - ends
-        left_out = 0
+        left_out = 0  # a problem of what is an end now is left out: it is measured anyway
         for session, own in _by_session(records).items():
             if session == self.name:
                 continue
             holds = self.search.exact or self._as_now(own)
             for record in own:
-                if record.key not in between and not (self.search.exact and record.key in ends):
+                again = self.search.exact and record.key in ends and not record.problem
+                if record.key not in between and not again:
                     continue
                 left_out += not (holds or record.problem)
                 self._take(record, holds=holds)
@@ -119,7 +120,7 @@ class Session:
     def _take(self, record: Record, *, holds: bool) -> None:
         value = record.values.get(self.search.metric.name)
         if record.problem:
-            self.problems[record.key] = record.problem
+            self.problems[record.key] = f"{record.problem} (in an earlier call; --fresh tries it again)"
         elif holds and value is not None:
             self.earlier[record.key].append(value)
 

@@ -18,6 +18,7 @@ from tracekit.errors import CollectionError, RunNotFoundError, UnusableInputErro
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
+    from tracekit.meta import Git
     from tracekit.run import Run
     from tracekit.store import Store
 
@@ -56,7 +57,7 @@ def candidates(store: Store, against: str, head: Sequence[Run], *, allow_dirty: 
     """
     own = {run.path for run in head}
     others = [run for run in store.readable() if run.path not in own]
-    usable = [run for run in others if allow_dirty or not (run.meta.git and run.meta.git.dirty)]
+    usable = [run for run in others if allow_dirty or not _is_dirty(run)]
     if _means_label(others, against):
         found = Candidates(_of_label(usable, against.removeprefix(_LABEL)))
     else:
@@ -64,15 +65,33 @@ def candidates(store: Store, against: str, head: Sequence[Run], *, allow_dirty: 
     if not found.groups:
         left_out = len(others) - len(usable)
         why = f"; {left_out} runs with uncommitted changes were left out" if left_out else ""
-        raise CollectionError(
-            f"no run to compare with was recorded at {_where(against, found)} or before{why}",
-            hint="check that commit out and record runs there with `tracekit collect --repeat 5 ...`",
-        )
+        raise CollectionError(f"{_nothing(against, found, head)}{why}", hint=_next(found, head))
     return found
 
 
-def _where(against: str, found: Candidates) -> str:
-    return f"{found.merge_base[:12]}, the merge-base with {against}," if found.merge_base else against
+def _nothing(against: str, found: Candidates, head: Sequence[Run]) -> str:
+    """What was looked for in vain."""
+    if found.merge_base is None:
+        return f"no run but those in question has the label {against.removeprefix(_LABEL)!r}"
+    short = found.merge_base[:12]
+    if _is_at(head, found.merge_base):
+        return f"the runs in question are of {short}, which {against} has: no older commit has runs"
+    return f"no run to compare with was recorded at {short}, the merge-base with {against}, or before"
+
+
+def _next(found: Candidates, head: Sequence[Run]) -> str:
+    collect = "record runs there with `tracekit collect --repeat 5 ...`"
+    if found.merge_base is None:
+        return "record runs with `tracekit collect --repeat 5 --label ...`"
+    if history.is_shallow():
+        return f"this clone is shallow, so older commits are not known: `git fetch --unshallow`, or {collect}"
+    if _is_at(head, found.merge_base):
+        return "name the runs to check with --run git:REV or --label, or record an older commit"
+    return f"check that commit out and {collect}"
+
+
+def _is_at(head: Sequence[Run], sha: str) -> bool:
+    return bool(head[0].meta.git and head[0].meta.git.sha == sha)
 
 
 def _means_label(runs: Sequence[Run], against: str) -> bool:
@@ -106,16 +125,22 @@ def _of_revision(runs: Sequence[Run], revision: str, head: Sequence[Run]) -> Can
             f"run {head[0].id} does not know its commit", hint="compare with a label: --against LABEL"
         )
     base = history.merge_base(gitinfo.commit(revision), state.sha)
-    known = [run for run in runs if run.meta.git and (state.dirty or run.meta.git.sha != state.sha)]
-    distances = dict(history.nearest({run.meta.git.sha for run in known if run.meta.git}, base))
+    known = [run for run in runs if run.meta.git and not _is_of(state, run.meta.git)]
+    nearest = history.nearest({run.meta.git.sha for run in known if run.meta.git}, base)
+    places = {sha: place for place, (sha, _) in enumerate(nearest)}
     states = [(own, own[0].meta.git) for own in _by_code(known)]
-    found = [Group(own, distances[git.sha]) for own, git in states if git and git.sha in distances]
-    found.sort(key=lambda group: (group.distance or 0, _is_dirty(group.runs)))
-    return Candidates(tuple(found), base)
+    found = [(places[git.sha], _is_dirty(own[0]), own) for own, git in states if git and git.sha in places]
+    found.sort(key=lambda one: one[:2])
+    return Candidates(tuple(Group(own, nearest[place][1]) for place, _, own in found), base)
 
 
-def _is_dirty(runs: Sequence[Run]) -> bool:
-    return bool(runs[0].meta.git and runs[0].meta.git.dirty)
+def _is_of(head: Git, other: Git) -> bool:
+    """Whether runs are of the code in question, or of changes to the commit in question."""
+    return code(other) == code(head) or (not head.dirty and other.sha == head.sha)
+
+
+def _is_dirty(run: Run) -> bool:
+    return bool(run.meta.git and run.meta.git.dirty)
 
 
 def _by_code(runs: Iterable[Run]) -> list[tuple[Run, ...]]:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 Kind: TypeAlias = "tuple[Any, Any, Any]"
 """Workload, mode and device."""
 _KIND = ("workload", "mode", "device")
+_MODES = ("train", "infer")
 
 
 def kind(run: Run) -> Kind:
@@ -70,6 +71,21 @@ def _name(run: Run, same_kind: Sequence[Run]) -> str:
         {name for each in prints for name in each if len({repr(p.get(name)) for p in prints}) > 1}
     )
     return ", ".join([told(kind(run)), *(f"{name} {run.meta.fingerprint.get(name)}" for name in fields)])
+
+
+def unmeasured(head: Sequence[Run], base: Sequence[Run]) -> tuple[str, ...]:
+    """What of training and inference, on CPU and, where there is one, GPU, was measured nowhere.
+
+    Only for workloads that the head has, where mode and device are known.
+    """
+    known = {kind(run) for run in (*head, *base)}
+    workloads = {kind(run)[0] for run in head if None not in kind(run)}
+    gpu = any(device == "cuda" for *_, device in known) or any(
+        run.meta.environment.get("gpus") for run in head
+    )
+    devices = ("cpu", "cuda") if gpu else ("cpu",)
+    wanted = {(name, mode, device) for name in workloads for mode in _MODES for device in devices}
+    return tuple(sorted(told(one) for one in wanted - known))
 
 
 def differences(base: Run, head: Run, varying: Sequence[str]) -> Comparability:

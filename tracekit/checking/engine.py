@@ -5,16 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tracekit.checking import baseline, configuration, heads, judge
+from tracekit import gitinfo
+from tracekit.checking import baseline, causes, configuration, heads, judge, reproduce
 from tracekit.checking.model import Configuration, Gate, Options, Outcome, Side
 from tracekit.diff.comparability import declared
 from tracekit.diff.model import Status
+from tracekit.errors import RunNotFoundError
+from tracekit.measuring.metrics import DEVICE_PEAK
 from tracekit.stats.multiple import gate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tracekit.checking.baseline import Baseline, Candidates
+    from tracekit.checking.judge import Judged
     from tracekit.run import Run
     from tracekit.store import Store
 
@@ -53,13 +57,19 @@ def check(
     groups = configuration.groups(head, free)
     names = configuration.names(groups)
     found = [_configuration(own, name, groups, asked) for own, name in zip(groups, names, strict=True)]
+    judged = _judged_together(found)
+    if options.explain:
+        judged = causes.explained(judged, {run.id: run for run in (*asked.stored, *head)}, options)
     return Gate(
         against=against,
         merge_base=candidates.merge_base,
         threshold=options.threshold,
-        configurations=_judged_together(found),
-        missing=_missing(candidates, head),
-        command=_command(against, head, options),
+        configurations=judged,
+        missing=_missing(candidates, judged, head),
+        unmeasured=configuration.unmeasured(head, asked.base),
+        notes=() if runs or label else _checked_out(head[0]),
+        varying=options.varying,
+        command=reproduce.command(against, head, asked.stored, options, merge_base=candidates.merge_base),
     )
 
 
@@ -69,6 +79,11 @@ class _Asked:
     free: frozenset[str]
     options: Options
     stored: tuple[Run, ...]
+
+    @property
+    def base(self) -> tuple[Run, ...]:
+        """Every run that may be of a baseline."""
+        return tuple(run for group in self.candidates.groups for run in group.runs)
 
 
 def _configuration(
@@ -87,7 +102,7 @@ def _against(plain: Configuration, head: tuple[Run, ...], chosen: Baseline, aske
         plain,
         base=_side(chosen.runs, chosen.distance),
         differences=comparability.differences,
-        notes=_notes(chosen, asked.options),
+        notes=_notes(chosen, asked),
     )
     if not chosen.equal or comparability.status is Status.NOT_COMPARABLE:
         return replace(found, outcome=Outcome.NOT_COMPARABLE)
@@ -96,19 +111,30 @@ def _against(plain: Configuration, head: tuple[Run, ...], chosen: Baseline, aske
         found,
         outcome=Outcome.COMPARED,
         comparisons=judged.comparisons,
-        notes=(*found.notes, *judged.notes),
+        notes=(*found.notes, *judged.notes, *_nowhere(plain, judged, asked.options)),
         one_sided=judged.one_sided,
     )
 
 
-def _notes(chosen: Baseline, options: Options) -> tuple[str, ...]:
-    found = []
-    if chosen.equal and len(chosen.runs) < options.least:
-        found.append(f"no ancestor has {options.least} runs of this configuration: its baseline is smaller")
+def _nowhere(each: Configuration, judged: Judged, options: Options) -> tuple[str, ...]:
+    """Declared metrics that neither side measured, but for those that a CPU does not have."""
+    known = {*(one.name for one in judged.comparisons), *judged.one_sided}
+    on_cpu = {DEVICE_PEAK} if each.device == "cpu" and judged.comparisons else set()
+    names = [name for name in options.metrics if name not in known | on_cpu]
+    return (f"neither side measured {', '.join(names)}",) if names else ()
+
+
+def _notes(chosen: Baseline, asked: _Asked) -> tuple[str, ...]:
+    found, least = [], asked.options.least
+    of_revision = asked.candidates.merge_base is not None
+    if chosen.equal and len(chosen.runs) < least:
+        where = "ancestor" if of_revision else "commit of that label"
+        found.append(f"no {where} has {least} runs of this configuration: its baseline is smaller")
     if chosen.distance:
-        found.append(
-            f"the baseline lies {chosen.distance} commits before the merge-base: their changes count"
-        )
+        lies = f"{chosen.distance} commit{'s' * (chosen.distance != 1)} before the merge-base"
+        found.append(f"the baseline lies {lies}: their changes count")
+    if not of_revision and (others := len(asked.candidates.groups) - 1):
+        found.append(f"the label has runs of {others} more state{'s' * (others != 1)} of the code, left out")
     return tuple(found)
 
 
@@ -129,17 +155,22 @@ def _judged_together(found: Sequence[Configuration]) -> tuple[Configuration, ...
     return tuple(replace(each, comparisons=tuple(next(judged) for _ in each.comparisons)) for each in found)
 
 
-def _missing(candidates: Candidates, head: Sequence[Run]) -> tuple[str, ...]:
-    """What the nearest candidate measured and the head did not."""
-    measured = {configuration.kind(run) for run in head}
-    base = {configuration.kind(run) for run in candidates.groups[0].runs}
-    return tuple(sorted(configuration.told(one) for one in base - measured))
+def _missing(candidates: Candidates, judged: Sequence[Configuration], head: Sequence[Run]) -> tuple[str, ...]:
+    """What was measured as near as the baselines are, and not of the head."""
+    used = {run for each in judged if each.base for run in each.base.runs}
+    groups = candidates.groups
+    last = max((at for at, group in enumerate(groups) if used & {run.id for run in group.runs}), default=0)
+    base = {configuration.kind(run) for group in groups[: last + 1] for run in group.runs}
+    return tuple(sorted(configuration.told(one) for one in base - {configuration.kind(run) for run in head}))
 
 
-def _command(against: str, head: Sequence[Run], options: Options) -> tuple[str, ...]:
-    words = ["tracekit", "check", "--against", against, "--threshold", f"{100 * options.threshold:g}%"]
-    words += ["--metric", ",".join(options.metrics)]
-    words += [word for field in options.varying for word in ("--varying", field)]
-    words += ["--min-runs", str(options.least), "--byte-tolerance", str(options.tolerance)]
-    words += ["--allow-dirty"] if options.allow_dirty else []
-    return (*words, *(word for run in head for word in ("--run", run.id)))
+def _checked_out(run: Run) -> tuple[str, ...]:
+    """Says so where the latest recorded commit, which was chosen, is not the one that is checked out."""
+    try:
+        now = gitinfo.commit("HEAD")
+    except RunNotFoundError:
+        return ()
+    if run.meta.git is None or run.meta.git.sha == now:
+        return ()
+    latest = run.meta.git.sha[:12]
+    return (f"{latest} is the commit recorded last; --run git:HEAD checks {now[:12]}, which is checked out",)

@@ -6,16 +6,21 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tracekit.checking.values import clock, known_noise, value
+from tracekit import noise as noises
+from tracekit.checking.values import values
+from tracekit.measuring import conditions
 from tracekit.measuring.metrics import EXACT, METRICS, STEP_TIME
+from tracekit.noise import clock
 from tracekit.stats import blocks
+from tracekit.stats.clocks import at_their_clocks
 from tracekit.stats.compare import compare
 from tracekit.stats.exact import compare_exact
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tracekit.checking.model import Options
+    from tracekit.measuring.conditions import Conditions
     from tracekit.run import Run
     from tracekit.stats.comparison import Comparison
 
@@ -48,16 +53,22 @@ def compared(base: Sequence[Run], head: Sequence[Run], stored: Sequence[Run], op
     order = blocks.pairs(*times)
     if order:
         base, head = [base[at] for at in order[0]], [head[at] for at in order[1]]
-    sides = _Sides(base, head, stored, options, paired=bool(order))
-    measured = {name: _sidedness(sides, name) for name in options.metrics}
+    found = [conditions.of_run(run) for run in base], [conditions.of_run(run) for run in head]
+    measured = [values(run) for run in base], [values(run) for run in head]
+    sides = _Sides(base, head, stored, options, found, measured, paired=bool(order))
+    lacking = {name: _sidedness(sides, name) for name in options.metrics}
     clocks = {clock(run) for run in (*base, *head)} - {None}
     notes = [APART] if blocks.apart(*times) else []
-    if len(clocks) > 1 and STEP_TIME in measured:
-        measured[STEP_TIME] = "the two sides were timed by different clocks"
-    told = {name: why for name, why in measured.items() if why}
+    if len(clocks) > 1 and STEP_TIME in lacking:
+        lacking[STEP_TIME] = "the two sides were timed by different clocks"
+    told = {name: why for name, why in lacking.items() if why}
     return Judged(
-        tuple(_one(name, sides) for name in options.metrics if not measured[name]),
-        (*notes, *(f"{name}: {why}" for name, why in told.items() if why != NEITHER)),
+        tuple(_one(name, sides) for name in options.metrics if not lacking[name]),
+        (
+            *notes,
+            *conditions.warnings(*found),
+            *(f"{name}: {why}" for name, why in told.items() if why != NEITHER),
+        ),
         tuple(name for name, why in told.items() if why != NEITHER),
     )
 
@@ -71,10 +82,18 @@ class _Sides:
     head: Sequence[Run]
     stored: Sequence[Run]
     options: Options
+    conditions: tuple[Sequence[Conditions], Sequence[Conditions]]
+    measured: tuple[Sequence[Mapping[str, float]], Sequence[Mapping[str, float]]]
     paired: bool
 
     def values(self, name: str) -> tuple[list[float | None], list[float | None]]:
-        return [value(run, name) for run in self.base], [value(run, name) for run in self.head]
+        a, b = ([one.get(name) for one in own] for own in self.measured)
+        return a, b
+
+    @property
+    def clocks(self) -> tuple[list[float | None], list[float | None]]:
+        a, b = ([one.clock_mhz for one in own] for own in self.conditions)
+        return a, b
 
 
 def _sidedness(sides: _Sides, name: str) -> str:
@@ -91,5 +110,6 @@ def _one(name: str, sides: _Sides) -> Comparison:
     if name in EXACT:
         return compare_exact(metric, a, b, threshold=options.threshold, tolerance=options.tolerance)
     fewest = min(sum(one is not None for one in values) for values in (a, b))
-    noise = known_noise(name, sides.base[-1], sides.stored) if fewest == 1 else None
-    return compare(metric, a, b, paired=sides.paired, noise=noise, threshold=options.threshold)
+    noise = noises.known(name, (sides.base[-1], sides.head[-1]), sides.stored) if fewest == 1 else None
+    found = compare(metric, a, b, paired=sides.paired, noise=noise, threshold=options.threshold)
+    return at_their_clocks(found, (a, b), sides.clocks, noise=noise) if name == STEP_TIME else found

@@ -10,7 +10,7 @@ from tracekit.errors import ExitCode
 from tracekit.stats.comparison import THRESHOLD, Comparison, Verdict, exit_code, overall
 
 if TYPE_CHECKING:
-    from tracekit.diff.model import Difference
+    from tracekit.diff.model import Diff, Difference
 
 METRICS = ("step_time", "device_peak", "host_peak")
 MIB = 1 << 20
@@ -27,6 +27,7 @@ class Options:
         allow_dirty: Whether runs with uncommitted changes may be the baseline.
         least: Runs that a baseline should have.
         tolerance: Difference of the device's peak memory that is none, bytes.
+        explain: Whether to compare the profiles of what got slower, for the causes.
     """
 
     metrics: tuple[str, ...] = METRICS
@@ -35,6 +36,7 @@ class Options:
     allow_dirty: bool = False
     least: int = 3
     tolerance: int = MIB
+    explain: bool = False
 
 
 class Outcome(StrEnum):
@@ -78,6 +80,7 @@ class Configuration:
         comparisons: One for each metric that both sides have.
         one_sided: Declared metrics that only one side measured, so that nothing can be told of them.
         notes: What to know about the runs.
+        explained: The profiles of both sides compared, where the steps got slower.
     """
 
     name: str
@@ -91,6 +94,7 @@ class Configuration:
     comparisons: tuple[Comparison, ...] = ()
     one_sided: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    explained: Diff | None = None
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
@@ -108,6 +112,9 @@ class Gate:
         merge_base: Where the head left that revision; None for a label.
         configurations: Every configuration of the head.
         missing: Configurations that only the baseline has.
+        unmeasured: Those of training and inference, CPU and GPU, that neither side has.
+        notes: What to know about the choice of runs.
+        varying: Fields that were declared to differ.
         command: The words that check the same again.
     """
 
@@ -116,6 +123,9 @@ class Gate:
     threshold: float
     configurations: tuple[Configuration, ...]
     missing: tuple[str, ...] = ()
+    unmeasured: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    varying: tuple[str, ...] = ()
     command: tuple[str, ...] = field(default=())
 
     @property

@@ -7,8 +7,17 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from tracekit.cli.options import open_store, store_option
-from tracekit.cli.percent import Percent
+from tracekit.cli.options import (
+    METRICS,
+    open_store,
+    report_option,
+    setup_option,
+    store_option,
+    threshold_option,
+    unit_option,
+    value_option,
+    warmup_option,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,9 +28,6 @@ if TYPE_CHECKING:
     from tracekit.stats.comparison import Comparison
     from tracekit.stats.sequential import Look
 
-METRICS = ("step_time", "wall", "host_peak", "device_peak", "value")
-UNITS = ("ns", "us", "ms", "s", "bytes", "KiB", "MiB", "GiB", "count")
-
 
 @click.command("ab")
 @click.argument("base")
@@ -29,9 +35,7 @@ UNITS = ("ns", "us", "ms", "s", "bytes", "KiB", "MiB", "GiB", "count")
 @click.argument("program", metavar="-- CMD...", nargs=-1, type=click.UNPROCESSED)
 @click.option("-k", "k", type=int, default=5, show_default=True, help="Runs per side at the first look.")
 @click.option("--max-k", type=int, default=20, show_default=True, help="Runs per side at the last look.")
-@click.option(
-    "--threshold", type=Percent(), default="7%", show_default=True, help="Worsening that is a regression."
-)
+@threshold_option("Worsening that is a regression.")
 @click.option(
     "--metric",
     "metrics",
@@ -39,27 +43,14 @@ UNITS = ("ns", "us", "ms", "s", "bytes", "KiB", "MiB", "GiB", "count")
     multiple=True,
     help="What is judged; may be repeated. Default: time and memory, as far as they are measured.",
 )
-@click.option(
-    "--warmup",
-    type=click.IntRange(min=0),
-    default=1,
-    show_default=True,
-    help="Runs per side that do not count.",
-)
-@click.option("--value", metavar="REGEX", help="Judge the number that CMD prints here, in the first group.")
-@click.option("--unit", type=click.Choice(UNITS), default="ms", show_default=True, help="What --value is in.")
+@warmup_option("Runs per side that do not count.")
+@value_option("Judge the number that CMD prints here, in the first group.")
+@unit_option("What --value is in.")
 @click.option("--higher-is-better", is_flag=True, help="Say that of the --value; it counts as a `value`.")
-@click.option("--setup", metavar="CMD", help="Shell command that builds each worktree first.")
+@setup_option("Shell command that builds each worktree first.")
 @click.option("--allow-dirty", is_flag=True, help="HEAD may be `.`, the working tree as it is.")
 @click.option("--restart", is_flag=True, help="Forget what an interrupted call measured.")
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(("table", "json", "markdown")),
-    default="table",
-    show_default=True,
-    help="How to print the result on stdout.",
-)
+@report_option
 @store_option
 def command(
     *,
@@ -74,7 +65,7 @@ def command(
     value: str | None,
     unit: str,
     higher_is_better: bool,
-    setup: str | None,
+    setup: str,
     allow_dirty: bool,
     restart: bool,
     output_format: str,
@@ -111,7 +102,7 @@ def command(
         design=design,
         reading=_reading(value, unit),
         higher_is_better=higher_is_better,
-        setup=setup,
+        setup=setup or None,
         allow_dirty=allow_dirty,
         restart=restart,
     )

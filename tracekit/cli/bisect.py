@@ -3,35 +3,40 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
-from tracekit.cli.options import open_store, store_option
-from tracekit.cli.percent import Percent
+from tracekit.cli.options import (
+    METRICS,
+    open_store,
+    report_option,
+    setup_option,
+    store_option,
+    threshold_option,
+    unit_option,
+    value_option,
+    warmup_option,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tracekit.bisecting import Bisection, Search
+    from tracekit.bisecting.asking import Question
     from tracekit.bisecting.model import Subject
-    from tracekit.store import Store
-
-_METRICS = ("step_time", "wall", "host_peak", "device_peak", "value")
-_UNITS = ("ns", "us", "ms", "s", "bytes", "KiB", "MiB", "GiB", "count")
 
 
 @click.command("bisect")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="GOOD..BAD -- CMD...")
 @click.option(
     "--metric",
-    type=click.Choice(_METRICS),
+    type=click.Choice(METRICS),
     help="What jumped. Default: step_time of `tracekit collect` or of --value, else wall.",
 )
-@click.option("--value", metavar="REGEX", help="Read the value from what CMD prints: the first group.")
-@click.option(
-    "--unit", type=click.Choice(_UNITS), default="ms", show_default=True, help="Unit of what CMD prints."
-)
+@value_option("Read the value from what CMD prints: the first group.")
+@unit_option("Unit of what CMD prints.")
 @click.option(
     "--reps",
     type=click.IntRange(min=2),
@@ -39,22 +44,12 @@ _UNITS = ("ns", "us", "ms", "s", "bytes", "KiB", "MiB", "GiB", "count")
     show_default=True,
     help="Measurements of every commit; doubtful ones are repeated.",
 )
-@click.option(
-    "--warmup",
-    type=click.IntRange(min=0),
-    default=1,
-    show_default=True,
-    help="Measurements of every commit that do not count: they fill caches.",
-)
-@click.option(
-    "--threshold",
-    type=Percent(),
-    default="7%",
-    show_default=True,
-    help="Change between the ends below which nothing is searched.",
-)
+@warmup_option("Measurements of every commit that do not count: they fill caches.")
+@threshold_option("Change between the ends below which nothing is searched.")
 @click.option("--skip", multiple=True, metavar="REV", help="Do not measure this one; may be repeated.")
-@click.option("--path", "paths", multiple=True, help="Only commits that change this file or folder.")
+@click.option(
+    "--path", "paths", multiple=True, help="Only commits that change this file or folder, from the root."
+)
 @click.option("--all-parents", is_flag=True, help="Search the commits of merged branches as well.")
 @click.option(
     "--signature",
@@ -62,7 +57,7 @@ _UNITS = ("ns", "us", "ms", "s", "bytes", "KiB", "MiB", "GiB", "count")
     help="Search a count per step instead, in one run per commit: kernels, copies, memsets, launches, ops, "
     "or the name of an op or a part of a kernel's name. CMD is `tracekit collect`.",
 )
-@click.option("--setup", metavar="CMD", default="", help="Shell command that builds each worktree, once.")
+@setup_option("Shell command that builds each worktree, once.")
 @click.option("--dep", metavar="PACKAGE", help="Search the versions of a package instead of commits.")
 @click.option("--versions", metavar="LIST", help="Its versions from good to bad, separated by commas.")
 @click.option(
@@ -71,15 +66,8 @@ _UNITS = ("ns", "us", "ms", "s", "bytes", "KiB", "MiB", "GiB", "count")
     default="",
     help="Shell command that installs a version, as in `venv/bin/pip install torch=={version}`.",
 )
-@click.option("--fresh", is_flag=True, help="Do not use what earlier calls measured.")
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(("table", "json", "markdown")),
-    default="table",
-    show_default=True,
-    help="How to print the result on stdout.",
-)
+@click.option("--fresh", is_flag=True, help="Forget what earlier calls measured with this CMD.")
+@report_option
 @store_option
 def command(
     *,
@@ -93,7 +81,8 @@ def command(
     Both ends are measured again in every call, then the commits between them that tell most, each in fresh
     processes in a git worktree of its own; your files are not touched. A commit is good or bad when that is
     sure (posterior of 0.95), and is measured again until it is. Where the jump is made of two, both are
-    found. A commit at which CMD fails is left out and named; exit with 125 to leave one out on purpose.
+    found. Before a commit is blamed, it and the one before it are measured again in turn. A commit at which
+    CMD fails is left out and named; exit with 125 to leave one out on purpose.
 
     What was measured is kept in the store by commit, command and machine: after an interruption the same
     call goes on where it stopped.
@@ -107,7 +96,7 @@ def command(
     tracekit bisect --dep torch --versions 2.11.0,2.12.0,2.13.0 \\
         --prepare 'venv/bin/pip install torch=={version}' -- venv/bin/python bench.py
     """  # noqa: D301 (click reads the \b)
-    found = _found(words, open_store(store), **options)
+    found = _found(words, store, **options)
     from tracekit.render import bisect as render
 
     writers = {"json": render.as_json, "markdown": render.as_markdown, "table": render.as_text}
@@ -115,11 +104,11 @@ def command(
     return int(found.exit_code)
 
 
-def _found(words: tuple[str, ...], store: Store, *, fresh: bool, **options: Any) -> Bisection:
+def _found(words: tuple[str, ...], place: str | None, *, fresh: bool, **options: Any) -> Bisection:
     from tracekit.bisecting import bisect
     from tracekit.bisecting.asking import asked
 
-    question = asked(words, **options)
+    store, question = open_store(place), asked(words, place=place, **options)
     cache = question.cache(store, fresh=fresh)
     with _kept_when_interrupted(), question.lab(store) as lab, _progress(question.search) as told:
         return bisect(
@@ -127,27 +116,32 @@ def _found(words: tuple[str, ...], store: Store, *, fresh: bool, **options: Any)
             lab,
             cache,
             told=told,
-            command=_again(words, options),
+            command=_again(question, words, {**options, "store": place}),
             explain=question.explain,
         )
 
 
-def _again(words: tuple[str, ...], options: dict[str, Any]) -> tuple[str, ...]:
-    """The words that search the same again."""
+def _again(question: Question, words: tuple[str, ...], options: dict[str, Any]) -> tuple[str, ...]:
+    """The words that search the same again, also when branches have moved on."""
     found = ["tracekit", "bisect"]
+    context = click.Context(command)
     for param in command.params:
         value = options.get(str(param.name))
-        if value in {None, "", False, ()} or value == param.default:
+        if value is None or value is False or value in ("", ()):
             continue
-        name = param.opts[0]
-        if value is True:
-            found.append(name)
-        else:
-            text = f"{100 * value:g}%" if isinstance(value, float) else value
-            many = text if isinstance(text, tuple) else (text,)
-            found += [word for one in many for word in (name, str(one))]
-    at = 0 if options["dep"] else 1
-    return (*found, *words[:at], "--", *words[at:])
+        name, many = param.opts[0], value if isinstance(value, tuple) else (value,)
+        if not param.multiple and value == param.type_cast_value(context, param.get_default(context)):
+            continue
+        found += [name] if value is True else [word for one in many for word in (name, _word(one))]
+    if options["dep"]:
+        return (*found, "--", *words)
+    good, bad = (question.search.subjects[at].short for at in (0, -1))
+    return (*found, f"{good}..{bad}", "--", *words[1:])
+
+
+def _word(value: object) -> str:
+    """A value as it is typed; a share in percent, to the last digit."""
+    return f"{(Decimal(str(value)) * 100).normalize():f}%" if isinstance(value, float) else str(value)
 
 
 @contextmanager

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from tracekit.cli.options import open_store, store_option
-from tracekit.cli.percent import Percent
+from tracekit.cli.options import format_of, open_store, store_option, threshold_option, varying_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tracekit.checking import Gate
 
-_FORMATS = ("table", "json", "markdown", "junit", "github")
+_FORMATS = ("table", "json", "markdown", "html", "junit", "github")
+_WITH_CAUSES = ("table", "json", "markdown", "html")
 _METRICS = ("step_time", "device_peak", "host_peak")
 
 
@@ -50,12 +51,8 @@ class MetricList(click.ParamType):  # type: ignore[type-arg]
     show_default=True,
     help="Metrics of the gate, separated by commas.",
 )
-@click.option(
-    "--threshold", type=Percent(), default="7%", show_default=True, help="Worsening that is a regression."
-)
-@click.option(
-    "--varying", multiple=True, metavar="FIELD", help="A field that differs on purpose; may be repeated."
-)
+@threshold_option("Worsening that is a regression.")
+@varying_option("A field that differs on purpose; may be repeated.")
 @click.option(
     "--min-runs",
     type=click.IntRange(min=1),
@@ -71,14 +68,14 @@ class MetricList(click.ParamType):  # type: ignore[type-arg]
     help="Difference of the device's peak memory that is none, in bytes.",
 )
 @click.option("--allow-dirty", is_flag=True, help="Runs with uncommitted changes may be the baseline.")
+@format_of("result", _FORMATS)
 @click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(_FORMATS),
-    default="table",
+    "--explain/--no-explain",
+    default=True,
     show_default=True,
-    help="How to print the result on stdout.",
+    help="Compare the profiles where steps got slower, for the causes; not for junit and github.",
 )
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file.")
 @store_option
 def command(
     *,
@@ -92,6 +89,8 @@ def command(
     byte_tolerance: int,
     allow_dirty: bool,
     output_format: str,
+    explain: bool,
+    output: Path | None,
     store: str | None,
 ) -> int:
     """Fail where stored runs are slower or take more memory than their baseline.
@@ -117,17 +116,23 @@ def command(
         allow_dirty=allow_dirty,
         least=min_runs,
         tolerance=byte_tolerance,
+        explain=explain and output_format in _WITH_CAUSES,
     )
     gate = check(open_store(store), against, runs=runs, label=label, options=options)
-    click.echo(_writer(output_format)(gate), nl=False)
+    text = _writer(output_format)(gate)
+    if output:
+        output.write_text(text, encoding="utf-8")
+    else:
+        click.echo(text, nl=False)
     return int(gate.exit_code)
 
 
 def _writer(output_format: str) -> Callable[[Gate], str]:
-    from tracekit.render import check_ci, check_json, check_markdown, check_text
+    from tracekit.render import check_ci, check_html, check_json, check_markdown, check_text
 
     return {
         "json": check_json.as_json,
+        "html": check_html.as_html,
         "markdown": check_markdown.as_markdown,
         "junit": check_ci.as_junit,
         "github": check_ci.as_github,

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from tracekit.cli.options import FORMATS, open_store, store_option
-from tracekit.cli.percent import Percent
+from tracekit.cli.options import (
+    FORMATS,
+    format_of,
+    open_store,
+    store_option,
+    threshold_option,
+    varying_option,
+)
 from tracekit.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -25,19 +32,8 @@ _VIEWS = ("op", "module", "kernel")
 @click.option(
     "--by", type=click.Choice(_VIEWS), default="op", show_default=True, help="What the lines of causes sum."
 )
-@click.option(
-    "--varying",
-    multiple=True,
-    metavar="FIELD",
-    help="A field that differs on purpose, such as torch, gpu or batch_size; may be repeated.",
-)
-@click.option(
-    "--threshold",
-    type=Percent(),
-    default="7%",
-    show_default=True,
-    help="Change of the step time that matters.",
-)
+@varying_option("A field that differs on purpose, such as torch, gpu or batch_size; may be repeated.")
+@threshold_option("Change of the step time that matters.")
 @click.option(
     "--exit-code", "use_exit_code", is_flag=True, help="Exit 1 on a regression and 3 where none can be told."
 )
@@ -52,14 +48,7 @@ _VIEWS = ("op", "module", "kernel")
     type=click.IntRange(min=0),
     help="Rows of a table at most, 0 for all.",
 )
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice((*FORMATS, "html")),
-    default="table",
-    show_default=True,
-    help="How to print the comparison on stdout.",
-)
+@format_of("comparison", (*FORMATS, "html"))
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file.")
 @store_option
 def command(
@@ -87,9 +76,13 @@ def command(
 
     place, names = open_store(store), sides.pair(references)
     base, head = (sides.runs_of(place, name) for name in names)
+    unlike = tuple(filter(None, dict.fromkeys(sides.left_out(place, name) for name in names)))
     options = Options(by=by, varying=varying, threshold=threshold, explain=explain)
     with _progress() as progress:
-        found = diff(base, head, references=names, options=options, progress=progress)
+        found = diff(
+            base, head, references=names, options=options, progress=progress, recorded=place.readable()
+        )
+    found = replace(found, warnings=(*unlike, *found.warnings))
     code = _exit_code(found, use_exit_code=use_exit_code)
     text = _rendered(found, output_format, limit, code)
     if output:

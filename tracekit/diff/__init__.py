@@ -9,7 +9,10 @@ matching       the pieces of one run with those of the other, rung by rung
 work           the work ledger: added, removed, count and rate, without residual
 wall, idle     the wall ledger: what the steps were filled with
 rollup         lines by op, module or kernel
+alone          names of work that only one side has
 metrics, judge one number per run, and verdicts
+repeats        whether all runs of one side run the same number of everything
+doubts         what to keep in mind: dirty runs, several commits or devices, what was left out
 engine         all of it in order
 """
 

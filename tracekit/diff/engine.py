@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tracekit import analysis
-from tracekit.diff import comparability, idle, judge, matching, pieces, rollup, shapes, spans, wall, work
+from tracekit.diff import (
+    alone,
+    comparability,
+    doubts,
+    idle,
+    judge,
+    matching,
+    pieces,
+    rollup,
+    shapes,
+    spans,
+    wall,
+    work,
+)
 from tracekit.diff.metrics import measure, step_times, typical
 from tracekit.diff.model import Compared, Diff, Side, Verdict
 from tracekit.errors import CollectionError, TracekitError, UnusableInputError
-from tracekit.run import busy
-from tracekit.schema import C, DeviceKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,16 +56,17 @@ class Options:
 
 @dataclass(frozen=True)
 class _Pair:
-    """The two runs whose traces explain the difference, and the parts of them that are compared."""
+    """The two runs whose traces explain a difference, what is compared of them, and all runs of each side."""
 
     base: Run
     head: Run
     spans: tuple[Span, Span]
+    sides: tuple[Sequence[Run], Sequence[Run]]
 
     @property
     def on_device(self) -> bool:
         """Whether both have work on devices; else ops of the host are compared."""
-        return all(_has_device(run) for run in (self.base, self.head))
+        return all(doubts.has_device(run) for run in (self.base, self.head))
 
 
 def diff(
@@ -64,15 +76,17 @@ def diff(
     references: tuple[str, str] = ("", ""),
     options: Options | None = None,
     progress: Progress = lambda _: None,
+    recorded: Sequence[Run] = (),
 ) -> Diff:
     """Compare runs of a head with runs of a base.
 
     Args:
-        base: Runs of the side compared with; the one of median step time explains it.
+        base: Runs of the side compared with, in any order; the one of median step time explains it.
         head: Runs of the side in question.
         references: How a person named the two sides.
         options: How to compare.
         progress: Told what is done next.
+        recorded: Runs of the same store; repeats among them tell the noise where a side has no repeats.
 
     Returns:
         Metrics, wall and work ledgers in exact integer nanoseconds, matched groups, counts that changed, and
@@ -90,20 +104,23 @@ def diff(
     """
     chosen = options or Options()
     _check(base, head, chosen)
+    base, head = judge.in_time(base), judge.in_time(head)
     progress("step times")
     steps = step_times(base, head)
     a, b = typical(base, steps.a), typical(head, steps.b)
-    pair = _Pair(a, b, spans.shared(a, b))
+    pair = _Pair(a, b, spans.shared(a, b), (base, head))
     _require_steps(pair)
     how = judge.design(base, head, threshold=chosen.threshold)
     sides = (_side(references[0], base, a), _side(references[1], head, b))
     progress("comparability")
-    given = (shapes.read(a, pair.spans[0]), shapes.read(b, pair.spans[1]))
-    found = comparability.compare(a, b, given, varying=chosen.varying)
+    inputs = (shapes.read(a, pair.spans[0]), shapes.read(b, pair.spans[1]))
+    found = comparability.compare(a, b, inputs, varying=chosen.varying)
     if found.refused:
         return Diff(*sides, found, how, chosen.by, Verdict.NOT_COMPARABLE)
-    metrics = judge.judged(measure(base, head, steps), how)
-    return _explained(pair, sides, found, how, metrics, chosen, progress)
+    given = judge.read(base, head, recorded)
+    metrics = judge.judged(measure(base, head, steps), how, given)
+    told = _explained(pair, sides, found, judge.settled(how, metrics), metrics, chosen, progress)
+    return replace(told, warnings=(*told.warnings, *given.warnings))
 
 
 def _check(base: Sequence[Run], head: Sequence[Run], options: Options) -> None:
@@ -140,11 +157,12 @@ def _explained(
     b = pieces.read(pair.head, pair.spans[1], on_device=on_device)
     matched = matching.match(a, b, by_module=options.by == "module")
     groups = work.groups(matched, a, b)
+    only_base, only_head = alone.names(matched)
     progress("idle time")
     walls, why = _wall(pair, (a, b), explain=options.explain)
     progress("analyses")
     analyses, failed = _compared(pair) if options.explain else ((), ())
-    warnings = (*_warnings(pair, sides, (a, b), options), *judge.doubts(how), *why, *failed)
+    warnings = (*_doubts(pair, (a, b), options.by), *judge.doubts(how), *why, *failed)
     return Diff(
         *sides,
         found,
@@ -159,9 +177,21 @@ def _explained(
         causes=rollup.causes(groups, by=options.by),
         groups=groups,
         counts=rollup.counts(groups),
+        only_base=only_base,
+        only_head=only_head,
         analyses=analyses,
         warnings=warnings,
     )
+
+
+def _doubts(pair: _Pair, both: tuple[Pieces, Pieces], by: str) -> list[str]:
+    base, head = (
+        doubts.Explained(name, runs, run, span, part)
+        for name, runs, run, span, part in zip(
+            ("base", "head"), pair.sides, (pair.base, pair.head), pair.spans, both, strict=True
+        )
+    )
+    return doubts.warnings((base, head), by=by)
 
 
 def _wall(pair: _Pair, both: tuple[Pieces, Pieces], *, explain: bool) -> tuple[Wall, tuple[str, ...]]:
@@ -211,34 +241,3 @@ def _side(reference: str, runs: Sequence[Run], chosen: Run) -> Side:
         dirty=git.dirty if git else None,
         fingerprint=dict(chosen.meta.fingerprint),
     )
-
-
-def _has_device(run: Run) -> bool:
-    return not busy(run, [C.RANK]).empty
-
-
-def _warnings(
-    pair: _Pair, sides: tuple[Side, Side], both: tuple[Pieces, Pieces], options: Options
-) -> list[str]:
-    """What a reader of the numbers should know."""
-    said = []
-    for name, side, part, span in zip(("base", "head"), sides, both, pair.spans, strict=True):
-        if side.dirty:
-            said.append(f"the {name} was recorded with uncommitted changes, which its commit does not hold")
-        if part.unassigned_ns:
-            said.append(f"the {name} has {part.unassigned_ns:,} ns of device work in no step: it is left out")
-        if span.unused_ranks:
-            said.append(
-                f"the {name} has {span.unused_ranks} more ranks than the other side: they are left out"
-            )
-        if options.by == "module" and not part.table.empty and not (part.table[pieces.MODULE_KEY] != 0).any():
-            said.append(f"no modules were recorded in the {name}: record with stacks and modules")
-        if part.on_device and (part.table[C.KIND] == DeviceKind.GRAPH).any():
-            said.append(
-                f"the {name} has CUDA graphs whose kernels were not recorded: each counts as one piece"
-            )
-    if not pair.spans[0].marked:
-        said.append(
-            "steps are not marked on both sides, so whole captures are compared: call `profiler.step()`"
-        )
-    return said

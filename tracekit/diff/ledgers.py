@@ -51,8 +51,8 @@ class Group:
     """Work of both runs that was matched, or work that only one has.
 
     Attributes:
-        path: Names of the ops from the outermost to the launching one, or to the one around all that launched
-            it; empty where no op is known.
+        path: Names of the ops from the outermost to the launching one; of work of several paths the names
+            with which all begin and, after `…`, those with which all end; empty where no op is known.
         shapes: Input shapes of the launching op of its longest interval; empty where unknown.
         module: Module of that op; empty where unknown.
         name_a: Canonical name of its longest work in the base; empty where it has none.
@@ -171,6 +171,29 @@ class Matched:
     share_b: float | None
     by_rung: tuple[Rung, ...]
     rules: int
+
+
+@dataclass(frozen=True)
+class OneSided:
+    """Work of a name that only one of the two runs has.
+
+    Attributes:
+        name: Its canonical name.
+        kind: kernel, memcpy, memset, graph or op.
+        role: What most of it does.
+        count: Intervals.
+        total_ns: Their time.
+        matched_ns: Time of it that was matched with work of other names; the rest is added or removed.
+        instead: Names that it was matched with, those of most time first, a few of them.
+    """
+
+    name: str
+    kind: str
+    role: str
+    count: int
+    total_ns: int
+    matched_ns: int
+    instead: tuple[str, ...]
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ Pieces without a known op skip the rungs that ask for one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 UNMATCHED = ""
 SIDE, RUNG, GROUP = "side", "rung", "group"
-_ANCHOR = "anchor"
+_ANCHOR, _ROOM = "anchor", "room"
 
 RUNGS = ("hash", "op+shape", "op", "launcher", "canonical", "role", "group")
 
@@ -75,7 +75,8 @@ def match(base: Pieces, head: Pieces, *, by_module: bool = False) -> pd.DataFram
     Args:
         base: Pieces of the run compared with.
         head: Pieces of the run in question.
-        by_module: Match within modules first, so that groups do not span modules both runs have.
+        by_module: Match within modules, so that no group spans modules that both runs have: what only one
+            place of a model gains is then not set against what another place loses.
 
     Returns:
         The pieces of both: their columns, the side (0 is base), the rung (empty for what only one side has)
@@ -84,14 +85,23 @@ def match(base: Pieces, head: Pieces, *, by_module: bool = False) -> pd.DataFram
     pieces = pd.concat([base.table.assign(**{SIDE: 0}), head.table.assign(**{SIDE: 1})], ignore_index=True)
     pieces[RUNG] = UNMATCHED
     group = np.full(len(pieces), -1, np.int64)
-    keys: tuple[_Key, ...] = (*_BY_PATH, *_BY_NAME)
     if by_module:
-        keys = (*(_Key(key.rung, (MODULE_KEY, *key.columns)) for key in _BY_PATH), *keys)
-    for key in keys:
+        pieces[_ROOM] = _common_modules(pieces)
+    for key in (*_BY_PATH, *_BY_NAME):
         if _ANCHOR in key.columns and _ANCHOR not in pieces and (group < 0).any():
             pieces[_ANCHOR] = np.concatenate(_anchors(base, head))
-        _climb(pieces, group, key)
+        _climb(pieces, group, replace(key, columns=(_ROOM, *key.columns)) if by_module else key)
     return _numbered(pieces, group)
+
+
+def _common_modules(pieces: pd.DataFrame) -> Hashes:
+    """Of each piece its module where both sides have that, else nothing: modules of one side share a room."""
+    module = pieces[MODULE_KEY].to_numpy(np.uint64)
+    at_base = pieces[SIDE].to_numpy() == 0
+    rooms: Hashes = np.where(
+        np.isin(module, np.intersect1d(module[at_base], module[~at_base])), module, hashing.NOTHING
+    )
+    return rooms
 
 
 def _climb(pieces: pd.DataFrame, group: Ints, key: _Key) -> None:
@@ -118,9 +128,8 @@ def _has(pieces: pd.DataFrame, key: _Key) -> Flags:
         able &= pieces[OP_PLACE].to_numpy() != NO_ROW
     if key.rung == "role":
         able &= pieces[ROLE].isin([str(one) for one in SPECIFIC]).to_numpy(bool)
-    for column in (MODULE_KEY, _ANCHOR):
-        if column in key.columns:
-            able &= pieces[column].to_numpy(np.uint64) != hashing.NOTHING
+    if _ANCHOR in key.columns:
+        able &= pieces[_ANCHOR].to_numpy(np.uint64) != hashing.NOTHING
     return able
 
 
@@ -131,7 +140,7 @@ def _numbered(pieces: pd.DataFrame, group: Ints) -> pd.DataFrame:
         codes = pieces.iloc[alone].groupby([SIDE, MODULE_KEY, PATH, WHAT], sort=False).ngroup().to_numpy()
         group[alone] = codes + int(group.max()) + 1
     dense = np.unique(group, return_inverse=True)[1].reshape(-1)
-    return pieces.assign(**{GROUP: dense}).drop(columns=_ANCHOR, errors="ignore")
+    return pieces.assign(**{GROUP: dense}).drop(columns=[_ANCHOR, _ROOM], errors="ignore")
 
 
 def _anchors(base: Pieces, head: Pieces) -> tuple[Hashes, Hashes]:

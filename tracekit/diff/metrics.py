@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 
 from tracekit.diff import spans
+from tracekit.measuring.metrics import DEVICE_PEAK, HOST_PEAK, STEP_TIME, of_run
 from tracekit.schema import HOST_DEVICE, C
 
 if TYPE_CHECKING:
@@ -21,13 +22,11 @@ if TYPE_CHECKING:
 
     from tracekit.run import Run
 
-STEP_TIME, DEVICE_PEAK, HOST_PEAK = "step_time", "device_peak", "host_peak"
 UNPROFILED = "median step without a profiler"
 PROFILED = "median profiled step, which the profiler slows"
 CAPTURE = "length of the capture, no steps being marked"
 ALLOCATED = "most bytes the allocator held on a device"
 RESIDENT = "most resident bytes of the process"
-_COUNTERS = {DEVICE_PEAK: "device_peak_allocated_bytes", HOST_PEAK: "host_peak_bytes"}
 
 
 @dataclass(frozen=True)
@@ -78,16 +77,13 @@ def typical(runs: Sequence[Run], times: Sequence[int]) -> Run:
 
 def _unprofiled(run: Run) -> int:
     timings = run.meta.timings
-    return median_low(timings.step_ns) if timings else 0
+    return round(median(timings.step_ns)) if timings else 0
 
 
 def _peak(run: Run, name: str) -> int | None:
-    where = pc.field(C.METRIC) == _COUNTERS[name]
-    values = run.table("counters", columns=[C.VALUE], where=where)[C.VALUE]
-    if len(values):
-        return int(values.max())
-    if name != DEVICE_PEAK:
-        return None
+    sampled = of_run(run).get(name)
+    if sampled is not None or name != DEVICE_PEAK:
+        return None if sampled is None else int(sampled)
     held = run.table("allocations", columns=[C.TOTAL_ALLOCATED], where=pc.field(C.DEVICE) != HOST_DEVICE)[
         C.TOTAL_ALLOCATED
     ].dropna()

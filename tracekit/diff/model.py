@@ -6,20 +6,23 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from tracekit.stats.comparison import Verdict
+
 if TYPE_CHECKING:
     from tracekit.analysis import Analysis, Result
-    from tracekit.diff.ledgers import Cause, Changed, Group, Matched, Wall, Work
+    from tracekit.diff.ledgers import Cause, Changed, Group, Matched, OneSided, Wall, Work
 
-
-class Verdict(StrEnum):
-    """What can be said of a metric."""
-
-    REGRESSION = "regression"
-    IMPROVEMENT = "improvement"
-    PASS = "pass"  # noqa: S105 (no password)
-    CANNOT_TELL = "cannot tell"
-    NO_VERDICT = "no verdict"
-    NOT_COMPARABLE = "not comparable"
+__all__ = [
+    "Comparability",
+    "Compared",
+    "Design",
+    "Diff",
+    "Difference",
+    "Metric",
+    "Side",
+    "Status",
+    "Verdict",
+]
 
 
 class Status(StrEnum):
@@ -102,14 +105,16 @@ class Metric:
         name: Its name.
         unit: `ns` or `bytes`.
         basis: What was measured, and how it was summed up.
-        a: Median over the runs of the base.
-        b: Median over the runs of the head.
+        a: Mean over the runs of the base, geometric where verdicts are; the median of exact metrics and where
+            there is no verdict.
+        b: The same of the head.
         ratio: b over a; None where a is nothing.
         ci95: Interval that holds the true ratio with 95 %; None where it cannot be given.
         p: Probability of such a change by chance alone; None where it cannot be given.
         mde: Smallest relative change that this design detects; None where it cannot be given.
         verdict: What can be said.
         reason: Why.
+        p_adjusted: `p` over all metrics of the comparison (Holm); None where there is no p.
     """
 
     name: str
@@ -121,8 +126,9 @@ class Metric:
     ci95: tuple[float, float] | None = None
     p: float | None = None
     mde: float | None = None
-    verdict: Verdict = Verdict.NO_VERDICT
+    verdict: Verdict = Verdict.NONE
     reason: str = ""
+    p_adjusted: float | None = None
 
 
 @dataclass(frozen=True)
@@ -172,6 +178,9 @@ class Diff:
     Attributes:
         causes: Lines of the work ledger that differ, the largest difference first.
         groups: The groups they are made of, in the same order.
+        counts: What runs another number of times.
+        only_base: Names of work that the head lacks, also where work of other names took its place.
+        only_head: The same of the head.
         analyses: What the analyses that compare runs say.
         warnings: What to keep in mind when reading it.
     """
@@ -190,5 +199,7 @@ class Diff:
     causes: tuple[Cause, ...] = ()
     groups: tuple[Group, ...] = ()
     counts: tuple[Changed, ...] = ()
+    only_base: tuple[OneSided, ...] = ()
+    only_head: tuple[OneSided, ...] = ()
     analyses: tuple[tuple[Analysis, Result], ...] = ()
     warnings: tuple[str, ...] = ()

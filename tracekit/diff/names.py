@@ -1,7 +1,8 @@
 """Names as data: what a kernel does, and what an op is called whatever the version or the compiler's count.
 
-The rules are tried in order and the first that matches decides. Raise `RULES_VERSION` with any change: a
-comparison says which rules it used.
+The rules are tried in order and the first that matches decides; kernels are told by their canonical name
+(`tracekit.kernel_names.family`), so that equal names play one role. Raise `RULES_VERSION` with any change of
+either: a comparison says which rules it used, and a test holds what each version gives.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ import re
 from enum import StrEnum
 from functools import lru_cache
 
-from tracekit.kernel_names import COMMUNICATION
+from tracekit.kernel_names import COMMUNICATION, family
 
-RULES_VERSION = 1
+RULES_VERSION = 2
 
 
 class Role(StrEnum):
@@ -37,28 +38,47 @@ class Role(StrEnum):
 
 _KERNEL_RULES = (
     (Role.COLLECTIVE, COMMUNICATION),
-    (Role.ATTENTION, r"(?i)flash|fmha|attention|_attn|attn_|paged"),
+    (
+        Role.ELEMENTWISE,
+        r"^triton_(?:poi|for)_",
+    ),  # Inductor names every op that it fused, whatever is left of it
+    (Role.SOFTMAX, r"^triton_(?:per|red)_\w*softmax"),
+    (Role.NORM, r"^triton_(?:per|red)_\w*(?:layer|batch|group|rms|instance)_norm"),
+    (Role.REDUCTION, r"^triton_(?:per|red)_"),
+    (Role.CONV, r"^triton_tem_\w*conv"),
+    (Role.ATTENTION, r"^triton_tem_\w*attention"),
+    (Role.GEMM, r"^triton_tem_"),
+    (Role.COPY, r"reshape_and_cache"),
+    (Role.ATTENTION, r"(?i)flash(?!infer)|fmha|attention|_attn|attn_|paged"),
     (
         Role.CONV,
-        r"(?i)conv(?!ert)|cudnn.*(?:dgrad|wgrad|fprop)|winograd|implicit_?gemm|_scudnn_|dgrad|wgrad|fprop|miopen.*gemm|im2col|col2im|igemm",
+        r"(?i)conv(?!ert)|cudnn.*(?:dgrad|wgrad|fprop)|winograd|implicit_?gemm|_scudnn_|dgrad|wgrad|fprop"
+        r"|miopen.*gemm|im2col|im2d2col|col2im|igemm|cask_cudnn|fft2d_(?:r2c|c2r)",
     ),
+    (Role.EMBEDDING, r"(?i)split_embedding|_embs_"),
     (
         Role.GEMM,
-        r"(?i)gemm|gemv|cutlass|cublas|xmma|nvjet|matmul|_mm_|hipblas|tensile|^Cijk_|dot_kernel|splitk",
+        r"(?i)(?<!fb)gemm|gemv|cutlass|cublas|xmma|nvjet|matmul|_mm(?:_|$)|^bmm_|hipblas|tensile|(?:^|_)Cijk_"
+        r"|dot_kernel|splitk",
     ),
-    (Role.NORM, r"(?i)layer_?norm|batch_?norm|group_?norm|rms_?norm|bn_(?:fw|bw)|cudnn::bn|instance_?norm"),
+    (
+        Role.NORM,
+        r"(?i)layer_?norm|batch_?norm|group_?norm|rms_?norm|bn_(?:fw|bw)|cudnn::bn|instance_?norm"
+        r"|GammaBeta|RowwiseMoments",
+    ),
     (Role.SOFTMAX, r"(?i)softmax"),
+    (Role.ELEMENTWISE, r"(?i)rotary"),
     (
         Role.EMBEDDING,
         r"(?i)embedding|index_?select|indexselect|gather|scatter|indexing_backward|index_kernel|index_put",
     ),
     (Role.OPTIMIZER, r"(?i)multi_?tensor|adam|sgd|fused_optimizer"),
-    (Role.POOL, r"(?i)pool"),
+    (Role.POOL, r"(?i)pool(?!ed)"),
     (Role.SORT, r"(?i)sort|top_?k|radix"),
-    (Role.REDUCTION, r"(?i)reduce|reduction|norm_kernel|cumsum|scan_|nll_loss"),
+    (Role.REDUCTION, r"(?i)reduce|reduction|norm_kernel|cumsum|scan_|DeviceScan|nll_loss"),
     (Role.FILL, r"(?i)fill|memset|zero_"),
     (Role.COPY, r"(?i)memcpy|copy|CatArray|transpose|nchwToNhwc|nhwcToNchw"),
-    (Role.ELEMENTWISE, r"(?i)elementwise|pointwise|triton_poi|dropout|relu|gelu|foreach"),
+    (Role.ELEMENTWISE, r"(?i)elementwise|pointwise|dropout|relu|gelu|foreach"),
 )
 _OP_RULES = (
     (Role.COLLECTIVE, COMMUNICATION + r"|c10d::|all_to_all|broadcast_coalesced"),
@@ -85,10 +105,11 @@ _COMPILED_OPS = tuple((role, re.compile(pattern)) for role, pattern in _OP_RULES
 SPECIFIC = frozenset(Role) - {Role.OTHER, Role.ELEMENTWISE, Role.COPY, Role.FILL, Role.REDUCTION}
 """Roles that say enough to match by them alone; of the others any two kernels may be strangers."""
 
+_COMPILED_UNITS = r"CompiledFxGraph|CompiledFunction(?:Backward)?|Torch-Compiled Region:?"
 _OP_RENAMES = (
     (re.compile(r"^autograd::engine::evaluate_function: "), ""),
     (re.compile(r"\b0x[0-9a-fA-F]+\b"), ""),
-    (re.compile(r"(CompiledFxGraph|CompiledFunction|Torch-Compiled Region:?)\s*[\w/]+"), r"\1"),
+    (re.compile(rf"({_COMPILED_UNITS})(?:[\s_]+[\w/]+|\d[\d/]*)"), r"\1"),
     (re.compile(r"^(triton_\w+?)(?:_\d+|_[0-9a-f]{8,})+$"), r"\1"),
     (re.compile(r"(Backward)\d+$"), r"\1"),
     (re.compile(r"#\d+$"), ""),
@@ -106,7 +127,8 @@ def role(kernel: str, op: str = "") -> Role:
         >>> role("k", "aten::convolution").value, role("ncclDevKernel_AllReduce_Sum_f32").value
         ('conv', 'collective')
     """
-    found = next((one for one, pattern in _COMPILED if pattern.search(kernel)), Role.OTHER)
+    name = family(kernel)
+    found = next((one for one, pattern in _COMPILED if pattern.search(name)), Role.OTHER)
     return op_role(op) if found is Role.OTHER and op else found
 
 
@@ -130,6 +152,8 @@ def op_name(name: str) -> str:
         ('Torch-Compiled Region:', 'triton_poi_fused_relu')
         >>> op_name("autograd::engine::evaluate_function: ReluBackward0"), op_name("aten::conv2d")
         ('ReluBackward', 'aten::conv2d')
+        >>> op_name("CompiledFunctionBackward"), op_name("## Call CompiledFxGraph fem7v7a2b5 ##")
+        ('CompiledFunctionBackward', '## Call CompiledFxGraph ##')
     """
     for pattern, replacement in _OP_RENAMES:
         name = pattern.sub(replacement, name)

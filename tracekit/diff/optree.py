@@ -8,8 +8,9 @@ whole microseconds leave it open.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -58,11 +59,21 @@ class OpTree:
         np.subtract.at(own, self.parent[inside], duration[inside])
         return own
 
+    def text(self, column: str, place: int) -> str:
+        """Name, shapes or module of an op; empty where unknown."""
+        value = self._texts[column][place]
+        return value if isinstance(value, str) else ""
+
+    @cached_property
+    def _texts(self) -> dict[str, list[Any]]:
+        """Columns as lists: of many groups each asks for a few texts."""
+        return {name: self.frame[name].astype(object).tolist() for name in (C.NAME, C.INPUT_SHAPES, C.MODULE)}
+
     def names_to(self, place: int) -> list[str]:
         """Names from the outermost op to this one; an op inside one of its name is not named again."""
         names: list[str] = []
         while place != NO_ROW:
-            names.append(op_name(str(self.frame[C.NAME].iat[place])))
+            names.append(op_name(self.text(C.NAME, place)))
             place = int(self.parent[place])
         return [name for name, _ in groupby(reversed(names))]
 

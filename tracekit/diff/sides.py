@@ -50,20 +50,40 @@ def runs_of(store: Store, reference: str) -> tuple[Run, ...]:
     Raises:
         RunNotFoundError: Nothing, or more than one run, matches.
     """
-    newest = resolve(store, reference)
-    if os.sep in reference or newest.path.parent != store.path:
-        return (newest,)
-    if reference.startswith("git:"):
-        sha = gitinfo.commit(reference.removeprefix("git:"))
-        found = [run for run in store.readable() if run.meta.git and run.meta.git.sha == sha]
-    elif newest.meta.label == reference and not _names_a_run(reference, newest):
-        found = [run for run in store.readable() if run.meta.label == reference]
-    else:
-        return (newest,)
+    newest, found = _named(store, reference)
     alike = tuple(run for run in found if run.meta.fingerprint == newest.meta.fingerprint)
     if not alike:
         raise RunNotFoundError(f"no run matches {reference!r}", hint="`tracekit runs` lists what there is")
     return alike
+
+
+def left_out(store: Store, reference: str) -> str:
+    """What to say of the runs that a label or a commit means but `runs_of` leaves out; nothing if none."""
+    newest, found = _named(store, reference)
+    others = [run.meta.fingerprint for run in found if run.meta.fingerprint != newest.meta.fingerprint]
+    if not others:
+        return ""
+    own = newest.meta.fingerprint
+    differing = sorted({name for one in others for name in {*own, *one} if own.get(name) != one.get(name)})
+    one = len(others) == 1
+    runs = "1 more run that differs" if one else f"{len(others)} more runs that differ"
+    end = "it is left out" if one else "they are left out"
+    return f"{reference!r} names {runs} from its newest in {', '.join(differing)}: {end}"
+
+
+def _named(store: Store, reference: str) -> tuple[Run, list[Run]]:
+    """The newest run that a reference names, and all of them."""
+    newest = resolve(store, reference)
+    if os.sep in reference and not reference.startswith("git:") and newest.meta.label != reference:
+        return newest, [newest]
+    if newest.path.parent != store.path:
+        return newest, [newest]
+    if reference.startswith("git:"):
+        sha = gitinfo.commit(reference.removeprefix("git:"))
+        return newest, [run for run in store.readable() if run.meta.git and run.meta.git.sha == sha]
+    if newest.meta.label == reference and not _names_a_run(reference, newest):
+        return newest, [run for run in store.readable() if run.meta.label == reference]
+    return newest, [newest]
 
 
 def _names_a_run(reference: str, run: Run) -> bool:

@@ -6,7 +6,8 @@ of a rank sum to what they cover together. Warm-up outliers are leading steps wh
 more than 10 % and by more than 3 scaled median absolute deviations (of at least 4 steps). As many leading
 steps are left out on both sides as the side with more outliers has, but one step always stays; of the rest
 both sides keep the last n, n being the number the shorter side has. Where steps are not marked on both sides,
-the whole capture of each rank is one step. Of ranks, both sides keep the lowest as many as both have.
+the whole capture of each rank is one step. Ranks are compared with those of their number; where no number is
+on both sides, the lowest are, as many as both have.
 """
 
 from __future__ import annotations
@@ -72,23 +73,36 @@ def shared(base: Run, head: Run) -> tuple[Span, Span]:
     marked = bool(len(a)) and bool(len(b))
     if not marked:
         a, b = _capture(base), _capture(head)
-    ranks = min(a[C.RANK].nunique(), b[C.RANK].nunique())
-    fewest = min(_fewest(a, ranks), _fewest(b, ranks))
-    warmup = min(max(_warmup(a), _warmup(b)), max(0, fewest - 1)) if marked else 0
+    own_a, own_b = (side[side[C.RANK].isin(ranks)] for side, ranks in zip((a, b), _ranks(a, b), strict=True))
+    fewest = min(_fewest(own_a), _fewest(own_b))
+    warmup = min(max(_warmup(own_a), _warmup(own_b)), max(0, fewest - 1)) if marked else 0
     kept = fewest - warmup
-    return _last(a, ranks, kept, warmup, marked=marked), _last(b, ranks, kept, warmup, marked=marked)
+    return (
+        _last(own_a, kept, warmup, marked=marked, unused_ranks=_lacking(own_a, a)),
+        _last(own_b, kept, warmup, marked=marked, unused_ranks=_lacking(own_b, b)),
+    )
 
 
-def _last(windows: pd.DataFrame, ranks: int, kept: int, warmup: int, *, marked: bool) -> Span:
-    chosen = sorted(windows[C.RANK].unique())[:ranks]
-    own = windows[windows[C.RANK].isin(chosen)]
+def _ranks(a: pd.DataFrame, b: pd.DataFrame) -> tuple[list[int], list[int]]:
+    """The ranks of each side that are compared."""
+    own = [sorted(side[C.RANK].unique().tolist()) for side in (a, b)]
+    common = sorted({*own[0]} & {*own[1]})
+    most = min(len(own[0]), len(own[1]))
+    return (common, common) if common else (own[0][:most], own[1][:most])
+
+
+def _lacking(chosen: pd.DataFrame, windows: pd.DataFrame) -> int:
+    return int(windows[C.RANK].nunique() - chosen[C.RANK].nunique())
+
+
+def _last(own: pd.DataFrame, kept: int, warmup: int, *, marked: bool, unused_ranks: int) -> Span:
     last = own.groupby(C.RANK, sort=True).tail(kept).reset_index(drop=True)
-    unused = len(own) - len(last) - warmup * ranks
-    return Span(last, marked, warmup, max(0, unused), windows[C.RANK].nunique() - ranks)
+    unused = len(own) - len(last) - warmup * own[C.RANK].nunique()
+    return Span(last, marked, warmup, max(0, unused), unused_ranks)
 
 
-def _fewest(windows: pd.DataFrame, ranks: int) -> int:
-    sizes = windows.groupby(C.RANK, sort=True).size().head(ranks)
+def _fewest(windows: pd.DataFrame) -> int:
+    sizes = windows.groupby(C.RANK, sort=True).size()
     return int(sizes.min()) if len(sizes) else 0
 
 

@@ -33,10 +33,13 @@ if TYPE_CHECKING:
 
 NAMED_ROWS = 5
 """Rows a group names of each side at most."""
-SEEN_PATHS = 1000
+SEEN_PATHS = 500
+"""Pieces of each side whose paths are read to say what they have in common."""
 SEVERAL = "(several ops: {})"
 """In place of a path, for work of ops that have none in common: what it does."""
-_SPANNING = ("canonical", "role", "group")
+BETWEEN = "…"
+"""In a path, for ops between its beginning and its end that differ within a group."""
+_SPANNING = ("launcher", "canonical", "role", "group")
 """Rungs whose groups may hold work of several op paths."""
 
 
@@ -105,7 +108,7 @@ def _group(rows: _Rows, trees: tuple[OpTree, OpTree]) -> Group:
     tree, place = trees[shown[SIDE]], shown[OP_PLACE]
     name_a, name_b = (str(own[0][CANONICAL]) if own else "" for own in sides)
     return Group(
-        path=_path(rows, trees) or tuple(tree.names_to(place)),
+        path=_path(sides, trees) or tuple(tree.names_to(place)),
         shapes=_text(tree, place, C.INPUT_SHAPES),
         module=_text(tree, place, C.MODULE),
         name_a=name_a,
@@ -124,13 +127,22 @@ def _group(rows: _Rows, trees: tuple[OpTree, OpTree]) -> Group:
     )
 
 
-def _path(rows: _Rows, trees: tuple[OpTree, OpTree]) -> tuple[str, ...]:
-    """What the paths of a group that spans several have in common."""
-    paths = [trees[row[SIDE]].names_to(row[OP_PLACE]) for row in rows[:SEEN_PATHS]]
-    if rows[0][RUNG] not in _SPANNING:
+def _path(sides: Sequence[_Rows], trees: tuple[OpTree, OpTree]) -> tuple[str, ...]:
+    """What the paths of a group that spans several have in common: how they end, and how they begin."""
+    seen = [row for own in sides for row in own[:SEEN_PATHS]]
+    if seen[0][RUNG] not in _SPANNING:
         return ()
-    alike = takewhile(lambda names: len(set(names)) == 1, zip(*paths, strict=False))
-    return tuple(names[0] for names in alike) or ((SEVERAL.format(rows[0][ROLE]),) if any(paths) else ())
+    paths = list(dict.fromkeys(tuple(trees[row[SIDE]].names_to(row[OP_PLACE])) for row in seen))
+    if len(paths) == 1:
+        return paths[0]
+    end = _alike([path[::-1] for path in paths])[::-1]
+    start = _alike([path[: len(path) - len(end)] for path in paths])
+    return (*start, BETWEEN, *end) if end else start or (SEVERAL.format(seen[0][ROLE]),)
+
+
+def _alike(paths: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """The names with which all paths begin."""
+    return tuple(names[0] for names in takewhile(lambda at: len(set(at)) == 1, zip(*paths, strict=False)))
 
 
 def _amount(rows: _Rows) -> Amount:
@@ -147,8 +159,7 @@ def _sort(row: dict[Hashable, Any]) -> str:
 def _text(tree: OpTree, place: int, column: str) -> str:
     if place == NO_ROW:
         return ""
-    value = tree.frame[column].iat[place]
-    return value if isinstance(value, str) else ""
+    return tree.text(column, place)
 
 
 def ledger(pieces: pd.DataFrame, found: Sequence[Group]) -> Work:

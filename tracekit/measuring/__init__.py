@@ -2,6 +2,7 @@
 
     locks        folders and files that belong to a living process
     worktrees    checkouts of commits beside the user's tree, removed whatever happens
+    submodules   those of a checkout, from the user's clones
     snapshot     the uncommitted state of the user's tree, as a checkout
     launcher     the small process that starts, times and outlives the measured one
     process      one command in a fresh process: wall time, peak memory, output

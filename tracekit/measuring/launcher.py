@@ -16,6 +16,9 @@ import signal
 import sys
 import time
 
+_DEFAULT = (signal.SIGCHLD, signal.SIGTERM)
+"""Signals that the program meets as if nobody stood between."""
+
 
 def main(result: int, command: list[str]) -> None:
     """Run a command to its end and report `code`, `wall_ns` and `peak_bytes`, or the `error` of its start."""
@@ -24,11 +27,12 @@ def main(result: int, command: list[str]) -> None:
         os.set_blocking(end, False)
     signal.set_wakeup_fd(wake)
     signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it is for the program, which may need time to clean up
     lifeline = os.dup(0)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     start = time.perf_counter_ns()
     try:
-        child = os.posix_spawnp(command[0], command, os.environ, setsigmask=(), setsigdef=(signal.SIGCHLD,))
+        child = os.posix_spawnp(command[0], command, os.environ, setsigmask=(), setsigdef=_DEFAULT)
     except OSError as error:
         _tell(result, {"error": error.errno or 0})
         return

@@ -42,10 +42,12 @@ def new_lock(folder: Path, *, content: str = "") -> Iterator[Path]:
 def abandoned(path: Path) -> Iterator[bool]:
     """Whether no living process holds this lock; while asking, nobody else can take it."""
     try:
-        with path.open("r+") as stream:
-            yield _taken(stream.fileno())
-    except FileNotFoundError:
+        stream = path.open("r+")
+    except OSError:  # it has just been removed, or is another user's
         yield False
+        return
+    with stream:
+        yield _taken(stream.fileno()) and _is(stream.fileno(), path)
 
 
 @contextmanager
@@ -63,6 +65,14 @@ def undisturbed() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _is(descriptor: int, path: Path) -> bool:
+    """Whether an open file is still the one of this name: who held the lock may have removed it."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except OSError:
+        return False
 
 
 def _taken(descriptor: int) -> bool:

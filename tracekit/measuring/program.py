@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit.errors import CollectionError, UnusableInputError
+from tracekit.gitinfo import environment
 from tracekit.measuring import process
 from tracekit.measuring.metrics import DEVICE_PEAK, HOST_PEAK, STEP_TIME, VALUE, WALL, of_run
-from tracekit.measuring.worktrees import environment, git
+from tracekit.measuring.worktrees import git
 from tracekit.store import ENVIRONMENT_VARIABLE, Store
 
 if TYPE_CHECKING:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from tracekit.measuring.worktrees import Worktrees
 
 
+_ALL = "--ignore-submodules=none"
+
+
 @dataclass(frozen=True)
 class Changes:
     """What the user's tree holds beyond its commit.
@@ -40,7 +43,7 @@ def changes(repository: Path) -> Changes:
     Raises:
         UnusableInputError: A submodule has changes, or git fails.
     """
-    changed = git(repository, "diff", "HEAD", "--name-only", "--no-renames", "--no-ext-diff", "-z")
+    changed = git(repository, "diff", "HEAD", "--name-only", "--no-renames", "--no-ext-diff", _ALL, "-z")
     new = git(repository, "ls-files", "--others", "--exclude-standard", "-z")
     paths = sorted({os.fsdecode(name) for name in (changed + new).split(b"\0") if name})
     digest = hashlib.sha256()

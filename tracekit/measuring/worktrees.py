@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from tracekit import gitinfo
 from tracekit.errors import UnusableInputError
+from tracekit.measuring import submodules
 from tracekit.measuring.locks import SUFFIX, abandoned, new_lock, undisturbed
 
 if TYPE_CHECKING:
@@ -25,15 +26,6 @@ if TYPE_CHECKING:
     from tracekit.store import Store
 
 FOLDER = ".worktrees"
-_LOCAL = (
-    "GIT_DIR",
-    "GIT_WORK_TREE",
-    "GIT_INDEX_FILE",
-    "GIT_COMMON_DIR",
-    "GIT_PREFIX",
-    "GIT_OBJECT_DIRECTORY",
-)
-"""Variables by which git, in a hook, tells its children which tree is meant."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +41,7 @@ class Worktrees:
     folder: Path
 
     def add(self, revision: str, *, name: str = "") -> Path:
-        """Check a commit out; returns the root of the new worktree.
+        """Check a commit out with the submodules that the user has clones of; returns the worktree's root.
 
         Args:
             revision: What git knows the commit by.
@@ -57,11 +49,12 @@ class Worktrees:
 
         Raises:
             RunNotFoundError: There is no such revision.
-            UnusableInputError: git cannot check it out.
+            UnusableInputError: git cannot check it out, or a clone of a submodule lacks its commit.
         """
         sha = gitinfo.commit(revision, self.repository)
         path = self.folder / (name or sha)
         git(self.repository, "worktree", "add", "--quiet", "--detach", str(path), sha)
+        submodules.check_out(self.repository, path)
         return path
 
     def remove(self, path: Path) -> None:
@@ -131,7 +124,7 @@ def git(folder: Path, *arguments: str) -> bytes:
     words = ["git", "--no-optional-locks", "-c", f"core.hooksPath={os.devnull}"]
     words += ["-c", "diff.autoRefreshIndex=false", *arguments]
     try:
-        done = subprocess.run(words, cwd=folder, env=environment(), capture_output=True, check=True)  # noqa: S603
+        done = subprocess.run(words, cwd=folder, env=gitinfo.environment(), capture_output=True, check=True)  # noqa: S603
     except subprocess.CalledProcessError as error:
         said = error.stderr.decode(errors="replace").strip().splitlines()
         reason = said[-1] if said else f"exit code {error.returncode}"
@@ -141,11 +134,6 @@ def git(folder: Path, *arguments: str) -> bytes:
     except OSError as error:
         raise UnusableInputError(f"git cannot run: {error.strerror}", hint="install git") from error
     return done.stdout
-
-
-def environment() -> dict[str, str]:
-    """The variables of this process without those that point git at a certain tree."""
-    return {name: value for name, value in os.environ.items() if name not in _LOCAL}
 
 
 def _remove_all(repository: Path, folder: Path) -> None:

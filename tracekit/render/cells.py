@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.cells import cell_len, set_cell_size
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tracekit.analysis import Column
+
 ELLIPSIS = "…"
+BECAME = " → "
+"""Between a name and the name that it became."""
+_LEAST_PAIR = 12
 MISSING = "–"
 PROSE = "prose"
 """Unit of a column of sentences, which wrap instead of being cut."""
@@ -15,7 +23,7 @@ ID = "id"
 """Unit of a column of identifiers, which are to be copied and so are never cut."""
 _UNSAFE = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202e\u2060-\u2069\u3164"
-    "\ud800-\udfff\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e007f]"
+    "\ud800-\udfff\ufeff\uffa0\ufff9-\ufffb\ufffe\uffff\U000e0000-\U000e007f]"
 )
 TIMES = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
 _NAMESPACES = re.compile(r"\b(?:[A-Za-z_]\w*::|\(anonymous namespace\)::)+(?=[A-Za-z_({])")
@@ -53,16 +61,25 @@ def _spelled(code: int) -> str:
 def shorten(text: str, width: int) -> str:
     """The text cut to a width in cells of a terminal, of which a wide character takes two.
 
-    C++ namespaces go first, then the middle, as both ends tell a kernel apart.
+    C++ namespaces go first, then the middle, as both ends tell a kernel apart. Of what became something else
+    (`a → b`) each side is cut, so that two names never read as one.
 
     Example:
         >>> shorten("void at::native::vectorized_elementwise_kernel<4>", 40)
         'void vectorized_elementwise_kernel<4>'
         >>> shorten("void at::native::vectorized_elementwise_kernel<4>", 20)
         'void vecto…kernel<4>'
+        >>> shorten("vectorized_elementwise_kernel → unrolled_elementwise_kernel", 30)
+        'vectori…kernel → unroll…kernel'
     """
     if cell_len(text) <= width:
         return text
+    before, arrow, after = text.partition(BECAME)
+    room = width - cell_len(arrow)
+    if arrow and room >= _LEAST_PAIR:
+        first = max(room - room // 2, room - cell_len(after))
+        left = shorten(before, first)
+        return f"{left}{arrow}{shorten(after, room - cell_len(left))}"
     if "<" in text or "(" in text:  # a C++ signature; an op such as aten::add keeps its name
         text = _NAMESPACES.sub("", text)
     if cell_len(text) <= width:
@@ -99,11 +116,34 @@ def human(value: Any, unit: str) -> str:
     return clean(str(value))
 
 
+def cell(record: Mapping[str, Any], column: Column) -> str:
+    """A record's value of one column for people, in the record's own unit where the column's is not one.
+
+    Example:
+        >>> from tracekit.analysis import Column
+        >>> base = Column("base", "", "", unit_in="unit")
+        >>> [cell({"base": value, "unit": unit}, base) for value, unit in ((1500.0, "ns"), (2.0, "count"))]
+        ['1.50 µs', '2']
+    """
+    value = record[column.name]
+    if not column.unit_in:
+        return human(value, column.unit)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # a column of several units holds floats, its whole numbers as well
+    return human(value, str(record.get(column.unit_in) or ""))
+
+
+def for_people(columns: Sequence[Column]) -> list[Column]:
+    """The columns to show: one that only says the unit of others goes, as their cells say it."""
+    said = {column.unit_in for column in columns}
+    return [column for column in columns if column.name not in said]
+
+
 def _number(value: float, unit: str) -> str:
     if unit in SCALES:
         return _scaled(value, *SCALES[unit])
     if unit == "share":
-        return f"{100 * value:.1f} %"
+        return f"{100 * value:z.1f} %"
     if unit == "count":
         return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
     text = str(value) if isinstance(value, int) else f"{value:,.2f}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from tracekit.render import check_words as words
+from tracekit.render.diff_tables import causes
 from tracekit.render.plain import envelope
 
 if TYPE_CHECKING:
@@ -22,6 +24,9 @@ def as_json(gate: Gate) -> str:
         threshold=gate.threshold,
         configurations=[_configuration(one) for one in gate.configurations],
         missing=list(gate.missing),
+        unmeasured=list(gate.unmeasured),
+        notes=list(gate.notes),
+        explain=[*words.differences(gate), *words.searches(gate)],
         reproduce=list(gate.command),
     )
     return content + "\n"
@@ -40,4 +45,10 @@ def _configuration(one: Configuration) -> dict[str, Any]:
         "metrics": [each.entry() for each in one.comparisons],
         "one_sided": list(one.one_sided),
         "notes": list(one.notes),
+        "causes": _causes(one),
     }
+
+
+def _causes(one: Configuration) -> list[dict[str, Any]] | None:
+    """Every line of the work ledger, per step; null where the profiles were not compared."""
+    return causes(one.explained).rows if one.explained else None

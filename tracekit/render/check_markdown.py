@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from tracekit.errors import ExitCode
 from tracekit.render import check_words as words
-from tracekit.render.cells import shorten
+from tracekit.render.cells import clean, shorten
+from tracekit.render.check_causes import causes
 from tracekit.render.plain import escape, markdown_text
 
 if TYPE_CHECKING:
@@ -15,40 +17,53 @@ if TYPE_CHECKING:
     from tracekit.analysis import Column
     from tracekit.checking.model import Gate
     from tracekit.render.data import Record
+    from tracekit.render.diff_tables import Table
 
 MOST_BYTES = 60_000
 _MOST_ROWS = 50
 _WIDEST = 160
+_LONGEST = 4_000
 _SIGNS = {ExitCode.OK: "✅", ExitCode.REGRESSION: "❌"}
 
 
 def as_markdown(gate: Gate) -> str:
-    """The verdict line, the table, what differs and how to reproduce; the rest folds out."""
+    """The verdict, the table, causes, what differs, and commands to go on with; the rest folds out."""
     parts = [
         f"## {_SIGNS.get(gate.exit_code, '⚠️')} {escape(words.headline(gate))}\n",
         _items([words.sides(each) for each in gate.configurations]),
         _table(words.rows(gate), words.COLUMNS),
         _items(words.reasons(gate)),
+        *(
+            f"{escape(told)}\n\n{_table(one.rows, one.columns, title=one.title)}"
+            for told, one in causes(gate)
+        ),
         _table(words.fields(gate), words.FIELDS, title="What differs"),
+        _folded("Notes", _items(words.notes(gate))),
+        *(f"What it is made of: {code(line)}\n" for line in words.differences(gate)[:_MOST_ROWS]),
+        *(f"Which commit it was: {code(line)}\n" for line in words.searches(gate)[:_MOST_ROWS]),
     ]
-    end = [_folded("Notes", _items(words.notes(gate)))]
-    end += [f"What it is made of: `{_code(line)}`\n" for line in words.explain(gate)[:_MOST_ROWS]]
-    end.append(f"Reproduce: `{_code(shorten(words.command(gate), 2_000))}`\n")
-    return _within(parts, end)
+    again = words.command(gate)
+    known = len(again.encode()) <= _LONGEST
+    return _within(parts, f"Reproduce: {code(again)}\n" if known else "Reproduce: in `--format json`\n")
 
 
-def _within(parts: Sequence[str], end: Sequence[str]) -> str:
-    """All parts, or as many of the first as there is room for."""
-    last = "\n".join(part for part in end if part)
-    room = MOST_BYTES - len(last.encode()) - 200
-    kept = []
+def _explained(told: str, table: Table) -> str:
+    return f"{escape(told)}\n\n{_table(table.rows, table.columns, title=table.title)}"
+
+
+def _within(parts: Sequence[str], end: str) -> str:
+    """The parts that there is room for, and what the text ends with."""
+    room = MOST_BYTES - len(end.encode()) - 200
+    kept, left = [], 0
     for part in parts:
-        room -= len(part.encode()) + 1
-        if room < 0:
-            kept.append("More is in `--format json`.\n")
-            break
+        if (needed := len(part.encode()) + 1) > room:
+            left += 1
+            continue
+        room -= needed
         kept.append(part)
-    return "\n".join(part for part in [*kept, last] if part)
+    if left:
+        kept.append(f"There is no room for {left} more parts: `--format json` has all.\n")
+    return "\n".join(part for part in [*kept, end] if part)
 
 
 def _items(lines: Sequence[str]) -> str:
@@ -58,7 +73,10 @@ def _items(lines: Sequence[str]) -> str:
 
 
 def _table(rows: Sequence[Record], columns: Sequence[Column], *, title: str = "") -> str:
-    short = [{key: shorten(str(value), _WIDEST) for key, value in row.items()} for row in rows]
+    short = [
+        {key: shorten(value, _WIDEST) if isinstance(value, str) else value for key, value in row.items()}
+        for row in rows
+    ]
     return markdown_text(short, columns, title=title, limit=_MOST_ROWS) if short else ""
 
 
@@ -66,10 +84,16 @@ def _folded(title: str, content: str) -> str:
     return f"<details><summary>{title}</summary>\n\n{content}\n</details>\n" if content else ""
 
 
-def _code(text: str) -> str:
-    return escape_code(text)
+def code(text: str) -> str:
+    """Text as code, in more backticks than stand together in it, so that it can be copied as it is.
 
-
-def escape_code(text: str) -> str:
-    """Text between backticks, which it cannot close."""
-    return text.replace("`", "'").replace("\n", " ")
+    Example:
+        >>> print(code("a"), code("a`b"))
+        `a` `` a`b ``
+    """
+    shown = clean(text)
+    runs = re.findall("`+", shown)
+    if not runs:
+        return f"`{shown}`"
+    fence = "`" * (1 + max(map(len, runs)))
+    return f"{fence} {shown} {fence}"

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from tracekit.analysis import Column
 from tracekit.checking.model import Outcome
 from tracekit.errors import ExitCode
-from tracekit.render.cells import MISSING, human
+from tracekit.measuring.metrics import STEP_TIME
+from tracekit.render.cells import ID, MISSING, human, shorten
 from tracekit.stats.comparison import Verdict
 from tracekit.stats.reasons import change
 
@@ -18,16 +19,18 @@ if TYPE_CHECKING:
     from tracekit.stats.comparison import Comparison
 
 SHORT = 12
+NAME = 80
+_NAMED = 3
 COLUMNS = (
     Column("configuration", "", "what was measured"),
     Column("metric", "", "of one run"),
+    Column("verdict", "", "at the threshold"),
+    Column("change", "", "head against base"),
+    Column("interval", ID, "95 % interval of the change; the range over pairs of runs of exact metrics"),
+    Column("detectable", "", "smallest change that would be found in 80 of 100 cases"),
     Column("base", "", "mean over the runs of the baseline; the median of exact metrics"),
     Column("head", "", "the same of the head"),
-    Column("change", "", "head against base"),
-    Column("interval", "", "95 % interval of the change; the range over pairs of runs of exact metrics"),
-    Column("detectable", "", "smallest change that would be found in 80 of 100 cases"),
     Column("runs", "", "runs of base and head"),
-    Column("verdict", "", "at the threshold"),
 )
 FIELDS = (
     Column("configuration", "", "what was measured"),
@@ -50,16 +53,37 @@ def headline(gate: Gate) -> str:
         case ExitCode.NOT_COMPARABLE:
             return f"Not comparable: {', '.join(_refused(gate))}, {where}"
         case ExitCode.NOTHING_MEASURED:
-            return f"Nothing compared: no configuration has a baseline, {where}"
+            return f"Nothing compared: {_why_nothing(gate)}, {where}"
         case ExitCode.CANNOT_TELL:
-            return f"Cannot tell: {_doubts(gate)} of {_metrics(gate)} metrics are open, {where}"
-    return f"Pass: no worsening by {100 * gate.threshold:g} % in {_metrics(gate)} metrics, {where}"
+            return f"Cannot tell: {_doubts(gate)} of {_counted(gate)} undecided, {where}"
+    better = f"; {len(found)} improved" if (found := _improved(gate)) else ""
+    return f"Pass: no worsening by {100 * gate.threshold:g} % in {_counted(gate)}{better}, {where}"
+
+
+def _why_nothing(gate: Gate) -> str:
+    if any(one.outcome is Outcome.COMPARED for one in gate.configurations):
+        return "no run measured any of the metrics"
+    return "no configuration has a baseline"
+
+
+def _counted(gate: Gate) -> str:
+    number = sum(len(one.verdicts) for one in gate.configurations)
+    return f"{number} metric{'s' * (number != 1)}"
+
+
+def _improved(gate: Gate) -> list[Comparison]:
+    return [one for one in gate.comparisons if one.verdict is Verdict.IMPROVEMENT]
+
+
+def name(of: Configuration) -> str:
+    """The configuration, short enough for a line."""
+    return shorten(of.name, NAME)
 
 
 def worsenings(gate: Gate) -> list[str]:
     """Each regression as configuration, metric and change."""
     return [
-        f"{each.name} {one.name} {_change(one)}"
+        f"{name(each)} {one.name} {_change(one)}"
         for each in gate.configurations
         for one in each.comparisons
         if one.verdict is Verdict.REGRESSION
@@ -67,11 +91,7 @@ def worsenings(gate: Gate) -> list[str]:
 
 
 def _refused(gate: Gate) -> list[str]:
-    return [one.name for one in gate.configurations if one.outcome is Outcome.NOT_COMPARABLE]
-
-
-def _metrics(gate: Gate) -> int:
-    return sum(len(one.verdicts) for one in gate.configurations)
+    return [name(one) for one in gate.configurations if one.outcome is Outcome.NOT_COMPARABLE]
 
 
 def _doubts(gate: Gate) -> int:
@@ -86,7 +106,7 @@ def rows(gate: Gate) -> list[dict[str, Any]]:
 
 def _row(each: Configuration, one: Comparison) -> dict[str, Any]:
     return {
-        "configuration": each.name,
+        "configuration": name(each),
         "metric": one.name,
         "base": _amount(one.a, one.unit),
         "head": _amount(one.b, one.unit),
@@ -114,7 +134,7 @@ def fields(gate: Gate) -> list[dict[str, Any]]:
     """The fields in which the sides differ, one row each."""
     return [
         {
-            "configuration": each.name,
+            "configuration": name(each),
             "field": one.field,
             "base": MISSING if one.base is None else str(one.base),
             "head": MISSING if one.head is None else str(one.head),
@@ -128,23 +148,32 @@ def fields(gate: Gate) -> list[dict[str, Any]]:
 def sides(each: Configuration) -> str:
     """Which runs were compared."""
     if each.base is None:
-        return f"{each.name}: {_side(each.head)}; new, no run to compare with"
-    return f"{each.name}: {_side(each.head)} against {_side(each.base)}"
+        return f"{name(each)}: {_side(each.head)}; new, no run to compare with"
+    return f"{name(each)}: {_side(each.head)} against {_side(each.base)}"
 
 
 def _side(side: Side) -> str:
     dirty = " with uncommitted changes" if side.dirty else ""
     commit = f"{side.commit[:SHORT]}{dirty}" if side.commit else "no known commit"
-    far = {None: "", 0: ", the merge-base"}.get(
-        side.distance, f", {side.distance} commits before the merge-base"
-    )
-    return f"{len(side.runs)} run{'s' * (len(side.runs) != 1)} of {commit}{far}"
+    return f"{len(side.runs)} run{'s' * (len(side.runs) != 1)} of {commit}{_far(side.distance)}"
+
+
+def _far(distance: int | None) -> str:
+    if not distance:
+        return "" if distance is None else ", the merge-base"
+    return f", {distance} commit{'s' * (distance != 1)} before the merge-base"
 
 
 def notes(gate: Gate) -> list[str]:
     """What else to know, one sentence each."""
-    told = [f"{each.name}: {note}" for each in gate.configurations for note in each.notes]
-    told += [f"{name}: only the baseline measured it" for name in gate.missing]
+    by_note: dict[str, list[str]] = {}
+    for each in gate.configurations:
+        for note in each.notes:
+            by_note.setdefault(note, []).append(name(each))
+    told = [*gate.notes, *(f"{_named(names)}: {note}" for note, names in by_note.items())]
+    told += [f"{shorten(one, NAME)}: only the baseline measured it" for one in gate.missing]
+    if gate.unmeasured:
+        told.append(f"{_named([shorten(one, NAME) for one in gate.unmeasured])}: neither side measured it")
     if gate.exit_code is ExitCode.NOT_COMPARABLE:
         told.append(
             "declare a field that differs on purpose with --varying FIELD, or record runs that are alike"
@@ -152,10 +181,15 @@ def notes(gate: Gate) -> list[str]:
     return told
 
 
+def _named(names: list[str]) -> str:
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
 def reasons(gate: Gate) -> list[str]:
     """Why each metric that does not pass has its verdict."""
     return [
-        f"{each.name}, {one.name}: {one.reason}"
+        f"{name(each)}, {one.name}: {one.reason}"
         for each in gate.configurations
         for one in each.comparisons
         if one.verdict is not Verdict.PASS
@@ -167,16 +201,34 @@ def command(gate: Gate) -> str:
     return shlex.join(gate.command)
 
 
-def explain(gate: Gate) -> list[str]:
-    """The commands that show what a regression is made of, and which commit made it."""
-    worse = [one for one in gate.configurations if Verdict.REGRESSION in one.verdicts]
-    return [line for one in worse if one.base for line in _explain(one.base, one.head)]
+def differences(gate: Gate) -> list[str]:
+    """The commands that show what each regression is made of."""
+    varying = [word for field in gate.varying for word in ("--varying", field)]
+    return [
+        shlex.join(["tracekit", "diff", each.base.runs[-1], each.head.runs[-1], *varying])
+        for each in gate.configurations
+        if each.base and Verdict.REGRESSION in each.verdicts
+    ]
 
 
-def _explain(base: Side, head: Side) -> list[str]:
-    lines = [shlex.join(["tracekit", "diff", base.runs[-1], head.runs[-1]])]
-    apart = base.commit != head.commit and not head.dirty
-    if base.commit and head.commit and apart and head.command[:2] == ("tracekit", "collect"):
-        search = f"{base.commit[:SHORT]}..{head.commit[:SHORT]}"
-        lines.append(shlex.join(["tracekit", "bisect", search, "--", *head.command]))
-    return lines
+def searches(gate: Gate) -> list[str]:
+    """The commands that find the commit which made each regression."""
+    found = [
+        shlex.join(_search(each, one.name, each.base))
+        for each in gate.configurations
+        for one in each.comparisons
+        if one.verdict is Verdict.REGRESSION and each.base and _searchable(each.base, each.head)
+    ]
+    return list(dict.fromkeys(found))
+
+
+def _searchable(base: Side, head: Side) -> bool:
+    """Whether there are commits between the sides, and a command that measures one of them."""
+    clean_line = base.distance is not None and not base.dirty and not head.dirty
+    return clean_line and base.commit != head.commit and head.command[:2] == ("tracekit", "collect")
+
+
+def _search(each: Configuration, metric: str, base: Side) -> list[str]:
+    commits = f"{str(base.commit)[:SHORT]}..{str(each.head.commit)[:SHORT]}"
+    which = [] if metric == STEP_TIME else ["--metric", metric]
+    return ["tracekit", "bisect", commits, *which, "--", *each.head.command]

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracekit.diff.model import Verdict
 from tracekit.render import diff_tables as tables
 from tracekit.render import diff_words as words
 from tracekit.render.cells import clean, human
-from tracekit.render.headers import header, is_text
+from tracekit.render.page import folding, page
 
 if TYPE_CHECKING:
-    from tracekit.diff.ledgers import WallLine
     from tracekit.diff.model import Diff
     from tracekit.render.diff_tables import Table
 
 _TEMPLATE = "diff.html.j2"
 _LIMIT = 200
-_OPEN = ("metrics_ns", "metrics_bytes", "wall", "work", "causes", "differences")
+_OPEN = ("metrics", "wall", "work", "causes", "differences")
+COLOURS = 8
+"""Colours of the bars, as the template has them: one for each part a step can have."""
 
 
 def as_html(diff: Diff, *, limit: int = _LIMIT) -> str:
@@ -28,23 +28,22 @@ def as_html(diff: Diff, *, limit: int = _LIMIT) -> str:
         diff: The comparison.
         limit: Rows of a table at most, 0 for all.
     """
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    loader = FileSystemLoader(Path(__file__).parent)
-    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    return environment.get_template(_TEMPLATE).render(_content(diff, limit)) + "\n"
+    return page(_TEMPLATE, _content(diff, limit))
 
 
 def _content(diff: Diff, limit: int) -> dict[str, Any]:
     refused = diff.verdict is Verdict.NOT_COMPARABLE
+    said = () if refused else (words.comparable(diff), words.compared(diff))
     return {
         "base": clean(words.title(diff.base)),
         "head": clean(words.title(diff.head)),
         "headline": clean(words.headline(diff)),
-        "tone": str(diff.verdict).replace(" ", "-"),
-        "lines": [clean(text) for text in (words.comparable(diff), words.compared(diff)) if text],
-        "advice": clean(words.how_to_declare(diff)) if refused else "",
-        "bars": [] if refused else _bars(diff),
+        "tone": _tone(diff),
+        "lines": [clean(text) for text in said if text],
+        "next_step": clean(words.next_step(diff)).replace("`", ""),
+        "declaring": clean(words.declaring(diff)) if refused else "",
+        "bars": _bars(diff),
+        "colours": COLOURS,
         "tables": [_table(one, limit) for one in _tables(diff, refused=refused) if one.rows],
         "nothing": "" if refused or diff.causes else words.NOTHING_CHANGED,
         "analyses": _analyses(diff),
@@ -53,15 +52,24 @@ def _content(diff: Diff, limit: int) -> dict[str, Any]:
     }
 
 
+def _tone(diff: Diff) -> str:
+    """Class of the colour beside the verdict, which stands there in words."""
+    good = diff.verdict in {Verdict.PASS, Verdict.IMPROVEMENT}
+    if good and not words.worsens(diff):
+        return "good"
+    return "bad" if words.worsens(diff) or diff.verdict is Verdict.NOT_COMPARABLE else ""
+
+
 def _tables(diff: Diff, *, refused: bool) -> list[Table]:
     if refused:
         return [tables.differences(diff)]
     return [
-        *tables.metrics(diff),
+        tables.metrics(diff),
         tables.wall(diff),
         tables.work(diff),
         tables.causes(diff),
         tables.counts(diff),
+        tables.alone(diff),
         tables.match(diff),
         tables.differences(diff),
         tables.groups(diff),
@@ -69,17 +77,7 @@ def _tables(diff: Diff, *, refused: bool) -> list[Table]:
 
 
 def _table(table: Table, limit: int) -> dict[str, Any]:
-    shown = table.rows[: limit or None]
-    return {
-        "title": table.title,
-        "open": table.name in _OPEN,
-        "heads": [(clean(header(one)), one.meaning, is_text(table.rows, one)) for one in table.columns],
-        "rows": [
-            [(human(row[one.name], one.unit), is_text(table.rows, one)) for one in table.columns]
-            for row in shown
-        ],
-        "left": len(table.rows) - len(shown),
-    }
+    return folding(table, limit=limit, unfolded=table.name in _OPEN)
 
 
 def _bars(diff: Diff) -> list[dict[str, Any]]:
@@ -87,22 +85,37 @@ def _bars(diff: Diff) -> list[dict[str, Any]]:
     if diff.wall is None:
         return []
     scale = max(diff.wall.total.a_ns, diff.wall.total.b_ns, 1)
+    lines = [(place % COLOURS, line) for place, line in enumerate(diff.wall.lines) if line.a_ns or line.b_ns]
+    return [
+        _bar("base", [(colour, line.name, line.a_ns) for colour, line in lines], scale),
+        _bar("head", [(colour, line.name, line.b_ns) for colour, line in lines], scale),
+    ]
 
-    def parts(side: str) -> list[dict[str, Any]]:
-        return [_part(place, line, getattr(line, side), scale) for place, line in enumerate(diff.wall.lines)]  # type: ignore[union-attr]
 
-    return [{"name": "base", "parts": parts("a_ns")}, {"name": "head", "parts": parts("b_ns")}]
-
-
-def _part(place: int, line: WallLine, length: int, scale: int) -> dict[str, Any]:
-    return {"name": line.name, "colour": place, "width": f"{100 * length / scale:.3f}", "share": length > 0}
+def _bar(side: str, lines: list[tuple[int, str, int]], scale: int) -> dict[str, Any]:
+    whole = sum(length for _, _, length in lines) or 1
+    parts = [
+        {
+            "name": name,
+            "colour": colour,
+            "width": f"{100 * length / scale:.3f}",
+            "share": human(length / whole, "share"),
+            "shown": length > 0,
+        }
+        for colour, name, length in lines
+    ]
+    told = ", ".join(f"{one['name']} {one['share']}" for one in parts if one["shown"])
+    return {"name": side, "parts": parts, "told": f"step of the {side}: {told}"}
 
 
 def _analyses(diff: Diff) -> list[dict[str, Any]]:
     return [
         {
             "title": clean(analysis.title),
-            "findings": [(clean(one.title), clean(one.advice), one.code) for one in result.findings],
+            "findings": [
+                (str(one.severity), clean(one.title), clean(one.advice), clean(one.code))
+                for one in result.findings
+            ],
             "notes": [clean(note) for note in result.notes],
         }
         for analysis, result in diff.analyses

@@ -20,7 +20,7 @@ def as_json(diff: Diff, *, exit_code: int, limit: int = 0) -> str:
     Args:
         diff: The comparison.
         exit_code: What the command exits with.
-        limit: Groups, causes and counts at most, 0 for all.
+        limit: Groups, causes, counts and names of one side at most, 0 for all.
     """
     return (
         envelope(
@@ -38,6 +38,8 @@ def as_json(diff: Diff, *, exit_code: int, limit: int = 0) -> str:
             causes=[_cause(one) for one in diff.causes[: limit or None]],
             groups=[_group(one) for one in diff.groups[: limit or None]],
             counts=[asdict(one) for one in diff.counts[: limit or None]],
+            only_base=[asdict(one) for one in diff.only_base[: limit or None]],
+            only_head=[asdict(one) for one in diff.only_head[: limit or None]],
             match=_match(diff),
             analyses=_analyses(diff),
             warnings=list(diff.warnings),

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from tracekit.diff.model import Verdict
 from tracekit.render import diff_tables as tables
 from tracekit.render import diff_words as words
-from tracekit.render.cells import shorten
-from tracekit.render.plain import escape, markdown_text
+from tracekit.render.cells import clean, shorten
+from tracekit.render.plain import escape, escape_prose, markdown_text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracekit.analysis import Column
     from tracekit.diff.model import Diff
     from tracekit.render.diff_tables import Table
 
@@ -18,33 +22,50 @@ MOST_BYTES = 60_000
 _TOP = 5
 _DETAILS = 25
 _WIDEST = 120
+_REST = 200
+"""Bytes kept for the line that says what was left out."""
 _CAUSE_COLUMNS = ("delta_ns", "made_of", "n_base", "n_head", "what", "module")
 
 
-def as_markdown(diff: Diff, *, limit: int = 0) -> str:
+def as_markdown(diff: Diff, *, limit: int = _DETAILS) -> str:
     """The verdict, ledgers and top causes; the rest in sections that fold out, as far as there is room.
 
     Args:
         diff: The comparison.
-        limit: Rows of the tables that fold out at most, 0 for as many as usual.
+        limit: Rows of the tables that fold out at most, 0 for all; one without room is left out and counted.
     """
     parts = [
-        f"## {_SIGNS.get(diff.verdict, '')}{escape(words.headline(diff))}\n",
-        f"- base: {escape(words.title(diff.base))}\n- head: {escape(words.title(diff.head))}\n"
-        f"- {escape(words.comparable(diff))}",
+        f"## {_sign(diff)}{escape(words.headline(diff))}\n",
+        f"- base: {escape(words.title(diff.base))}\n- head: {escape(words.title(diff.head))}",
     ]
     if diff.verdict is Verdict.NOT_COMPARABLE:
-        parts += ["", _table(tables.differences(diff)), escape(words.how_to_declare(diff))]
-        return "\n".join(parts) + "\n"
-    parts += [f"- {escape(words.compared(diff))}\n"]
-    parts += [_table(one) for one in (*tables.metrics(diff), tables.wall(diff), tables.work(diff))]
+        parts += ["", _table(tables.differences(diff)), escape(words.next_step(diff)) + "\n"]
+        return "\n".join([*parts, _fenced(words.declaring(diff))])
+    said = (words.comparable(diff), words.compared(diff), *diff.warnings)
+    next_step = [f"- {escape_prose(words.next_step(diff))}"] if words.next_step(diff) else []
+    parts += ["\n".join([*(f"- {escape(text)}" for text in said if text), *next_step]) + "\n"]
+    parts += [_table(one) for one in (tables.metrics(diff), tables.wall(diff), tables.work(diff))]
     parts.append(_top_causes(diff))
-    end = f"Reproduce: `{words.command(diff)}`\n"
+    end = f"Reproduce:\n\n{_fenced(words.command(diff))}"
     room = MOST_BYTES - _size("\n".join([*parts, end]))
-    return "\n".join([*parts, *_fitting(_details(diff, limit or _DETAILS), room), end])
+    return "\n".join([*parts, *_fitting(_details(diff, limit), room), end])
 
 
 _SIGNS = {Verdict.REGRESSION: "❌ ", Verdict.IMPROVEMENT: "✅ ", Verdict.PASS: "✅ "}
+
+
+def _sign(diff: Diff) -> str:
+    """The verdict's sign; never a tick where a metric that does not decide got worse."""
+    if diff.verdict is not Verdict.REGRESSION and words.worsens(diff):
+        return "⚠️ "
+    return _SIGNS.get(diff.verdict, "")
+
+
+def _fenced(command: str) -> str:
+    """A command as a block to copy, which nothing in it can end."""
+    longest = max(map(len, re.findall("`+", command)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}sh\n{clean(command)}\n{fence}\n"
 
 
 def _size(text: str) -> int:
@@ -55,12 +76,14 @@ def _fitting(sections: list[str], room: int) -> list[str]:
     """The sections there is room for, and a line that says how many there was none for."""
     kept: list[str] = []
     for section in sections:
-        if (needed := _size(section) + 200) > room:
-            break
-        room -= needed
-        kept.append(section)
+        if (needed := _size(section) + 1) <= room - _REST:
+            room -= needed
+            kept.append(section)
     left = len(sections) - len(kept)
-    return [*kept, *([f"{left} more sections: `--format html` or `--format json` has all\n"] if left else [])]
+    if not left:
+        return kept
+    many = "1 more section" if left == 1 else f"{left} more sections"
+    return [*kept, f"{many}: `--format html` or `--format json` has all\n"]
 
 
 def _top_causes(diff: Diff) -> str:
@@ -68,28 +91,28 @@ def _top_causes(diff: Diff) -> str:
     if not table.rows:
         return f"### Causes\n\n{words.NOTHING_CHANGED}\n"
     columns = [table.columns[0], *(column for column in table.columns if column.name in _CAUSE_COLUMNS)]
-    return markdown_text(
-        [_short(row) for row in table.rows], columns, title=f"Top causes by {diff.by}, per step", limit=_TOP
-    )
+    return _shown(table, columns, limit=_TOP, title=f"Top causes by {diff.by}, per step")
 
 
 def _details(diff: Diff, limit: int) -> list[str]:
     chosen = [
         tables.counts(diff),
+        tables.alone(diff),
         tables.match(diff),
         tables.differences(diff),
         tables.causes(diff),
         tables.groups(diff),
     ]
     folded = [_folded(one.title, _table(one, limit=limit, title=False)) for one in chosen if one.rows]
-    return [*_analyses(diff), *folded, *_warnings(diff)]
+    return [*_analyses(diff), *folded]
 
 
 def _analyses(diff: Diff) -> list[str]:
     found = []
     for analysis, result in diff.analyses:
         told = [
-            f"- **{escape(one.title)}**: {escape(one.advice)} ({escape(one.code)})" for one in result.findings
+            f"- {one.severity}: **{escape(one.title)}**: {escape(one.advice)} ({escape(one.code)})"
+            for one in result.findings
         ]
         told += [f"- note: {escape(note)}" for note in result.notes]
         if told:
@@ -97,18 +120,18 @@ def _analyses(diff: Diff) -> list[str]:
     return found
 
 
-def _warnings(diff: Diff) -> list[str]:
-    told = "\n".join(f"- {escape(text)}" for text in diff.warnings)
-    return [_folded("Notes", told + "\n")] if told else []
-
-
 def _folded(title: str, content: str) -> str:
     return f"<details><summary>{escape(title)}</summary>\n\n{content}\n</details>\n"
 
 
 def _table(table: Table, *, limit: int = 0, title: bool = True) -> str:
-    rows = [_short(row) for row in table.rows]
-    return markdown_text(rows, table.columns, title=table.title if title else "", limit=limit)
+    return _shown(table, table.columns, limit=limit, title=table.title if title else "")
+
+
+def _shown(table: Table, columns: Sequence[Column], *, limit: int, title: str) -> str:
+    """The first rows with their names cut: the others cost nothing but their number."""
+    rows = [_short(row) if place < limit or not limit else row for place, row in enumerate(table.rows)]
+    return markdown_text(rows, columns, title=title, limit=limit)
 
 
 def _short(row: dict[str, Any]) -> dict[str, Any]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shutil
 import textwrap
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tracekit.diff.model import Verdict
 from tracekit.render import diff_tables as tables
 from tracekit.render import diff_words as words
-from tracekit.render.cells import clean
+from tracekit.render.cells import PROSE, clean
 from tracekit.render.terminal import DEFAULT_LIMIT, table_text
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from tracekit.render.diff_tables import Table
 
 _FEW = 8
+_ROOMY = 110
+_ALL_COLUMNS = "--format html has all"
 
 
 def as_text(diff: Diff, *, limit: int = DEFAULT_LIMIT) -> str:
@@ -30,21 +33,22 @@ def as_text(diff: Diff, *, limit: int = DEFAULT_LIMIT) -> str:
         f"base  {clean(words.title(diff.base))}",
         f"head  {clean(words.title(diff.head))}",
         *_wrapped(words.headline(diff)),
-        *_wrapped(words.comparable(diff)),
-        *_wrapped(words.compared(diff)),
     ]
-    parts = ["\n".join(head) + "\n"]
     if diff.verdict is Verdict.NOT_COMPARABLE:
-        parts += [
-            _table(tables.differences(diff), limit),
-            "\n".join(_wrapped(words.how_to_declare(diff))) + "\n",
-        ]
-        return "\n".join(parts)
-    parts += [_table(one, 0) for one in (*tables.metrics(diff), tables.wall(diff), tables.work(diff))]
-    parts += [_causes(diff, limit)]
+        parts = [_lines(head), _table(tables.differences(diff), limit)]
+        command = f"  {clean(words.declaring(diff))}"  # in one line, to be copied
+        return "\n".join([*parts, _lines([*_wrapped(words.next_step(diff)), command])])
+    said = (words.comparable(diff), words.compared(diff), words.next_step(diff))
+    parts = [_lines([*head, *(line for text in said for line in _wrapped(text))])]
+    parts += [
+        _table(tables.metrics(diff), 0),
+        _wall(diff),
+        _table(tables.work(diff), 0),
+        _causes(diff, limit),
+    ]
     parts += [
         _table(one, _few(limit))
-        for one in (tables.counts(diff), tables.match(diff), tables.differences(diff))
+        for one in (tables.counts(diff), tables.alone(diff), tables.match(diff), tables.differences(diff))
         if one.rows
     ]
     parts += _said(diff)
@@ -55,6 +59,22 @@ def _few(limit: int) -> int:
     return min(limit, _FEW) if limit else 0
 
 
+def _lines(lines: list[str]) -> str:
+    return "\n".join(lines) + "\n"
+
+
+def _wall(diff: Diff) -> str:
+    """The wall ledger; where what its lines mean has no room, it is told of the overlap alone."""
+    table = tables.wall(diff)
+    if _width() >= _ROOMY or diff.wall is None:
+        return _table(table, 0)
+    columns = tuple(one for one in table.columns if one.unit != PROSE)
+    joins = diff.wall.overlap
+    apart = f"{joins.name}: {joins.meaning}; " if joins.a_ns or joins.b_ns else ""
+    told = f"{apart}what the parts are: --format html"
+    return _table(replace(table, columns=columns), 0) + _lines(_wrapped(told))
+
+
 def _causes(diff: Diff, limit: int) -> str:
     if not diff.causes:
         return words.NOTHING_CHANGED + "\n"
@@ -62,7 +82,7 @@ def _causes(diff: Diff, limit: int) -> str:
 
 
 def _table(table: Table, limit: int) -> str:
-    return table_text(table.rows, table.columns, title=table.title, limit=limit)
+    return table_text(table.rows, table.columns, title=table.title, limit=limit, all_columns=_ALL_COLUMNS)
 
 
 def _said(diff: Diff) -> list[str]:
@@ -83,7 +103,10 @@ def _said(diff: Diff) -> list[str]:
 
 
 def _wrapped(text: str, *, indent: str = "") -> list[str]:
-    width = shutil.get_terminal_size((120, 40)).columns
     return textwrap.wrap(
-        clean(text), width, initial_indent=indent, subsequent_indent=indent + "  ", break_on_hyphens=False
+        clean(text), _width(), initial_indent=indent, subsequent_indent=indent + "  ", break_on_hyphens=False
     )
+
+
+def _width() -> int:
+    return shutil.get_terminal_size((120, 40)).columns

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
-from tracekit.render.cells import ID, PROSE, clean, human, shorten
+from tracekit.render.cells import ID, PROSE, cell, clean, shorten
 from tracekit.render.headers import folded, header, is_text
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Laid:
     @classmethod
     def of(cls, rows: list[Record], column: Column) -> Laid:
         """The rows' values of one column."""
-        cells = [human(row[column.name], column.unit) for row in rows]
+        cells = [cell(row, column) for row in rows]
         head = folded(clean(header(column)), max(map(cell_len, cells)))
         return cls(head, cells, is_text(rows, column), column.unit == PROSE, column.unit == ID)
 

@@ -8,7 +8,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from tracekit.render.cells import clean, human
+from tracekit.render.cells import cell, clean, for_people
 from tracekit.render.data import first, plain, records
 from tracekit.render.headers import header, is_text
 
@@ -47,9 +47,10 @@ def markdown_text(data: Rows, columns: Sequence[Column], *, title: str = "", lim
     """A Markdown table with human units; names cannot break out of their cell."""
     shown, total = first(data, columns, limit)
     lines = [f"### {escape(title)}", ""] if title else []
-    lines.append(_line([escape(header(column)) for column in columns]))
-    lines.append(_line(["---" if is_text(shown, column) else "---:" for column in columns]))
-    lines += [_line([escape(human(row[column.name], column.unit)) for column in columns]) for row in shown]
+    told = for_people(columns)
+    lines.append(_line([escape(header(column)) for column in told]))
+    lines.append(_line(["---" if is_text(shown, column) else "---:" for column in told]))
+    lines += [_line([escape(cell(row, column)) for column in told]) for row in shown]
     if len(shown) < total:
         lines += ["", f"{total - len(shown)} more rows"]
     return "\n".join(lines) + "\n"

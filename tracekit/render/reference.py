@@ -120,11 +120,13 @@ def _section(one: Analysis) -> str:
 
 
 def _table(analysis: str, spec: TableSpec) -> str:
-    rows = [
-        (f"`{column.name}`", escape(column.unit), escape_prose(column.meaning)) for column in spec.columns
-    ]
+    rows = [(f"`{column.name}`", _unit(column), escape_prose(column.meaning)) for column in spec.columns]
     title = f"### `{analysis}.{spec.name}`: {escape(spec.title)}"
     return f"{title}\n\n{_grid(('column', 'unit', 'meaning'), rows)}"
+
+
+def _unit(column: Column) -> str:
+    return f"as `{column.unit_in}` says" if column.unit_in else escape(column.unit)
 
 
 def _rules(analysis: str, rules: Sequence[Rule]) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
-from tracekit.render.cells import clean
+from tracekit.render.cells import clean, for_people
 from tracekit.render.data import first
 from tracekit.render.layout import PADDING, Laid, field_width, fit, fitting, share_out
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 DEFAULT_LIMIT = 30
 SHOW_ALL = "--limit 0 shows all"
+ALL_COLUMNS = "--format csv has all"
 _TRANSPOSED = 4
 
 
@@ -34,6 +35,7 @@ def table_text(
     title: str = "",
     limit: int = DEFAULT_LIMIT,
     show_all: str = SHOW_ALL,
+    all_columns: str = ALL_COLUMNS,
     width: int | None = None,
 ) -> str:
     """A table for people.
@@ -44,6 +46,7 @@ def table_text(
         title: Line above the table.
         limit: Rows shown at most; 0 shows all.
         show_all: How to see the rest, said when rows are left out.
+        all_columns: How to see the columns there was no room for, said when some are left out.
         width: Characters of a line; the terminal's by default.
 
     Returns:
@@ -51,15 +54,15 @@ def table_text(
     """
     shown, total = first(data, columns, limit)
     columns_wide = width or shutil.get_terminal_size((120, 40)).columns
-    lines = _lay_out(shown, columns, columns_wide) if shown else "(no rows)\n"
+    lines = _lay_out(shown, columns, columns_wide, all_columns) if shown else "(no rows)\n"
     left = total - len(shown)
     if left:
         lines += f"{left:,} more row{'s' * (left != 1)}; {show_all}\n"
     return (f"{clean(title)}\n" if title else "") + lines
 
 
-def _lay_out(rows: list[Record], columns: Sequence[Column], width: int) -> str:
-    laid = [Laid.of(rows, column) for column in columns]
+def _lay_out(rows: list[Record], columns: Sequence[Column], width: int, all_columns: str) -> str:
+    laid = [Laid.of(rows, column) for column in for_people(columns)]
     if len(rows) <= _TRANSPOSED and not fit(laid, width) and (size := field_width(laid, width)):
         return _transposed(laid, size)
     kept = fitting(laid, width)
@@ -76,15 +79,15 @@ def _lay_out(rows: list[Record], columns: Sequence[Column], width: int) -> str:
         )
     for row in zip(*(column.fitted(size) for column, size in zip(kept, widths, strict=True)), strict=True):
         table.add_row(*map(_text, row))
-    return _printed(table, sum(widths) + PADDING * len(widths)) + _left_out(laid, kept)
+    return _printed(table, sum(widths) + PADDING * len(widths)) + _left_out(laid, kept, all_columns)
 
 
-def _left_out(columns: list[Laid], kept: list[Laid]) -> str:
+def _left_out(columns: list[Laid], kept: list[Laid], where: str) -> str:
     shown = {id(column) for column in kept}
     heads = [column.head.replace("\n", " ") for column in columns if id(column) not in shown]
     if not heads:
         return ""
-    return f"{len(heads)} more column{'s' * (len(heads) != 1)}: {', '.join(heads)}; --format csv has all\n"
+    return f"{len(heads)} more column{'s' * (len(heads) != 1)}: {', '.join(heads)}; {where}\n"
 
 
 def _transposed(columns: list[Laid], size: int) -> str:

@@ -8,10 +8,57 @@ must hold in cycles as well as in time.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias
 
-from tracekit.stats.comparison import Comparison, Verdict
+from tracekit.stats.comparison import Comparison, Metric, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracekit.stats.noise import Noise
+
+Known: TypeAlias = "Sequence[float | None]"
 
 TOLERANCE = 0.02
+
+
+def at_their_clocks(
+    time: Comparison, times: tuple[Known, Known], clocks: tuple[Known, Known], *, noise: Noise | None = None
+) -> Comparison:
+    """A comparison of times, judged in cycles too where the clocks of the sides differ.
+
+    Args:
+        time: The comparison in time.
+        times: The times it compared, one per run of base and head; None where a run has none.
+        clocks: Mean SM clock of the same runs, MHz; None where it is unknown.
+        noise: Noise of one run that `time` was judged by, if any.
+
+    Returns:
+        `time` where a side knows no clock, or where they do not differ.
+    """
+    runs = [
+        [(t, c) for t, c in zip(*side, strict=True) if t is not None]
+        for side in zip(times, clocks, strict=True)
+    ]
+    known = [[c for _, c in side if c is not None] for side in runs]
+    if not all(known):
+        return time
+    clock_a, clock_b = (sum(side) / len(side) for side in known)
+    whole = [len(own) for own in known] == [len(side) for side in runs]
+    return reconcile(time, _in_cycles(time, times, clocks, noise) if whole else None, clock_a, clock_b)
+
+
+def _in_cycles(
+    time: Comparison, times: tuple[Known, Known], clocks: tuple[Known, Known], noise: Noise | None
+) -> Comparison:
+    from tracekit.stats.compare import compare
+
+    a, b = (
+        [cycles(t, c) if t is not None and c is not None else None for t, c in zip(*side, strict=True)]
+        for side in zip(times, clocks, strict=True)
+    )
+    metric = Metric(time.name, "cycles", time.direction)
+    return compare(metric, a, b, paired=time.paired, noise=noise, threshold=time.threshold, alpha=time.alpha)
 
 
 def cycles(time_ns: float, clock_mhz: float) -> float:
@@ -60,7 +107,7 @@ def reconcile(
     if in_cycles is None:
         reason = f"{clocks}, and without cycles their part in it is unknown"
     elif in_cycles.verdict is time.verdict:
-        return replace(time, reason=f"{time.reason}; so it is in cycles ({clocks})")
+        return replace(time, reason=f"{time.reason}; the same holds in cycles ({clocks})")
     else:
         reason = f"{clocks}: {time.verdict} in time, but {in_cycles.verdict} in cycles"
     return replace(time, verdict=Verdict.CANNOT_TELL, reason=reason)

@@ -7,6 +7,7 @@ verdict.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 Values: TypeAlias = "Sequence[float | None] | Floats"
 """One number per run, in the order the runs were made; None or NaN where a run did not measure it."""
 
+_LARGEST = 700.0
+BY_NOISE = "with known noise"
 NO_SPREAD = "one run a side shows no spread: repeat the runs, or record runs of unchanged code"
 
 
@@ -45,7 +48,8 @@ def compare(
         metric: What is compared.
         a: One value per run of the base.
         b: One value per run of the head.
-        paired: Whether run i of both sides was made in the same block, in alternating order.
+        paired: Whether run i of both sides was made in the same block, in alternating order. Where fewer
+            than two blocks have both values, the runs are compared as two groups.
         noise: Noise of one run, from earlier runs of the same code; used where a side has no repeats.
         threshold: Relative change from which the verdict is a regression.
         alpha: Level of the interval and test; that of the look in a sequential plan.
@@ -64,25 +68,28 @@ def compare(
             f"{metric.name}: {log_a.size} runs of the base against {log_b.size} of the head are no pairs",
             hint="compare them unpaired",
         )
-    if paired:
-        whole = np.isfinite(log_a) & np.isfinite(log_b)
+    whole = np.isfinite(log_a) & np.isfinite(log_b) if paired else np.zeros(0, bool)
+    in_blocks = int(whole.sum()) > 1  # else what was measured outside of whole blocks tells more
+    if in_blocks:
         log_a, log_b = log_a[whole], log_b[whole]
     else:
         log_a, log_b = log_a[np.isfinite(log_a)], log_b[np.isfinite(log_b)]
     _require(metric, log_a, log_b)
-    effect, method = _effect(log_a, log_b, paired=paired, noise=noise)
-    return _comparison(metric, log_a, log_b, effect, method, threshold=threshold, alpha=alpha)
+    effect, method = _effect(log_a, log_b, paired=in_blocks, noise=noise)
+    found = _comparison(metric, log_a, log_b, effect, method, threshold=threshold, alpha=alpha)
+    by_history = noise is not None and noise.runs and method.endswith(BY_NOISE)
+    return replace(found, reason=f"{found.reason}; {_history(noise)}") if noise and by_history else found
 
 
 def _effect(log_a: Floats, log_b: Floats, *, paired: bool, noise: Noise | None) -> tuple[Effect, str]:
     fewest, most = sorted((log_a.size, log_b.size))
-    if paired and fewest > 1:
+    if paired:
         return effects.paired(log_a, log_b), "paired t on logarithms"
     if fewest > 1:
         return effects.unpaired(log_a, log_b), "Welch t on logarithms"
     if noise is not None and np.isfinite(noise.sigma):
         name = "z" if np.isinf(noise.df) else "t"
-        return effects.known(log_a, log_b, sigma=noise.sigma, df=noise.df), f"{name} with known noise"
+        return effects.known(log_a, log_b, sigma=noise.sigma, df=noise.df), f"{name} {BY_NOISE}"
     if most > 1:
         return effects.unpaired(log_a, log_b), "pooled t on logarithms"
     return effects.unpaired(log_a, log_b), "none"
@@ -108,16 +115,16 @@ def _comparison(
     return Comparison(
         name=metric.name,
         unit=metric.unit,
-        a=float(np.exp(log_a.mean())),
-        b=float(np.exp(log_b.mean())),
-        ratio=float(np.exp(log)),
-        ci95=(float(np.exp(low)), float(np.exp(high))) if told else None,
+        a=_mean(log_a),
+        b=_mean(log_b),
+        ratio=_ratio(log),
+        ci95=(_ratio(low), _ratio(high)) if told else None,
         p=float(effect.p()) if told else None,
-        mde=float(np.expm1(detectable)) if told else None,
+        mde=float(np.expm1(min(detectable, _LARGEST))) if told else None,
         verdict=verdict,
         k=min(log_a.size, log_b.size),
         paired=method.startswith("paired"),
-        reason=because(verdict, worsening) if told else NO_SPREAD,
+        reason=because(verdict, worsening, metric.direction) if told else NO_SPREAD,
         runs=(log_a.size, log_b.size),
         method=method,
         threshold=threshold,
@@ -125,6 +132,20 @@ def _comparison(
         sigma=float(effect.sigma) if told else None,
         direction=metric.direction,
     )
+
+
+def _history(noise: Noise) -> str:
+    return f"judged by the noise of {100 * noise.sigma:.2g} % in {noise.runs} recorded runs of unchanged code"
+
+
+def _mean(logs: Floats) -> float:
+    """Geometric mean, without the rounding of its logarithms: of one run it is the run's value."""
+    return float(f"{np.exp(logs.mean()):.13g}")
+
+
+def _ratio(log: float) -> float:
+    """The ratio a logarithm stands for, at most what a number can hold."""
+    return float(np.exp(min(log, _LARGEST)))
 
 
 def _logs(metric: Metric, values: Values, side: str) -> Floats:

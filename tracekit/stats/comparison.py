@@ -25,6 +25,7 @@ class Verdict(StrEnum):
     IMPROVEMENT = "improvement"
     CANNOT_TELL = "cannot tell"
     NONE = "no verdict"
+    NOT_COMPARABLE = "not comparable"
 
 
 class Direction(StrEnum):
@@ -118,8 +119,17 @@ def overall(verdicts: Iterable[Verdict]) -> Verdict:
         <Verdict.NONE: 'no verdict'>
     """
     found = set(verdicts)
-    ranked = (Verdict.REGRESSION, Verdict.CANNOT_TELL, Verdict.NONE, Verdict.IMPROVEMENT, Verdict.PASS)
-    return next((verdict for verdict in ranked if verdict in found), Verdict.NONE)
+    return next((verdict for verdict in _GRAVEST_FIRST if verdict in found), Verdict.NONE)
+
+
+_GRAVEST_FIRST = (
+    Verdict.REGRESSION,
+    Verdict.NOT_COMPARABLE,
+    Verdict.CANNOT_TELL,
+    Verdict.NONE,
+    Verdict.IMPROVEMENT,
+    Verdict.PASS,
+)
 
 
 def exit_code(verdict: Verdict) -> ExitCode:
@@ -127,8 +137,10 @@ def exit_code(verdict: Verdict) -> ExitCode:
 
     Example:
         >>> [int(exit_code(verdict)) for verdict in Verdict]
-        [1, 0, 0, 3, 3]
+        [1, 0, 0, 3, 3, 4]
     """
     if verdict is Verdict.REGRESSION:
         return ExitCode.REGRESSION
+    if verdict is Verdict.NOT_COMPARABLE:
+        return ExitCode.NOT_COMPARABLE
     return ExitCode.OK if verdict in {Verdict.PASS, Verdict.IMPROVEMENT} else ExitCode.CANNOT_TELL

@@ -96,7 +96,9 @@ def paired(log_a: Floats, log_b: Floats) -> Effect:
 def unpaired(log_a: Floats, log_b: Floats) -> Effect:
     """Effect between two groups of runs after Welch; each side has its own spread.
 
-    A side of one run has no spread of its own and borrows the other's, with its degrees of freedom.
+    A side of one run has no spread of its own and borrows the other's, with its degrees of freedom. Two or
+    three runs can be alike by chance, and beside twenty others Welch's interval then covers the truth in 88
+    of 100 cases: between sides of unequal size the standard error is at least that of the pooled spread.
     """
     (n_a, mean_a, var_a), (n_b, mean_b, var_b) = _moments(log_a), _moments(log_b)
     var_a, var_b = np.where(n_a < 2, var_b, var_a), np.where(n_b < 2, var_a, var_b)
@@ -108,7 +110,9 @@ def unpaired(log_a: Floats, log_b: Floats) -> Effect:
     pooled = (var_a * np.maximum(n_a - 1, 0) + var_b * np.maximum(n_b - 1, 0)) / np.where(
         total, total, np.nan
     )
-    return Effect(mean_b - mean_a, np.sqrt(part_a + part_b), df.astype(float), np.sqrt(pooled))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        variance = np.fmax(part_a + part_b, pooled * (1 / n_a + 1 / n_b))
+    return Effect(mean_b - mean_a, np.sqrt(variance), df.astype(float), np.sqrt(pooled))
 
 
 def known(log_a: Floats, log_b: Floats, *, sigma: float, df: float = np.inf) -> Effect:

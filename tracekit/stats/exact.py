@@ -33,7 +33,7 @@ def compare_exact(
         A comparison without a p value. Its interval is the range of the ratio over all pairs of runs.
 
     Raises:
-        UnusableInputError: A side has no value, or a value is negative.
+        UnusableInputError: A side has no value, or a value is negative or infinite.
 
     Example:
         >>> one = compare_exact(Metric("fills", "count"), [1, 1, 1], [161, 161, 161])
@@ -75,7 +75,7 @@ def _verdict(
     if worse or better:
         return (Verdict.REGRESSION if worse else Verdict.IMPROVEMENT), f"{told} in every run"
     if max(max(b) - min(a), max(a) - min(b)) <= tolerance:
-        within = f", within the tolerance of {tolerance:,g}" if sorted(a) != sorted(b) else " in every run"
+        within = f", within the tolerance of {tolerance:,.10g}" if sorted(a) != sorted(b) else " in every run"
         return Verdict.PASS, told + within
     raised, base = (max(b), min(a)) if metric.direction.sign > 0 else (max(a), min(b))
     if raised - base <= tolerance or raised < base * (1 + threshold):
@@ -99,12 +99,12 @@ def _ratio(a: float, b: float) -> float | None:
 
 def _span(values: list[float]) -> str:
     low, high = min(values), max(values)
-    return f"{low:,.10g}" if low == high else f"{low:,.10g} to {high:,.10g}"
+    return f"{low:,.10g}" if low == high else f"{low:,.10g}-{high:,.10g}"
 
 
 def _values(metric: Metric, values: Values, side: str) -> list[float]:
     numbers = [float(value) for value in values if value is not None and not np.isnan(value)]
-    if not numbers or min(numbers) < 0:
-        what = "has a value below 0" if numbers else "did not measure it"
+    if not numbers or min(numbers) < 0 or bool(np.isinf(numbers).any()):
+        what = "has a value below 0 or without end" if numbers else "did not measure it"
         raise UnusableInputError(f"{metric.name}: the {side} {what}", hint="collect the runs again")
     return numbers

@@ -24,6 +24,8 @@ class Machine:
         linear: Gain of the linear layer.
         add: Gain of the addition.
         link_gb_per_s: Rate of copies from the host.
+        alone_ns: Time of an op that only this machine runs; without one 0.
+        waits_ns: Time that the host computes in each step after all work is done.
     """
 
     name: str = A100
@@ -31,6 +33,8 @@ class Machine:
     linear: float = 1.0
     add: float = 1.0
     link_gb_per_s: float = 20
+    alone_ns: int = 0
+    waits_ns: int = 0
 
 
 def program(machine: Machine) -> Program:
@@ -53,5 +57,9 @@ def program(machine: Machine) -> Program:
             for _ in range(TINY):
                 with made.op("aten::neg", shapes=[[8]], dtypes=half):
                     made.kernel("elementwise_neg", TINY_NS + machine.sm_count)
+            if machine.alone_ns:
+                with made.op("aten::cos", shapes=[[1024, 1024]], dtypes=half):
+                    made.kernel("elementwise_cos", machine.alone_ns)
             made.synchronize()
+            made.wait(machine.waits_ns)
     return made

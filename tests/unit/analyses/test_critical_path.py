@@ -332,7 +332,7 @@ def shuffled(run: Run, where: Path) -> Run:
     return make_run(where, **tables)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(st.integers(0, 10**6))
 @example(7)
 def test_laws(seed: int) -> None:

@@ -172,7 +172,7 @@ def painted(rows: list[tuple[str, int, int]], kinds: set[str], low: int, high: i
     return int(line[low:high].sum())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(intervals, min_size=1, max_size=12))
 def test_parts_sum_to_the_window_and_equal_painting(rows: list[tuple[str, int, int]]) -> None:
     table = breakdown(rows)
@@ -191,7 +191,7 @@ def test_parts_sum_to_the_window_and_equal_painting(rows: list[tuple[str, int, i
     assert merged["active_ns"] == painted(rows, {"kernel"}, 20, 200)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.lists(intervals, min_size=1, max_size=8), st.randoms(use_true_random=False))
 def test_order_of_rows_does_not_matter(rows: list[tuple[str, int, int]], random: Any) -> None:
     shuffled = list(rows)

@@ -182,7 +182,7 @@ INTERVALS = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(INTERVALS, st.randoms(use_true_random=False))
 def test_parts_sum_to_wholes_in_any_order(
     tmp_path_factory: pytest.TempPathFactory,

@@ -430,7 +430,7 @@ def built(plan: list[tuple[int, int, int, int, bool]]) -> tuple[list[Row], list[
     return calls, rows
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(plan=programs(), seed=st.integers(0, 99))
 def test_causes_sum_to_the_idle_time_whatever_the_order_of_rows(
     plan: list[tuple[int, int, int, int, bool]], seed: int, tmp_path_factory: pytest.TempPathFactory

@@ -117,6 +117,11 @@ def test_a_capture_without_a_device_says_so(tmp_path: Path) -> None:
         ),
         ("nvjet_tst_256x128_64x4_1x2_h_bz_coopA_NNT", "nvjet_tst_h_bz_coopA_NNT"),
         ("cutlass3x_sm90_s64x128x16gemm_128x128x64_2x1x1_tn", "cutlass3x_sm90_s64x128x16gemm_tn"),
+        (
+            "Custom_Cijk_Ailk_Bljk_B_BS_BH_HA_S_SAV_UserArgs_MT64x288x64_MI16x16x1_SN_LDSB1_WS64_WG32_8_1",
+            "Custom_Cijk_Ailk_Bljk_B_BS_BH_HA_S_SAV_UserArgs_MI16x16x1",
+        ),
+        ("Cijk_Ailk_Bljk_SB_MT64x64x8_SN_K1_WG16_16_1", "Cijk_Ailk_Bljk_SB"),
         ("void winogradForwardData9x9_5x5<float>(int)", "winogradForwardData9x9_5x5<float>"),
         ("void Functor::operator()(int)", "Functor::operator()"),
         ("", ""),
@@ -135,6 +140,9 @@ def test_family(name: str, expected: str) -> None:
         ("void cutlass::Kernel<cutlass_80_simt_sgemm_128x64_8x5_nn_align1>(int)", False),
         ("void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_64x64_32x6_tn_align4>(int)", True),
         ("ampere_sgemm_128x64_tn", False),
+        ("Cijk_Ailk_Bljk_BBS_BH_MT64x64x64_MI16x16x16x1_SN_1LDSB0", True),
+        ("Cijk_Ailk_Bljk_SB_MT64x64x8_SN_K1_WG16_16_1", False),
+        ("igemm_fwd_gtcx3_nhwc_bf16_bx0_ex1_bt128x128x32_wt32x32x8", True),
     ],
 )
 def test_tensor_cores_are_told_by_the_name(name: str, expected: bool) -> None:

@@ -270,7 +270,7 @@ def test_peaks_of_the_process_are_told(tmp_path: Path) -> None:
     assert (list(result.tables), result.notes) == (["peaks"], (NO_EVENTS,))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 9)), min_size=1, max_size=25))
 def test_unfreed_bytes_and_live_bytes_are_those_of_a_plain_ledger(requests: list[tuple[int, int]]) -> None:
     held: dict[int, int] = {}

@@ -259,7 +259,7 @@ def test_an_unknown_device_is_said_to_be_unknown(gpus: list[Row], expected: str,
     assert rows(result, "ops", "tflops", "utilization", "bound") == [(FLOPS / 10_000, None, None)]
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     spans=st.lists(
         st.tuples(st.integers(0, 50), st.integers(0, 30), st.integers(0, 3), st.booleans()),

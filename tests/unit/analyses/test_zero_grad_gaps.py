@@ -177,7 +177,7 @@ def test_range_names() -> None:
     assert [bool(zero_grad.NAMED.search(name)) for name in wanted + others] == [True] * 4 + [False] * 3
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     spans=st.lists(st.tuples(st.integers(0, 200), st.integers(0, 30), st.booleans()), min_size=1, max_size=12)
 )

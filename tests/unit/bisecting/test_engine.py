@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from tracekit.bisecting import Bisection, Search, bisect
@@ -87,3 +88,44 @@ def test_a_line_of_the_cache_that_was_cut_off_loses_nothing_else(tmp_path: Path)
         stream.write('{"session": "s", "ke')
     cache.add(second)
     assert cache.records() == [first, second]
+
+
+def test_a_commit_that_failed_between_other_ends_may_be_an_end_now(tmp_path: Path) -> None:
+    """With counts, earlier measurements of the ends hold; an earlier failure of one does not."""
+    Cache(tmp_path / "cache.jsonl").add(Record("earlier", str(LAST), problem="out of memory"))
+    lab = Lab(lambda number: {"fills": float(number >= 9)})
+    assert at(search(lab, tmp_path, metric="fills", exact=True)) == [9]
+
+
+def test_a_problem_of_an_earlier_call_says_that_it_is_one(tmp_path: Path) -> None:
+    Cache(tmp_path / "cache.jsonl").add(Record("earlier", "32", problem="out of memory"))
+    found = search(Lab(lambda number: {"fills": float(number >= 9)}), tmp_path, metric="fills", exact=True)
+    (problem,) = [one.problem for one in found.log if one.problem]
+    assert problem == "out of memory (in an earlier call; --fresh tries it again)"
+
+
+@pytest.mark.parametrize(("drift", "seed"), [(0.1, 1), (0.1, 2), (0.1, 3), (0.2, 4), (-0.2, 5)])
+def test_a_machine_that_drifts_during_the_search_makes_no_culprit(
+    tmp_path: Path, drift: float, seed: int
+) -> None:
+    """+10 % at one commit, while the machine changes by `drift` in 30 measurements."""
+    rng, planted = np.random.default_rng(seed), 50
+
+    def values(number: int) -> dict[str, float]:
+        made = sum(lab.measured)
+        level = 0.1 * (number >= planted) + drift * made / 30 + 0.005 * rng.standard_normal()
+        return {"step_time": 1e6 * float(np.exp(level))}
+
+    lab = Lab(values)
+    found = search(lab, tmp_path)
+    assert set(at(found)) <= {planted}
+    assert found.culprits or "measured in turn" in found.reason
+
+
+def test_the_effect_is_that_of_measurements_in_turn(tmp_path: Path) -> None:
+    lab = Lab(
+        lambda number: {"step_time": (110.0 if number >= 37 else 100.0) + 0.01 * (sum(lab.measured) % 3)}
+    )
+    (culprit,) = search(lab, tmp_path).culprits
+    assert (lab.measured[36], lab.measured[37]) == (6, 6)
+    assert culprit.low < 1.1 < culprit.high

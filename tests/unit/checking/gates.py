@@ -48,6 +48,7 @@ def record(
     device_peak: int | None = 1 << 30,
     host_peak: int | None = 1 << 31,
     label: str | None = None,
+    clock: float | None = None,
     **fields: Any,
 ) -> list[Run]:
     """One run for each step time, after all runs that the store has."""
@@ -59,6 +60,9 @@ def record(
             for name, value in peaks.items()
             if value
         ]
+        if clock:
+            sampled = {C.T_NS: 0, C.SOURCE: "nvml", C.METRIC: "sm_clock_mhz", C.UNIT: "MHz", C.VALUE: clock}
+            counters.append(sampled)
         made.append(
             make_run(
                 store,

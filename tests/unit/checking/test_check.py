@@ -270,3 +270,24 @@ def record_alternating(branch: tuple[str, str], store: Store) -> None:
     for number, side in enumerate("ABBAABBA"):
         sha, label = (branch[0], "a") if side == "A" else (branch[1], "b")
         record(store, sha, [1_000_000 + 1000 * number], label=label)
+
+
+def test_a_slow_clock_is_no_regression_of_the_head(branch: tuple[str, str], store: Store) -> None:
+    """The base ran at 1980 MHz; the head took 12.5 % longer at 1760 MHz, which are as many cycles."""
+    base = record(store, branch[0], BASE, clock=1_980.0, batch_size=16)
+    head = record(store, branch[1], [round(1.125 * step) for step in BASE], clock=1_760.0, batch_size=16)
+    gate = check(store, "main", runs=[run.id for run in head], options=STEP_TIME)
+    assert gate.configurations[0].base is not None
+    assert gate.configurations[0].base.runs == tuple(run.id for run in base)
+    (one,) = gate.comparisons
+    assert (one.verdict, gate.exit_code) == (Verdict.CANNOT_TELL, ExitCode.CANNOT_TELL)
+    assert one.reason == "SM clock 1980 MHz against 1760 MHz: regression in time, but pass in cycles"
+    assert any(
+        "1980 MHz in the base and 1760 MHz in the head" in note for note in gate.configurations[0].notes
+    )
+
+
+def test_a_tolerance_is_told_in_whole_bytes(branch: tuple[str, str], store: Store) -> None:
+    record(store, branch[1], BASE, device_peak=(1 << 30) + 512)
+    (one,) = check(store, "main", options=Options(metrics=("device_peak",))).comparisons
+    assert one.reason.endswith("within the tolerance of 1,048,576")

@@ -153,7 +153,7 @@ def test_nothing_to_compare_with_is_nothing_measured(
 ) -> None:
     record(store, git("rev-parse", "HEAD"), BASE)
     assert run(["check", "--against", "main", "--store", str(store.path)]) == 5
-    assert "no run to compare with was recorded" in capsys.readouterr().err
+    assert "no older commit has runs" in capsys.readouterr().err
 
 
 def test_an_unknown_metric_or_revision_is_unusable(

@@ -82,18 +82,18 @@ def test_what_decides_forbids_until_it_is_declared(lab: Lab, field: str, change:
     found = lab.compared(base, head)
     assert (found.verdict, statuses(found)) == (Verdict.NOT_COMPARABLE, {field: "not comparable"})
     allowed = lab.compared(base, head, field)
-    assert (allowed.verdict, statuses(allowed)) == (Verdict.NO_VERDICT, {field: "declared"})
+    assert (allowed.verdict, statuses(allowed)) == (Verdict.NONE, {field: "declared"})
 
 
 @pytest.mark.parametrize("field", ["torch", "driver", "python", "cpu"])
 def test_versions_and_hosts_are_said_and_compared(lab: Lab, field: str) -> None:
     found = lab.compared(lab.run(), lab.run(environment={field: "another"}))
-    assert (found.verdict, statuses(found)) == (Verdict.NO_VERDICT, {field: "warn"})
+    assert (found.verdict, statuses(found)) == (Verdict.NONE, {field: "warn"})
 
 
 def test_what_one_side_does_not_say_is_no_difference(lab: Lab) -> None:
     found = lab.compared(lab.run(workload={"batch_size": None, "name": None}), lab.run())
-    assert found.verdict is Verdict.NO_VERDICT
+    assert found.verdict is Verdict.NONE
     assert statuses(found) == {"workload": "unknown", "batch_size": "unknown"}
     assert found.comparability.status is Status.WARN
 

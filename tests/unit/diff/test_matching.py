@@ -124,6 +124,29 @@ def test_modules_keep_equal_layers_apart(tmp_path: Path) -> None:
     assert (apart.a.count, apart.terms.rate, apart.module) == (1, 20, "nn.Module: Layer_1")
 
 
+def test_what_one_module_gains_is_not_set_against_what_another_loses(tmp_path: Path) -> None:
+    base = in_modules(tmp_path / "a", ("one", "mm"), ("one", "extra"), ("two", "mm"))
+    head = in_modules(tmp_path / "b", ("one", "mm"), ("two", "mm"), ("two", "extra"))
+    assert diff([base], [head], options=Options(explain=False)).groups == ()
+    found = diff([base], [head], options=Options(explain=False, by="module"))
+    assert [(one.label, one.terms.added, one.terms.removed) for one in found.causes] == [
+        ("one", 0, 10),
+        ("two", 10, 0),
+    ]
+    renamed = in_modules(tmp_path / "c", ("three", "mm"), ("three", "extra"), ("four", "mm"))
+    assert diff([base], [renamed], options=Options(explain=False, by="module")).groups == ()
+
+
+def in_modules(place: Path, *launches: tuple[str, str]) -> Run:
+    """Ops of modules, each with one kernel of its name."""
+    ops, device = [], []
+    for number, (module, op) in enumerate(launches):
+        at = 100 * number
+        ops.append(host(f"aten::{op}", at, at + 50, step=1, **{C.MODULE: module}))
+        device.append(kernel(at, at + 10, **{C.NAME: op, C.STEP: 1, C.OP_ROW: number}))
+    return make_run(place, host_intervals=ops, device_intervals=device, steps=[step(1, 0, 1000)])
+
+
 def test_a_comparison_does_not_depend_on_the_order_of_calls(tmp_path: Path) -> None:
     before: list[Launch] = [
         (MM, "[[8]]", "gemm", 10),
@@ -152,6 +175,18 @@ def test_a_comparison_does_not_depend_on_the_order_of_calls(tmp_path: Path) -> N
         ("void at::native::vectorized_elementwise_kernel<4, FillFunctor<float>>", Role.FILL),
         ("void at::native::vectorized_elementwise_kernel<4, AddFunctor<float>>", Role.ELEMENTWISE),
         ("void at::native::reduce_kernel<512, 1, ReduceOp<float>>", Role.REDUCTION),
+        ("Custom_Cijk_Alik_Bljk_BBS_BH_MT64x64x64", Role.GEMM),
+        ("bmm_Bfloat16_Bfloat16Bfloat16_Fp32_t128x8x128u2_s6", Role.GEMM),
+        ("triton_tem_fused_addmm_relu_3", Role.GEMM),
+        ("triton_tem_fused_convolution_3", Role.CONV),
+        ("triton_poi_fused_convolution_relu_0", Role.ELEMENTWISE),
+        ("triton_poi_fused_addmm_gelu_1", Role.ELEMENTWISE),
+        ("triton_red_fused_mm_sum_2", Role.REDUCTION),
+        ("triton_per_fused_native_layer_norm_convolution_4", Role.NORM),
+        ("triton_per_fused__softmax_bmm_5", Role.SOFTMAX),
+        ("Im2d2Col_v2", Role.CONV),
+        ("void cub::DeviceScanKernel<cub::AgentScanPolicy<int>>", Role.REDUCTION),
+        ("void at::native::GammaBetaBackwardCUDAKernel<float, float>", Role.NORM),
         ("convert_fp32_to_bf16", Role.OTHER),
         ("k", Role.OTHER),
     ],
@@ -170,6 +205,17 @@ def test_work_of_ops_without_a_common_path_is_named_by_what_it_does(tmp_path: Pa
     before: list[Launch] = [(("aten::x",), None, "a_gemm", 10), (("aten::v",), None, "a_gemm", 10)]
     (group,) = groups(tmp_path, before, [(("aten::y",), None, "b_gemm", 30)])
     assert (group.rung, group.path) == ("role", ("(several ops: gemm)",))
+
+
+def test_work_of_one_launching_op_in_several_places_is_named_by_what_the_places_share(tmp_path: Path) -> None:
+    before: list[Launch] = [(("f", "aten::reshape", "aten::copy_"), None, "k", 10)]
+    after: list[Launch] = [(("f", "aten::to", "aten::copy_"), None, "k", 30)]
+    (group,) = groups(tmp_path / "1", before, after)
+    assert (group.rung, group.path) == ("launcher", ("f", "…", "aten::copy_"))
+    (group,) = groups(tmp_path / "2", before, [(("g", "aten::copy_"), None, "k", 30)])
+    assert (group.rung, group.path) == ("launcher", ("…", "aten::copy_"))
+    (turned,) = groups(tmp_path / "3", [(("g", "aten::copy_"), None, "k", 30)], before)
+    assert turned.path == group.path
 
 
 def one_op(place: Path, *kernels: tuple[str, int]) -> Run:

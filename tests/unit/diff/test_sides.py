@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.runs import make_run
-from tracekit.diff.sides import pair, runs_of
+from tracekit.diff.sides import left_out, pair, runs_of
 from tracekit.errors import UnusableInputError
 from tracekit.meta import Git
 
@@ -32,6 +32,28 @@ def test_a_revision_means_all_runs_recorded_at_it(store: Store, git: Repository)
     runs = [make_run(store, after_s=number, git=state) for number in range(2)]
     make_run(store, after_s=3)
     assert [run.id for run in runs_of(store, "git:main")] == [run.id for run in runs]
+
+
+def test_a_branch_or_label_with_a_slash_means_all_its_runs_too(store: Store, git: Repository) -> None:
+    git("branch", "feature/x")
+    state = Git(git("rev-parse", "HEAD"), "", "feature/x", dirty=False, diff_sha256=None, commit_time="")
+    runs = [make_run(store, after_s=number, git=state, label="team/x") for number in range(2)]
+    for reference in ("git:feature/x", "team/x"):
+        assert [run.id for run in runs_of(store, reference)] == [run.id for run in runs]
+
+
+def test_runs_that_a_side_leaves_out_are_told(store: Store) -> None:
+    make_run(store, label="x", fingerprint={"gpu": "one", "torch": "2"})
+    assert left_out(store, "x") == ""
+    make_run(store, after_s=1, label="x", fingerprint={"gpu": "two", "torch": "2"})
+    assert left_out(store, "x") == (
+        "'x' names 1 more run that differs from its newest in gpu: it is left out"
+    )
+    make_run(store, after_s=2, label="x", fingerprint={"gpu": "two"})
+    assert left_out(store, "x") == (
+        "'x' names 2 more runs that differ from its newest in gpu, torch: they are left out"
+    )
+    assert left_out(store, "latest") == ""
 
 
 def test_a_range_names_two_revisions() -> None:

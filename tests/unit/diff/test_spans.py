@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from tracekit.run import Run
 
 
-def marked(place: Path, lengths: list[int], *, ranks: int = 1) -> Run:
+def marked(place: Path, lengths: list[int], *, ranks: int = 1, first: int = 0) -> Run:
     """Steps of these lengths, one after another with a pause of 10 ns, the same on every rank."""
     rows = []
-    for rank in range(ranks):
+    for rank in range(first, first + ranks):
         at = 0
         for number, length in enumerate(lengths):
             rows.append(step(number, at, at + length, rank=rank))
@@ -50,6 +50,14 @@ def test_warmup_of_one_side_is_left_out_of_both(tmp_path: Path) -> None:
 def test_too_few_steps_have_no_outliers(tmp_path: Path) -> None:
     a, _ = shared(marked(tmp_path / "a", [90, 10, 10]), marked(tmp_path / "b", [10, 10, 10]))
     assert (a.left_out, a.steps) == (0, 3)
+
+
+def test_ranks_are_compared_with_those_of_their_number(tmp_path: Path) -> None:
+    a, b = shared(marked(tmp_path / "a", [5, 6], ranks=3), marked(tmp_path / "b", [7, 8], first=1))
+    assert (told(a), told(b)) == ([(1, 0, 5), (1, 1, 6)], [(1, 0, 7), (1, 1, 8)])
+    assert (a.unused, b.unused, a.unused_ranks, b.unused_ranks) == (0, 0, 2, 0)
+    a, b = shared(marked(tmp_path / "c", [5], ranks=2), marked(tmp_path / "d", [7], first=4))
+    assert (told(a), told(b), a.unused_ranks) == ([(0, 0, 5)], [(4, 0, 7)], 1)
 
 
 def test_of_ranks_the_lowest_that_both_have_are_kept(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def test_damaged_values_are_unknown(stride: str) -> None:
     assert convolution(stride=stride) is None
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     name=st.sampled_from(sorted(COUNTED)),
     shapes=st.recursive(st.integers(-3, 9) | st.none() | st.text(max_size=2), st.lists, max_leaves=12),

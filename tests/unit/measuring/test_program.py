@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -88,6 +89,29 @@ def test_a_program_does_not_outlive_a_killed_tracekit(tmp_path: Path) -> None:
     measuring.kill()
     measuring.wait()
     _wait_for_end(int(pid.read_text()))
+
+
+def test_an_interrupted_program_has_time_to_clean_up(tmp_path: Path) -> None:
+    pid, cleaned = tmp_path / "pid", tmp_path / "cleaned"
+    program = (
+        "import os, signal, sys, time\n"
+        f"signal.signal(signal.SIGTERM, lambda *_: (time.sleep(0.3), "
+        f"open({str(cleaned)!r}, 'w'), sys.exit()))\n"
+        f"open({str(pid)!r}, 'w').write(str(os.getpid()))\n"
+        "time.sleep(600)"
+    )
+    measure = (
+        "import os, sys; from pathlib import Path; from tracekit.measuring import process\n"
+        "process.run([sys.executable, '-c', sys.argv[1]], folder=Path.cwd(), environment=os.environ)"
+    )
+    measuring = subprocess.Popen([PYTHON, "-c", measure, program], stderr=subprocess.DEVNULL)
+    while not (pid.exists() and pid.read_text()):
+        time.sleep(0.01)
+        assert measuring.poll() is None
+    measuring.send_signal(signal.SIGINT)
+    measuring.wait()
+    _wait_for_end(int(pid.read_text()))
+    assert cleaned.exists()
 
 
 def test_imports_and_files_are_those_of_the_worktree(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,8 +13,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.repositories import add_submodule
 from tracekit.errors import RunNotFoundError, UnusableInputError
+from tracekit.measuring import locks
+from tracekit.measuring.locks import abandoned, new_lock
 from tracekit.measuring.snapshot import changes, copy
+from tracekit.measuring.submodules import missing
 from tracekit.measuring.worktrees import FOLDER, worktrees
 
 if TYPE_CHECKING:
@@ -97,6 +102,57 @@ def test_the_users_tree_and_index_stay_as_they_are(git: Git, store: Store) -> No
     assert everything(root) == before
 
 
+def test_submodules_come_from_the_users_clones(git: Git, store: Store, tmp_path: Path) -> None:
+    first = add_submodule(git, tmp_path, "one\n")
+    Path("deep lib/inner.py").write_text("two\n")
+    git("-C", "deep lib", "commit", "--quiet", "--all", "--message=two")
+    git("commit", "--quiet", "--all", "--message=moved")
+    git("rm", "--quiet", "deep lib")
+    git("commit", "--quiet", "--message=removed")
+    before = everything(Path.cwd())
+    with worktrees(store) as trees:
+        found = [trees.add(name, name=name[-1]) for name in ("HEAD", "HEAD~1", "HEAD~2")]
+        texts = [(tree / "deep lib/inner.py") for tree in found]
+        assert [path.read_text() if path.exists() else None for path in texts] == [None, "two\n", "one\n"]
+        assert [missing(tree) for tree in found] == [[], [], []]
+        assert git("-C", str(found[2] / "deep lib"), "rev-parse", "HEAD") == first
+        assert not git("-C", str(found[2]), "status", "--porcelain")
+    assert everything(Path.cwd()) == before
+    assert left(store) == []
+
+
+def test_a_submodule_without_a_clone_is_left_out_and_one_without_the_commit_is_said(
+    git: Git, store: Store, tmp_path: Path
+) -> None:
+    add_submodule(git, tmp_path, "one\n")
+    git("update-index", "--cacheinfo", f"160000,{'1' * 40},deep lib")
+    git("commit", "--quiet", "--message=elsewhere")
+    with worktrees(store) as trees, pytest.raises(UnusableInputError, match="has no commit 111111111"):
+        trees.add("HEAD")
+    shutil.rmtree(".git/modules")
+    shutil.rmtree("deep lib")
+    with worktrees(store) as trees:
+        assert missing(trees.add("HEAD")) == ["deep lib"]
+
+
+def test_a_lock_that_goes_while_it_is_asked_for_is_not_taken(tmp_path: Path) -> None:
+    with new_lock(tmp_path) as lock:
+        pass
+    with abandoned(lock) as free:
+        assert not free
+    swept, taken = tmp_path / "swept", locks._taken
+    swept.write_text("")
+
+    def taken_and_gone(descriptor: int) -> bool:
+        swept.unlink()
+        return taken(descriptor)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(locks, "_taken", taken_and_gone)
+        with abandoned(swept) as free:
+            assert not free
+
+
 def test_no_hook_of_the_user_runs(git: Git, store: Store) -> None:
     hook = Path(git("rev-parse", "--git-path", "hooks")) / "post-checkout"
     hook.parent.mkdir(exist_ok=True)
@@ -119,7 +175,7 @@ def test_an_error_leaves_nothing(git: Git, store: Store) -> None:
     assert git("worktree", "list").count("\n") == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_leaves_nothing(number: signal.Signals, git: Git, store: Store) -> None:
     held = _held(store)
     held.send_signal(number)

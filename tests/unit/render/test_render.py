@@ -219,3 +219,10 @@ def test_a_cut_leaves_no_accent_without_its_letter() -> None:
     accented = "e\u0301" * 30
     for width in range(5, 30):
         assert "\u2026\u0301" not in shorten(accented, width)
+
+
+@given(st.text(min_size=1, max_size=60), st.text(min_size=1, max_size=60), st.integers(20, 60))
+def test_a_shortened_change_of_name_shows_both_names(before: str, after: str, width: int) -> None:
+    short = shorten(f"{before} → {after}", width)
+    assert cell_len(short) <= width
+    assert " → " in short

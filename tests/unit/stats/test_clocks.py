@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from tracekit.stats.clocks import cycles, differ, reconcile
+from tracekit.stats.clocks import at_their_clocks, cycles, differ, reconcile
 from tracekit.stats.compare import compare
 from tracekit.stats.comparison import Comparison, Metric, Verdict
+from tracekit.stats.noise import Noise
 
 NS = [100_000.0, 101_000.0, 99_000.0, 100_500.0]
 
@@ -48,7 +49,7 @@ def test_a_verdict_that_holds_in_cycles_stands() -> None:
     in_time, in_cycles = compared(1.3, clock=1_800.0)
     one = reconcile(in_time, in_cycles, 1_900.0, 1_800.0)
     assert one.verdict is Verdict.REGRESSION
-    assert one.reason.endswith("; so it is in cycles (SM clock 1900 MHz against 1800 MHz)")
+    assert one.reason.endswith("; the same holds in cycles (SM clock 1900 MHz against 1800 MHz)")
 
 
 def test_differing_clocks_without_cycles_cannot_be_told() -> None:
@@ -65,3 +66,24 @@ def test_no_verdict_stays_none() -> None:
 def test_clocks_differ_from_two_per_cent_on(clock: float, told: bool) -> None:
     assert differ(1_900.0, clock) is told
     assert differ(clock, 1_900.0) is told
+
+
+def test_each_run_is_judged_at_its_own_clock() -> None:
+    """A run without a time needs no clock; one with a time and no clock leaves the verdict open."""
+    head = [value * 1.1 for value in NS]
+    in_time = compare(Metric("step_time"), NS, head, paired=False)
+    slow = [1_900.0 / 1.1] * 4
+    told = at_their_clocks(in_time, ([*NS, None], head), ([1_900.0] * 4 + [None], slow))
+    assert (in_time.verdict, told.verdict) == (Verdict.REGRESSION, Verdict.CANNOT_TELL)
+    assert told.reason.endswith("regression in time, but pass in cycles")
+    some = at_their_clocks(in_time, (NS, head), ([1_900.0] * 4, [*slow[:3], None]))
+    assert some.reason.endswith("without cycles their part in it is unknown")
+    assert at_their_clocks(in_time, (NS, head), ([1_900.0] * 4, [None] * 4)) is in_time
+
+
+def test_cycles_of_single_runs_are_judged_by_the_same_noise() -> None:
+    noise = Noise(0.005, 9.0, runs=10, groups=1)
+    in_time = compare(Metric("step_time"), [1e6], [1.4e6], paired=False, noise=noise)
+    one = at_their_clocks(in_time, ([1e6], [1.4e6]), ([1_900.0], [1_800.0]), noise=noise)
+    assert one.verdict is Verdict.REGRESSION
+    assert "the same holds in cycles" in one.reason

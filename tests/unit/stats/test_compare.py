@@ -92,12 +92,44 @@ def test_more_is_better_turns_the_verdict_around(sides: Sides) -> None:
     lower = compare(STEP, a, b, paired=True, noise=Noise(0.01))
     higher = compare(RATE, b, a, paired=True, noise=Noise(0.01))
     assert higher.verdict is lower.verdict
-    assert higher.reason == lower.reason
+
+
+def test_a_rate_that_fell_reads_as_a_fall() -> None:
+    one = compare(RATE, [100.0, 101.0, 99.0], [80.0, 81.0, 79.0], paired=False)
+    assert one.ratio == pytest.approx(0.8, abs=1e-3)
+    assert one.reason == (
+        "-20.0 % (95 % interval -22.1 % to -17.9 %) is a worsening of at least the threshold of 7 %"
+    )
+    other = compare(RATE, [100.0, 100.2, 99.9, 100.1], [99.0, 99.1, 98.9, 99.2], paired=False)
+    assert other.verdict is Verdict.PASS
+    assert other.reason == "at worst -1.2 % (95 % interval up to -0.8 %), within the threshold of 7 %"
+
+
+def test_blocks_that_lack_a_side_each_are_two_groups() -> None:
+    """Every block lost one of its runs: there is no pair, but there are two runs a side."""
+    one = compare(STEP, [100.0, None, 101.0, None], [None, 120.0, None, 121.0], paired=True)
+    assert (one.paired, one.runs, one.ratio) == (False, (2, 2), pytest.approx(1.199, abs=1e-3))
+    assert one == compare(STEP, [100.0, 101.0], [120.0, 121.0], paired=False)
+
+
+def test_a_spread_without_bounds_has_numbers_and_words() -> None:
+    one = compare(STEP, [1.0, 1e18], [1e18, 1.0], paired=True, alpha=0.0179)
+    assert one.verdict is Verdict.CANNOT_TELL
+    json.dumps(one.entry(), allow_nan=False)
+    assert one.reason.startswith("the smallest detectable effect, more than 1000×, is above the threshold")
+
+
+def test_a_verdict_by_history_says_so() -> None:
+    noise = Noise(0.012, 9.0, runs=10, groups=1)
+    one = compare(STEP, [100.0], [112.0], paired=False, noise=noise)
+    assert one.verdict is Verdict.REGRESSION
+    assert one.reason.endswith("; judged by the noise of 1.2 % in 10 recorded runs of unchanged code")
+    assert "judged" not in compare(STEP, [100.0, 101.0], [1.0, 2.0], paired=False, noise=noise).reason
 
 
 @given(blocks)
 def test_what_was_not_measured_takes_its_partner_along(sides: Sides) -> None:
-    a, b = sides
+    a, b = ([*side, *side] for side in sides)  # two whole blocks at least
     whole = compare(STEP, a, b, paired=True)
     for missing in (None, float("nan")):
         assert compare(STEP, [*a, missing, 7.0], [*b, 5.0, missing], paired=True) == whole

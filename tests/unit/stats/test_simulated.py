@@ -66,6 +66,14 @@ def test_kernels_shown_are_mostly_changed_ones() -> None:
     assert found >= 0.98
 
 
+@pytest.mark.parametrize("k", [(1, 10), (2, 5), (2, 20), (20, 2), (3, 40)])
+def test_few_runs_beside_many_cover(k: tuple[int, int]) -> None:
+    """Welch's interval alone covers 88 of 100 where two runs that are alike by chance meet twenty others."""
+    covered, fails = simulation.unequal(count=COUNT, k=k, seed=12)
+    assert covered >= 0.93
+    assert fails <= 0.005
+
+
 def test_one_run_a_side_with_noise_from_history_covers() -> None:
     covered, fails = simulation.single_runs(count=COUNT, history=5, seed=9)
     assert 0.93 <= covered <= 0.97

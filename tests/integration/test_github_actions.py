@@ -1,0 +1,210 @@
+"""The workflow of the documentation: its commands run, word for word, on a real repository."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.conftest import Git
+
+yaml = pytest.importorskip("yaml")
+pytest.importorskip("torch")
+
+ROOT = Path(__file__).parents[2]
+FILE = ROOT / "docs" / "github-actions.yml"
+WORKLOAD = """
+import level
+import torch
+
+from tracekit.workloads.base import Workload
+
+
+class Program:
+    def __init__(self, options):
+        self.matrix = torch.randn(128, 128)
+
+    def step(self):
+        found = self.matrix
+        for _ in range(level.TIMES):
+            found = torch.mm(found, self.matrix).tanh()
+        return found.sum()
+
+
+TINY = Workload(
+    name="tiny", domain="other", summary="Products of one matrix", parameters=0, modes=("train", "infer"),
+    levels=("eager",), dtypes=("float32",), defaults={"batch_size": 1, "resolution": 8},
+    smallest_resolution=1, build=Program,
+)
+"""
+TOOLS = {
+    "tracekit": f'exec "{sys.executable}" -c "from tracekit.cli.main import main; main()" "$@"',
+    "pip": 'echo "pip $*" >> "$TOOL_LOG"',
+    "gh": 'echo "gh $*" >> "$TOOL_LOG"; case "$*" in *--paginate*) echo "$COMMENT_ID" ;; esac',
+}
+
+
+@pytest.fixture(scope="module")
+def workflow() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(FILE.read_text(encoding="utf-8"))
+    return found
+
+
+@dataclass
+class Runner:
+    """Runs the steps of a job as a runner does: `bash -e`, one after the other, until one fails."""
+
+    folder: Path
+    values: dict[str, str]
+    env: dict[str, str]
+    outputs: dict[str, str] = field(default_factory=dict)
+
+    def job(self, job: dict[str, Any]) -> list[tuple[str, int]]:
+        """The steps that ran, each with its exit code."""
+        ran: list[tuple[str, int]] = []
+        for step in job["steps"]:
+            if "run" in step and not (ran and ran[-1][1]):
+                ran.append((step.get("name", step["run"]), self._step(step, job.get("env", {}))))
+        return ran
+
+    def _step(self, step: dict[str, Any], job_env: dict[str, Any]) -> int:
+        own = {name: self._filled(str(value)) for name, value in (job_env | step.get("env", {})).items()}
+        files = {name: self.folder / name for name in ("GITHUB_ENV", "GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")}
+        places = {name: str(file) for name, file in files.items()}
+        script = ["bash", "-e", "-c", self._filled(step["run"])]
+        done = subprocess.run(script, env=own | self.env | places, check=False)
+        for name, target in (("GITHUB_ENV", self.env), ("GITHUB_OUTPUT", self.outputs)):
+            if files[name].exists():
+                target |= dict(line.split("=", 1) for line in files[name].read_text().splitlines())
+                files[name].unlink()
+        self.values |= {f"steps.{step.get('id')}.outputs.{key}": one for key, one in self.outputs.items()}
+        return done.returncode
+
+    def _filled(self, text: str) -> str:
+        return re.sub(r"\$\{\{ (.*?) \}\}", lambda match: self.values[match[1]], text)
+
+    @property
+    def log(self) -> list[str]:
+        """What was asked of tools that are none."""
+        return Path(self.env["TOOL_LOG"]).read_text().splitlines()
+
+
+@pytest.fixture
+def runner(git: Git, tmp_path: Path) -> Runner:
+    """A repository with a workload of its own; main goes on after a branch left it."""
+    tools, package = tmp_path / "a folder of tools", Path("tiny-1.0.dist-info")
+    for path in (tools, package):
+        path.mkdir()
+    for name, script in TOOLS.items():
+        (tools / name).write_text(f"#!/bin/bash\n{script}\n")
+        (tools / name).chmod(0o755)
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n")
+    (package / "entry_points.txt").write_text("[tracekit.workloads]\ntiny = tiny:TINY\n")
+    Path("tiny.py").write_text(WORKLOAD)
+    committed(git, 30)
+    git("checkout", "--quiet", "-b", "topic")
+    base = {
+        "github.event.pull_request.number": "7",
+        "github.token": "none",
+        "github.repository": "example/tiny",
+    }
+    env = {
+        **os.environ,
+        "PATH": os.pathsep.join([str(tools), os.environ["PATH"]]),
+        "PYTHONPATH": os.pathsep.join([str(Path.cwd()), str(ROOT)]),
+        "OMP_NUM_THREADS": "1",
+        "RUNNER_TEMP": str(tmp_path),
+        "TOOL_LOG": str(tmp_path / "log.txt"),
+        "COMMENT_ID": "",
+        "WORKLOAD": "--workload tiny --device cpu --steps 20 --threads 1",
+        "MODES": "infer",
+    }
+    return Runner(tmp_path, base, env)
+
+
+def committed(git: Git, times: int, note: str = "") -> str:
+    Path("level.py").write_text(f"TIMES = {times}  # {note}\n")
+    git("add", ".")
+    git("commit", "--quiet", f"--message={times} products")
+    return git("rev-parse", "HEAD")
+
+
+def opened(git: Git, runner: Runner, times: int) -> None:
+    """A pull request from a branch of that many products to a main that has another commit."""
+    runner.values["github.event.pull_request.head.sha"] = committed(git, times, "topic")
+    git("checkout", "--quiet", "main")
+    runner.values["github.event.pull_request.base.sha"] = committed(git, 300, "main went on")
+    git("checkout", "--quiet", "--detach", runner.values["github.event.pull_request.head.sha"])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_planted_regression_fails_the_job_and_is_commented(
+    git: Git, runner: Runner, workflow: dict[str, Any]
+) -> None:
+    opened(git, runner, 60)
+    ran = runner.job(workflow["jobs"]["check"])
+    assert [code for _, code in ran] == [0, 0, 0, 0, 1]
+    assert runner.outputs["code"] == "1"
+    text = Path("check.md").read_text(encoding="utf-8")
+    assert text.startswith("## ❌ Regression: tiny infer cpu step\\_time")
+    assert re.search(r"\| aten::(mm|tanh) \|.*\| 30 \| 60 \|", text)
+    assert (runner.folder / "GITHUB_STEP_SUMMARY").read_text(encoding="utf-8") == text
+    assert int(ET.parse("check.xml").getroot().get("failures", "")) >= 1  # noqa: S314 (our own)
+    assert '<h1 class="bad">' in Path("check.html").read_text(encoding="utf-8")
+    assert runner.log.count("pip install --quiet --no-deps .") == 10
+
+    assert runner.job(workflow["jobs"]["comment"])[-1][1] == 0
+    assert runner.log[-1] == "gh pr comment 7 --body-file comment.md"
+    assert Path("comment.md").read_text(encoding="utf-8") == f"<!-- tracekit check -->\n{text}"
+    runner.env["COMMENT_ID"] = "11"
+    assert runner.job(workflow["jobs"]["comment"])[-1][1] == 0
+    assert "--method PATCH repos/example/tiny/issues/comments/11 --field body=@comment.md" in runner.log[-1]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_an_unchanged_branch_passes_though_main_got_slower(
+    git: Git, runner: Runner, workflow: dict[str, Any]
+) -> None:
+    opened(git, runner, 30)
+    ran = runner.job(workflow["jobs"]["check"])
+    assert [code for _, code in ran] == [0, 0, 0, 0, 0]
+    assert runner.outputs["code"] in {"0", "3"}  # a busy machine may leave it open
+    assert "Regression" not in Path("check.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("code", "fails"), [("0", 0), ("3", 0), ("4", 0), ("1", 1), ("2", 1), ("5", 1), ("", 1)]
+)
+def test_a_check_that_could_not_be_made_does_not_pass(
+    tmp_path: Path, workflow: dict[str, Any], code: str, fails: int
+) -> None:
+    last = {"steps": workflow["jobs"]["check"]["steps"][-1:]}
+    runner = Runner(tmp_path, {"steps.check.outputs.code": code}, dict(os.environ))
+    assert [one for _, one in runner.job(last)] == [fails]
+
+
+def test_a_fork_gets_no_rights(workflow: dict[str, Any]) -> None:
+    triggers = workflow[True]  # YAML 1.1 reads `on` as a truth
+    assert list(triggers) == ["pull_request"]
+    assert workflow["permissions"] == {"contents": "read"}
+    check, comment = workflow["jobs"]["check"], workflow["jobs"]["comment"]
+    assert "permissions" not in check
+    checkout = check["steps"][0]["with"]
+    assert (checkout["fetch-depth"], checkout["persist-credentials"]) == (0, False)
+    assert comment["permissions"] == {"pull-requests": "write"}
+    assert not any("checkout" in step.get("uses", "") for step in comment["steps"])
+
+
+def test_no_script_holds_an_expression_that_a_title_could_fill(workflow: dict[str, Any]) -> None:
+    scripts = [step["run"] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step]
+    assert not any("${{" in script for script in scripts)

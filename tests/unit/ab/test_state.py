@@ -1,0 +1,17 @@
+"""What an interrupted call left."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.runs import make_run
+from tracekit.ab.state import Measured
+
+if TYPE_CHECKING:
+    from tracekit.store import Store
+
+
+def test_profiles_that_were_removed_are_not_named(store: Store) -> None:
+    kept = make_run(store)
+    measured = Measured(runs={"base": kept.id, "head": "gone"})
+    assert measured.of(store).runs == {"base": kept.id}

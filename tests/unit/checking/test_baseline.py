@@ -1,0 +1,58 @@
+"""Baselines in unusual repositories: shallow clones, merges, heads that are on the reference, changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.unit.checking.gates import commit, record
+from tracekit.checking import Options, check
+from tracekit.errors import CollectionError, TracekitError, UnusableInputError
+
+if TYPE_CHECKING:
+    from tests.conftest import Git
+    from tracekit.store import Store
+
+BASE = (1_000_000, 1_004_000, 996_000)
+
+
+def test_a_head_with_changes_is_never_its_own_baseline(git: Git, store: Store) -> None:
+    runs = record(store, git("rev-parse", "HEAD"), BASE, dirty=True)
+    with pytest.raises(CollectionError, match="no older commit has runs"):
+        check(store, "main", runs=[runs[0].id], options=Options(allow_dirty=True))
+
+
+def test_a_shallow_clone_is_named_as_the_reason(
+    git: Git, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record(store, git("rev-parse", "HEAD"), BASE)
+    record(store, commit(git, "second"), BASE)
+    git("clone", "--quiet", "--depth=1", f"file://{Path.cwd()}", str(tmp_path / "clone"))
+    monkeypatch.chdir(tmp_path / "clone")
+    with pytest.raises(TracekitError) as caught:
+        check(store, "main")
+    assert "git fetch --unshallow" in str(caught.value.hint)
+
+
+def test_a_commit_that_was_rebased_away_is_named(git: Git, store: Store) -> None:
+    record(store, git("rev-parse", "HEAD"), BASE)
+    record(store, "2" * 40, BASE)
+    with pytest.raises(UnusableInputError, match="does not have commit 222222222222"):
+        check(store, "main")
+
+
+def test_a_label_of_several_commits_tells_that_some_are_left_out(git: Git, store: Store) -> None:
+    record(store, git("rev-parse", "HEAD"), BASE, label="nightly")
+    record(store, commit(git, "second"), BASE, label="nightly")
+    record(store, commit(git, "third"), BASE, label="head")
+    [each] = check(store, "label:nightly", label="head").configurations
+    assert "the label has runs of 1 more state of the code, left out" in each.notes
+
+
+def test_a_small_baseline_of_a_label_is_not_put_down_to_ancestors(git: Git, store: Store) -> None:
+    record(store, git("rev-parse", "HEAD"), BASE[:2], label="before")
+    record(store, commit(git, "second"), BASE, label="after")
+    [each] = check(store, "label:before", label="after").configurations
+    assert any("no commit of that label has 3 runs" in note for note in each.notes)

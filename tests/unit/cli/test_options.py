@@ -1,0 +1,11 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from tracekit.cli import options
+from tracekit.measuring import metrics, program
+
+
+def test_choices_spelled_for_fast_help_are_those_that_can_be_measured() -> None:
+    assert tuple(program.UNITS) == options.UNITS
+    assert {*metrics.METRICS, metrics.VALUE} == set(options.METRICS)
