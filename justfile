@@ -51,7 +51,7 @@ docs:
 
 # Take the pictures of the dashboard that the documents show.
 screenshots:
-    {{python}} docs/screenshots.py
+    {{python}} -m docs.screenshots
 
 # Everything continuous integration runs, in an environment of its own.
 ci:

@@ -2,11 +2,11 @@
 
     python -m benchmarks.dashboard [--intervals 5000000] [--rounds 60] [--chromium PATH]
 
-`tracekit dashboard` serves a synthetic run of millions of intervals in a process of its own; Chromium, without
-a screen, zooms in and out at random places of the capture. A zoom is over when the frame with the answer of the
-server is on the screen (`tracekit:painted` with `settled`). Memory is what the server's process has more after
-the timeline was shown than before. Cold is a browser that has never been
-there, on a small run, until the numbers of the overview are to be read. It needs a quiet machine.
+`tracekit dashboard` serves a synthetic run of millions of intervals in a process of its own; Chromium,
+without a screen, zooms in and out at random places of the capture. A zoom is over when the frame with the
+answer of the server is on the screen (`tracekit:painted` with `settled`). Memory is what the server's process
+has more after the timeline was shown than before. Cold is a browser that has never been there, on a small
+run, until the numbers of the overview are to be read. It needs a quiet machine.
 """
 
 from __future__ import annotations

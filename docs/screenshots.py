@@ -1,6 +1,6 @@
 """Take the pictures of the dashboard that the documents show, over runs of the samples.
 
-    python docs/screenshots.py [--only NAME...] [--chromium PATH]
+    python -m docs.screenshots [--only NAME...] [--chromium PATH]
 
 Each is taken of the real dashboard in Chromium, at a fixed size and theme, and stored with few colours, so
 that a picture stays below 150 kB.
@@ -16,9 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))  # the simulator of the samples is not installed
-
 from playwright.sync_api import expect, sync_playwright
 
 from samples.simulator import write
@@ -31,6 +28,7 @@ from tracekit.store import Store
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs" / "images"
 LARGEST = 150_000
 """Bytes of a picture at most."""
@@ -83,7 +81,7 @@ def filled(folder: Path) -> tuple[Store, dict[str, str]]:
 def take(browser: Browser, site: Served, picture: Picture) -> Path:
     """Take one picture."""
     scheme = "dark" if picture.dark else "light"
-    size = {"width": 1_280, "height": 800}
+    size = {"width": 1_280, "height": 720}
     with browser.new_context(viewport=size, color_scheme=scheme, reduced_motion="reduce") as context:
         page = context.new_page()
         page.goto(site.url(picture.page, picture.run, **picture.words))

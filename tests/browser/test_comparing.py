@@ -32,7 +32,7 @@ _ARGUMENTS = ["--disable-gpu", "--disable-quic", "--no-first-run", "--disable-ba
 
 @pytest.fixture
 def tab(address: str) -> Iterator[Page]:
-    """A tab in which nothing may go wrong, nor leave the machine; it closes before the server at `address`."""
+    """A tab in which nothing may go wrong, nor leave the machine; it closes before the server does."""
     executable = shutil.which("chromium")
     if executable is None:
         pytest.skip("no Chromium on the PATH")

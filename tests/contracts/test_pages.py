@@ -1,4 +1,4 @@
-"""Every page says what it answers, is found in the menu, and shows the numbers that the command line prints."""
+"""Every page says what it answers, is in the menu, and shows the numbers that the command line prints."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ import re
 import subprocess
 import sys
 import tomllib
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner
 
 from samples.simulator import write
 from samples.simulator.examples import training
 from tracekit import registry
 from tracekit.analysis import available, get
-from tracekit.cli.main import main
+from tracekit.cli import main
 from tracekit.ingest import import_traces
 from tracekit.store import Store
 
 pytest.importorskip("dash")
 
 from dash_ag_grid import AgGrid
-
 from tracekit.dashboards import blocks
 from tracekit.dashboards.analysis_page import of_analysis
 from tracekit.dashboards.app import create_app
@@ -139,10 +139,11 @@ def test_an_analysis_of_an_outside_package_gets_a_page_by_itself(run: Run) -> No
 
 def told(run: Run, name: str) -> dict[str, Any]:
     """What `tracekit analyze` prints of a run."""
-    arguments = ["analyze", run.id, name, "--store", str(run.path.parent), "--format", "json"]
-    done = CliRunner().invoke(main, arguments, catch_exceptions=False)
-    assert done.exit_code == 0
-    found: dict[str, Any] = json.loads(done.stdout)
+    out = StringIO()
+    with redirect_stdout(out):
+        code = main.run(["analyze", run.id, name, "--store", str(run.path.parent), "--format", "json"])
+    assert code == 0
+    found: dict[str, Any] = json.loads(out.getvalue())
     return found
 
 
