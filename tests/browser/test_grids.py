@@ -2,15 +2,12 @@ from __future__ import annotations
 
 import math
 import re
-import shutil
 import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = shutil.which("chromium")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
 
 from tracekit.dashboards.app import create_app  # noqa: E402
 from tracekit.dashboards.formats import number_format  # noqa: E402
@@ -30,7 +27,6 @@ if TYPE_CHECKING:
 
 playwright.expect.set_options(timeout=30_000)
 HOSTILE = "void <script>window.hurt=1</script><b>bold</b><img src=x onerror='window.hurt=1'>" + "x" * 300
-ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync"]
 
 
 @pytest.fixture(scope="module")
@@ -52,14 +48,6 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
     thread.join()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as started:
-        chromium = started.chromium.launch(executable_path=CHROMIUM, headless=True, args=ARGUMENTS)
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture
