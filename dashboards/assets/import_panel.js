@@ -35,7 +35,7 @@ window.tracekit = window.tracekit || {};
     const percent = part === null ? "" : ` ${Math.floor(100 * part)} %`;
     if (phase === "receiving") { return `sending${percent}`; }
     if (phase === "waiting") { return "waiting for another import"; }
-    if (phase === "importing") { return percent ? `reading${percent}` : "writing the run"; }
+    if (phase === "importing") { return job.state.read && !percent ? "writing the run" : `reading${percent}`; }
     if (phase === "done") {
       const noted = warnings ? `, ${warnings} warning${warnings > 1 ? "s" : ""}` : "";
       return `imported${runs.length > 1 ? ` ${runs.length} runs` : ""}${noted}`;

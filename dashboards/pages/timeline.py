@@ -40,7 +40,7 @@ def _layout(_: Context) -> list[Component]:
 
 
 def source(context: Context) -> dict[str, Any] | None:
-    """What the scripts are told of a view: the run, its filters and the place it names; None without a run."""
+    """What the scripts are told of a view: run, filters, and the place it names; None without a run."""
     view = context.view
     if context.chosen is None:
         return None

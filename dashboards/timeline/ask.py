@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 WIDEST = 8_192
 MOST_LANES = 512
 _NUMBER = re.compile(r"-?\d{1,18}")
+_PARTS = 10_000
 _LANES = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 
 
@@ -61,8 +62,8 @@ def lanes(words: Mapping[str, str], index: Index) -> list[Lane]:
     if not text:
         return list(index.lanes)
     numbers: dict[int, None] = {}
-    for part in text[:10_000].split(","):
-        match = _LANES.fullmatch(part)
+    for part in text.split(",", _PARTS):
+        match = _LANES.fullmatch(part)  # the rest of too long a list is no part
         if match is None:
             raise UnusableInputError("lanes is not a list of numbers", hint="as in lanes=1,2,5-9")
         first, last = int(match[1]), int(match[2] or match[1])

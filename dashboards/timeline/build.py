@@ -151,6 +151,7 @@ def _finished(draft: _Draft) -> tuple[Arrays, tuple[int, ...]]:
         "label": draft.label[:count],
         "masks": found.masks,
         "places": found.places,
+        "lengths": found.lengths,
     }
     return arrays, found.sizes
 
@@ -164,7 +165,7 @@ def assemble(outline: Outline, arrays: Arrays) -> Index:
         idle=outline.idle,
     )
     plain = {name: array.view(np.ndarray) for name, array in arrays.items()}  # no memmap: slices are cheap
-    pyramid = peaks.Peaks(plain.pop("masks"), plain.pop("places"), tuple(outline.sizes))
+    pyramid = peaks.Peaks(plain.pop("masks"), plain.pop("places"), plain.pop("lengths"), tuple(outline.sizes))
     return Index(
         lanes=outline.lanes,
         names=names,

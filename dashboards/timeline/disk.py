@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 FOLDER = ".timeline"
 _OUTLINE, _CAUSES = "outline.json", "causes.npz"
-_ARRAYS = ("start", "total", "row", "label", "masks", "places")
+_ARRAYS = ("start", "total", "row", "label", "masks", "places", "lengths")
 _TEMPORARY = re.compile(r"\.tmp-(\d+)-[0-9a-f]+(?:\.npz)?")
 
 

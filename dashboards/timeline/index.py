@@ -1,7 +1,7 @@
 """The index of a run's intervals: by lane and start, ready to be searched, 27 bytes an interval.
 
 An interval takes 8 bytes for its start, 8 for the sum of the durations before it (its duration is the
-difference to the next), 4 for its row, 4 for its label and 2.4 for the pyramid of longest intervals. The
+difference to the next), 4 for its row, 4 for its label and 2.9 for the pyramid of longest intervals. The
 arrays are in memory or mapped from files; either way they are never written once the index is made.
 """
 

@@ -3,7 +3,7 @@
 A pyramid of blocks of 16: each element keeps, as 16 bits, which elements of its block up to itself are longer
 than all that follow them until there. The lowest bit at or above a position is then the longest of the range
 from it. Each block's longest is an element of the level above. Ties go to the earlier element. This takes
-2.4 bytes an interval, and a query reads at most two blocks of each level.
+2.9 bytes an interval, and a query reads at most two blocks of each level.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 Masks: TypeAlias = npt.NDArray[np.uint16]
 Places: TypeAlias = npt.NDArray[np.uint32]
+Found: TypeAlias = "tuple[Ints, Ints]"
+"""Positions and the values there."""
 
 _BITS = 4
 BLOCK = 1 << _BITS
@@ -35,11 +37,13 @@ class Peaks:
     Attributes:
         masks: Of all levels, one after the other.
         places: Position among the values of each element, for the levels above the first.
+        lengths: The values there, which lie closer together than at those positions.
         sizes: Elements of each level.
     """
 
     masks: Masks
     places: Places
+    lengths: Ints
     sizes: tuple[int, ...]
 
 
@@ -61,6 +65,7 @@ def build(values: Ints) -> Peaks:
     levels = sizes(len(values))
     masks = np.empty(sum(levels), np.uint16)
     places = np.empty(sum(levels[1:]), np.uint32)
+    lengths = np.empty(len(places), np.int64)
     below: Places | None = None
     current, done, placed = values, 0, 0
     for level, count in enumerate(levels):
@@ -70,9 +75,10 @@ def build(values: Ints) -> Peaks:
             break
         below = (winners if below is None else below[winners]).astype(np.uint32)
         places[placed : placed + len(below)] = below
+        current = lengths[placed : placed + len(below)]
+        current[:] = values[below]
         placed += len(below)
-        current = values[below]
-    return Peaks(masks, places, levels)
+    return Peaks(masks, places, lengths, levels)
 
 
 def _level(values: Ints, masks: Masks) -> Ints:
@@ -125,10 +131,12 @@ def longest(peaks: Peaks, values: Callable[[Ints], Ints], first: Ints, last: Int
             first, last = first[more], last[more]
             asked = more if isinstance(asked, slice) else asked[more]
         found = _ends(peaks.masks[done : done + count], first, last)
-        if level:
-            places = peaks.places[placed : placed + count]
-            found = places[found[0]].astype(np.int64), places[found[1]].astype(np.int64)
-        best[asked], most[asked] = _better(values, *found, best[asked], most[asked])
+        places = peaks.places[placed : placed + count]
+        lengths = peaks.lengths[placed : placed + count]
+        head, tail = (
+            (places[one].astype(np.int64), lengths[one]) if level else (one, values(one)) for one in found
+        )
+        best[asked], most[asked] = _better(head, tail, (best[asked], most[asked]))
     return best
 
 
@@ -142,15 +150,12 @@ def _ends(masks: Masks, first: Ints, last: Ints) -> tuple[Ints, Ints]:
     return head, tail
 
 
-def _better(
-    values: Callable[[Ints], Ints], head: Ints, tail: Ints, best: Ints, most: Ints
-) -> tuple[Ints, Ints]:
-    """The longest so far and its length, with what was found at the ends of a level; of equals the first."""
-    long_head, long_tail = values(head), values(tail)
-    found = np.where(long_tail > long_head, tail, head)
-    length = np.maximum(long_head, long_tail)
-    better = (length > most) | ((length == most) & (found < best))
-    return np.where(better, found, best), np.maximum(length, most)
+def _better(head: Found, tail: Found, known: Found) -> Found:
+    """The longest of what was found at the ends of a level and before; of equals the first."""
+    place = np.where(tail[1] > head[1], tail[0], head[0])
+    length = np.maximum(head[1], tail[1])
+    better = (length > known[1]) | ((length == known[1]) & (place < known[0]))
+    return np.where(better, place, known[0]), np.maximum(length, known[1])
 
 
 @cache

@@ -5,6 +5,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
 (function (tl) {
   const LASTS = 170;
   const NEAR = 8;
+  const QUEUE = 4;
 
   const calm = () => window.matchMedia("(prefers-reduced-motion: reduce)").matches;
 
@@ -19,7 +20,9 @@ window.tracekit.timeline = window.tracekit.timeline || {};
   }
 
   tl.Moves = class {
-    constructor(app) { this.app = app; }
+    constructor(app) {
+      Object.assign(this, { app, waiting: 0, turn: Promise.resolve(), selecting: null });
+    }
 
     /** A small move by hand; it ends what is under way. */
     move(change) {
@@ -51,7 +54,12 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     }
 
     /** Select a row: tell of it, and bring it into view as `zoom` says. */
-    async select(row, { zoom, silent }) {
+    select(row, how) {
+      this.selecting = this.#select(row, how);
+      return this.selecting;
+    }
+
+    async #select(row, { zoom, silent }) {
       const { app } = this;
       app.chosen = row;
       if (!row) {
@@ -99,7 +107,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       const { scale } = this.app;
       const seen = start >= scale.from && start + dur <= scale.to;
       const share = dur / scale.span;
-      const good = !sized || (share > 0.01 && share < 0.6);
+      const good = !sized || (share > 0.05 && share < 0.6);
       if (seen && good) return;
       const span = good && share < 0.9 ? scale.span : dur * NEAR;
       const middle = start + dur / 2;
@@ -118,7 +126,15 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       app.parts.scroller.scrollTop = place.y - room / 2;
     }
 
+    /** To the next or previous one; keys that come faster than answers wait for their turn. */
     async step(by, what) {
+      if (this.waiting > QUEUE) return;
+      this.waiting += 1;
+      this.turn = this.turn.then(() => this.selecting).then(() => this.#step(by, what)).finally(() => { this.waiting -= 1; });
+      await this.turn;
+    }
+
+    async #step(by, what) {
       const { app } = this;
       const from = app.selected;
       if (!from) { this.middle(); return; }

@@ -108,6 +108,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     #mark(detail) {
       performance.clearMarks("tracekit:painted");
       performance.mark("tracekit:painted", { detail });
+      this.parts.overlay.dataset.frame = String(detail.frame);
       this.parts.overlay.dataset.settled = String(detail.settled);
       this.parts.overlay.dataset.range = `${Math.floor(detail.from)}-${Math.ceil(detail.to)}`;
     }

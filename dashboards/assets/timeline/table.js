@@ -53,7 +53,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       const { app } = this;
       const words = app.scope();
       const now = JSON.stringify(words);
-      if (now === this.asked) return;
+      if (now === this.asked) { this.#describe(words); return; }
       if (this.control) this.control.abort();
       this.control = new AbortController();
       this.element.setAttribute("aria-busy", "true");
@@ -93,7 +93,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     }
 
     #row(row, ids) {
-      const name = tl.el("button", { type: "button", class: "tkl-link", title: tl.clean(row.name), click: () => this.app.highlightName(row) },
+      const name = tl.el("button", { type: "button", class: "tkl-link", title: tl.clean(row.name), "aria-label": tl.clean(row.name.slice(0, 400)), click: () => this.app.highlightName(row) },
         tl.el("span", { class: "tkl-link-name" }, tl.cut(tl.brief(row.name), this.letters)));
       const cells = COLUMNS.slice(2).map(({ key, show }) => tl.el("td", { class: "tkl-number", title: key === "count" ? null : `${tl.count(Math.round(row[key]))} ns` }, show(row[key])));
       const made = tl.el("tr", { class: this.app.highlight === row.name ? "tkl-on" : null },

@@ -177,16 +177,16 @@ def _grids(context: Context, diff: Diff) -> Component:
         "Counts that changed": (diff_tables.counts(diff), None),
         "How work was matched": (diff_tables.match(diff), None),
     }
-    names = list(tabs)
+    values = {name: name.lower().replace(" ", "-") for name in tabs}  # ids are made of them
     heads = [
-        dmc.TabsTab(f"{name} ({len(one.rows if chosen is None else chosen):,})", value=name)
+        dmc.TabsTab(f"{name} ({len(one.rows if chosen is None else chosen):,})", value=values[name])
         for name, (one, chosen) in tabs.items()
     ]
     panels = [
-        dmc.TabsPanel(_grid(context, one, one.rows if chosen is None else chosen, at), value=name)
+        dmc.TabsPanel(_grid(context, one, one.rows if chosen is None else chosen, at), value=values[name])
         for at, (name, (one, chosen)) in enumerate(tabs.items())
     ]
-    return dmc.Tabs([dmc.TabsList(heads), *panels], value=names[0], keepMounted=False, className="tk-tabs")
+    return dmc.Tabs([dmc.TabsList(heads), *panels], value="causes", keepMounted=False, className="tk-tabs")
 
 
 def _grid(context: Context, of: Table, records: list[dict[str, Any]], at: int) -> Component:

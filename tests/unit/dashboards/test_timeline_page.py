@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tracekit.run import Run
 
 ASSETS = Path(app.__file__).parent / "assets" / "timeline"
+MARKUP = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function"
 
 
 def context(store: Store, search: str, run: Run | None) -> Context:

@@ -158,6 +158,7 @@ def test_too_many_lanes_are_refused(tmp_path: Path) -> None:
     get = client(make_run(tmp_path, device_intervals=rows))
     assert get("draw").status_code == 400
     assert get("draw", lanes="0-511").status_code == 200
+    assert get("draw", lanes="1," * 10_001 + "1").status_code == 400
     assert get("summary").status_code == 200
 
 

@@ -1,0 +1,116 @@
+"""Compare, Sweeps and History in a real browser: choices have addresses, keep the focus, and lead on."""
+
+from __future__ import annotations
+
+import re
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("playwright", reason="playwright is not installed")
+from playwright.sync_api import expect
+from tracekit.dashboards.app import create_app
+from werkzeug.serving import make_server
+
+from tests.unit.dashboards.pairs import BASE, HEAD, OTHER, pair_store
+from tests.unit.dashboards.test_history_page import recorded
+from tests.unit.dashboards.test_sweeps_page import swept
+from tracekit.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from playwright.sync_api import Browser, Page
+
+TIMEOUT_MS = 30_000
+
+
+@pytest.fixture
+def tab(browser: Browser, address: str) -> Iterator[Page]:
+    """A tab in which nothing may go wrong, nor leave the machine; it closes before the server does."""
+    wrong: list[str] = []
+    with browser.new_context(viewport={"width": 1440, "height": 900}) as context:
+        page = context.new_page()
+        page.set_default_timeout(TIMEOUT_MS)
+        page.on("console", lambda one: wrong.append(one.text) if one.type == "error" else None)
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("request", lambda one: None if _inside(one.url) else wrong.append(one.url))
+        page.on("dialog", lambda one: wrong.append(one.message))
+        yield page
+    assert wrong == []
+
+
+def _inside(url: str) -> bool:
+    return url.startswith(("http://127.0.0.1:", "data:", "blob:"))
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> Iterator[str]:
+    """A dashboard over a pair, a sweep and a history."""
+    pair_store(tmp_path)
+    store = Store(tmp_path)
+    for at, size in enumerate((8, 16, 32)):
+        swept(store, at, 1000 * size, batch_size=size)
+    for day, length in ((1, 1000), (2, 2000)):
+        recorded(store, day, length, length + 1, length + 2)
+    server = make_server("127.0.0.1", 0, create_app(store).server, threaded=True)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+
+
+def arrived(page: Page, heading: str) -> None:
+    expect(page.get_by_role("heading", name=heading)).to_be_visible(timeout=TIMEOUT_MS)
+
+
+def test_a_base_is_chosen_declared_and_compared(tab: Page, address: str) -> None:
+    tab.goto(f"{address}/compare?run={HEAD}")
+    tab.get_by_role("link", name=OTHER).click()
+    tab.get_by_role("link", name="declare gpu to vary").click()
+    arrived(tab, "What the analyses say")
+    expect(tab).to_have_url(re.compile(f"base={OTHER}&varying=gpu"))
+    for heading in ("Comparability", "Metrics", "Where the step went", "What work changed"):
+        arrived(tab, heading)
+    expect(tab.locator("#compare-stage")).to_have_text("")
+    tab.get_by_role("link", name="Take back").click()
+    expect(tab.get_by_text("Nothing was compared.")).to_be_visible()
+
+
+def test_a_choice_keeps_the_focus_and_sides_swap(tab: Page, address: str) -> None:
+    tab.goto(f"{address}/compare?run={HEAD}&base={BASE}")
+    arrived(tab, "What work changed")
+    tab.get_by_role("link", name="by kernel").press("Enter")
+    expect(tab.get_by_role("link", name="✓ by kernel")).to_be_focused(timeout=TIMEOUT_MS)
+    tab.get_by_role("link", name="⇄ Swap").click()
+    expect(tab).to_have_url(re.compile(f"run={BASE}&base={HEAD}&by=kernel"))
+    tab.get_by_role("tab", name="Only in A (1)").click()
+    expect(tab.get_by_role("tabpanel", name="Only in A (1)")).to_be_visible()
+
+
+def test_a_comparison_is_saved_as_a_file(tab: Page, address: str) -> None:
+    tab.goto(f"{address}/compare?run={HEAD}&base={BASE}")
+    with tab.expect_download() as download:
+        tab.get_by_role("link", name="CSV of the causes").click()
+    assert download.value.suggested_filename == f"{BASE}-to-{HEAD}.csv"
+
+
+def test_a_sweep_shows_another_metric_as_a_heatmap(tab: Page, address: str) -> None:
+    tab.goto(f"{address}/sweeps")
+    arrived(tab, "Runs behind it")
+    tab.get_by_role("link", name="throughput").click()
+    expect(tab.get_by_role("link", name="✓ throughput")).to_be_visible()
+    expect(tab).to_have_url(re.compile("y=throughput"))
+    expect(tab.locator(".js-plotly-plot .scatterlayer .trace")).to_have_count(1, timeout=TIMEOUT_MS)
+
+
+def test_a_change_of_history_leads_to_its_comparison(tab: Page, address: str) -> None:
+    tab.goto(f"{address}/history")
+    arrived(tab, "Search for the cause")
+    expect(tab.get_by_text("▲ regression")).to_be_visible()
+    tab.get_by_role("link", name="with the commit before").click()
+    expect(tab).to_have_url(re.compile("/compare\\?.*repeats=all"))
+    expect(tab.get_by_role("link", name="✓ all repeats (3 and 3)")).to_be_visible(timeout=TIMEOUT_MS)

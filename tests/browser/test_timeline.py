@@ -1,0 +1,267 @@
+"""The timeline in a browser: what is painted, moved to, chosen and said, and what the address keeps of it."""
+
+from __future__ import annotations
+
+import re
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("dash", reason="the dashboard is not installed")
+pytest.importorskip("playwright", reason="playwright is not installed")
+
+from playwright.sync_api import expect
+from tracekit.dashboards.app import create_app
+from werkzeug.serving import make_server
+
+from tests.builders import device, host, kernel, step
+from tests.runs import make_run
+from tracekit.schema import C, DeviceKind, HostKind
+from tracekit.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Browser, Locator, Page
+
+    from tests.builders import Row
+
+TIMEOUT_MS = 30_000
+HOSTILE = "<img src=x onerror=window.pwned=1><script>window.pwned=2</script>"
+STEP_NS = 1_000_000
+KERNELS = 3_000
+"""In each of two steps: too many for the whole capture to be shown exactly."""
+
+
+def training() -> dict[str, list[Row]]:
+    """Two steps: many small kernels, launched by calls in ops; a long one with a hostile name; a gap."""
+    hosts: list[Row] = []
+    devices: list[Row] = []
+    for number in range(2):
+        base = number * STEP_NS
+        for place in range(KERNELS):
+            start = base + place * 300
+            op = len(hosts)
+            hosts.append(host(f"aten::op{place % 3}", start, start + 90))
+            call = {C.PARENT_ROW: op, C.DEPTH: 1}
+            hosts.append(host("cudaLaunchKernel", start + 10, start + 40, kind=HostKind.RUNTIME, **call))
+            more = {C.NAME: f"kernel{place % 3}", C.STREAM: 7, C.LAUNCH_ROW: op + 1, C.OP_ROW: op}
+            devices.append(kernel(start + 100, start + 250, **more))
+        devices.append(kernel(base + 910_000, base + 960_000, **{C.NAME: HOSTILE, C.STREAM: 9}))
+        devices.append(device(DeviceKind.IDLE, base + 960_000, base + STEP_NS))
+    steps = [step(number, number * STEP_NS, (number + 1) * STEP_NS) for number in range(2)]
+    return {"device_intervals": numbered(devices), "host_intervals": numbered(hosts), "steps": whole(steps)}
+
+
+def numbered(rows: list[Row]) -> list[Row]:
+    return [{C.ROW_ID: number, **row} for number, row in enumerate(whole(rows))]
+
+
+def whole(rows: list[Row]) -> list[Row]:
+    return [{C.RANK: 0, C.DEVICE: 0, C.PID: 1, C.TID: 1, C.DEPTH: 0, **row} for row in rows]
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where the timeline of the run is served."""
+    store = Store(tmp_path_factory.mktemp("store"))
+    run = make_run(store, tables=training())
+    server = make_server("127.0.0.1", 0, create_app(store).server, threaded=True)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/timeline?run={run.path.name}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def tab(browser: Browser) -> Iterator[Page]:
+    """A tab in which nothing may go wrong, and nothing be fetched from elsewhere."""
+    wrong: list[str] = []
+    with browser.new_context(viewport={"width": 1440, "height": 900}, reduced_motion="reduce") as context:
+        context.set_default_timeout(TIMEOUT_MS)
+        expect.set_options(timeout=TIMEOUT_MS)
+        page = context.new_page()
+        page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("request", lambda asked: None if _own(asked.url) else wrong.append(asked.url))
+        yield page
+        assert wrong == []
+
+
+def _own(url: str) -> bool:
+    return url.startswith(("http://127.0.0.1", "data:", "blob:"))
+
+
+def opened(page: Page, address: str) -> Locator:
+    page.goto(address)
+    canvas = page.locator("#timeline-canvas")
+    expect(canvas).to_have_attribute("data-settled", "true")
+    return canvas
+
+
+def shows(canvas: Locator, start: int, end: int) -> None:
+    """Wait until a range of time is painted as exactly as it can be."""
+    expect(canvas).to_have_attribute("data-range", f"{start}-{end}")
+    expect(canvas).to_have_attribute("data-settled", "true")
+
+
+def selected(page: Page) -> Locator:
+    return page.locator("#timeline-details .tkl-full")
+
+
+def test_the_whole_capture_is_painted_and_its_lanes_are_named(tab: Page, address: str) -> None:
+    canvas = opened(tab, address)
+    shows(canvas, 0, 2 * STEP_NS)
+    expect(canvas).to_have_attribute("role", "application")
+    for title in ("steps", "stream 7", "stream 9", "idle", "thread 1"):
+        expect(tab.locator(".tkl-title", has_text=re.compile(f"^{title}$")).first).to_be_visible()
+    painted = tab.evaluate("performance.getEntriesByName('tracekit:painted').at(-1).detail")
+    assert painted["settled"]
+    assert (painted["from"], painted["to"]) == (0, 2 * STEP_NS)
+
+
+def test_what_is_in_view_is_a_table_with_the_exact_sums(tab: Page, address: str) -> None:
+    opened(tab, address)
+    row = tab.locator(".tkl-table tbody tr", has_text="cudaLaunchKernel")
+    expect(row.locator("td.tkl-number")).to_have_text(["6,000", "180.00 µs", "30 ns", "30 ns"])
+    expect(row.locator("td.tkl-number").nth(1)).to_have_attribute("title", "180,000 ns")
+
+
+def test_a_link_to_a_range_shows_it_and_moves_are_kept_in_the_address(tab: Page, address: str) -> None:
+    canvas = opened(tab, f"{address}&from=100000&to=200000")
+    shows(canvas, 100_000, 200_000)
+    tab.keyboard.press("0")
+    shows(canvas, 0, 2 * STEP_NS)
+    expect(tab).not_to_have_url(re.compile("from="))
+    tab.go_back()
+    shows(canvas, 100_000, 200_000)
+    expect(tab).to_have_url(re.compile("from=100000&to=200000"))
+
+
+def test_the_wheel_zooms_at_the_pointer(tab: Page, address: str) -> None:
+    canvas = opened(tab, address)
+    box = canvas.bounding_box()
+    assert box
+    tab.mouse.move(box["x"] + box["width"] / 2, box["y"] + 40)
+    tab.mouse.wheel(0, -300)
+    expect(canvas).not_to_have_attribute("data-range", f"0-{2 * STEP_NS}")
+    start, end = (int(one) for one in (canvas.get_attribute("data-range") or "").split("-"))
+    assert abs((start + end) / 2 - STEP_NS) < 0.01 * STEP_NS
+    assert end - start < 1.5 * STEP_NS
+
+
+def test_a_click_on_a_kernel_shows_its_fields_and_what_launched_it(tab: Page, address: str) -> None:
+    canvas = opened(tab, f"{address}&row=device_intervals:30")
+    expect(selected(tab)).to_have_text("kernel0")
+    details = tab.locator("#timeline-details")
+    expect(details).to_contain_text("150 ns (150 ns)")
+    details.get_by_role("button", name="cudaLaunchKernel").click()
+    expect(selected(tab)).to_have_text("cudaLaunchKernel")
+    expect(details).to_contain_text("aten::op0")
+    expect(tab).to_have_url(re.compile("row=host_intervals:61"))
+    expect(tab.locator(".tkl-status")).to_contain_text("cudaLaunchKernel · 30 ns")
+    canvas.focus()
+    tab.keyboard.press("Escape")
+    expect(selected(tab)).to_have_count(0)
+    expect(tab).not_to_have_url(re.compile("row="))
+
+
+def test_period_and_comma_step_to_the_same_name_and_angles_along_the_lane(tab: Page, address: str) -> None:
+    opened(tab, f"{address}&row=device_intervals:30")
+    expect(selected(tab)).to_have_text("kernel0")
+    for key, row in ((".", 33), (",", 30), (">", 31), ("<", 30)):
+        tab.keyboard.press(key)
+        expect(tab).to_have_url(re.compile(f"row=device_intervals:{row}(&|$)"))
+
+
+def test_a_click_on_a_step_looks_at_it(tab: Page, address: str) -> None:
+    canvas = opened(tab, address)
+    box = canvas.bounding_box()
+    assert box
+    tab.mouse.click(box["x"] + box["width"] * 0.75, box["y"] + 36)
+    shows(canvas, STEP_NS, 2 * STEP_NS)
+    expect(selected(tab)).to_have_text("ProfilerStep#1")
+
+
+def test_a_marked_range_has_a_table_of_its_own(tab: Page, address: str) -> None:
+    canvas = opened(tab, address)
+    box = canvas.bounding_box()
+    assert box
+    tab.keyboard.down("Shift")
+    tab.mouse.move(box["x"] + box["width"] * 0.25, box["y"] + 30)
+    tab.mouse.down()
+    tab.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 30, steps=4)
+    tab.mouse.up()
+    tab.keyboard.up("Shift")
+    expect(tab.get_by_role("heading", name="In the marked range")).to_be_visible()
+    expect(tab.locator(".tkl-panel .tkl-hint").first).to_contain_text(re.compile(r"^(499|500|501)\.\d\d µs"))
+    tab.keyboard.press("f")
+    expect(tab.get_by_role("heading", name="What is in view")).to_be_visible()
+    expect(canvas).to_have_attribute("data-range", re.compile(r"^(499|500|501)\d{3}-(999|100[01])\d{3}$"))
+
+
+def test_a_row_of_the_table_leads_to_its_longest_and_names_stay_text(tab: Page, address: str) -> None:
+    canvas = opened(tab, address)
+    tab.locator(".tkl-table").get_by_role("button", name=HOSTILE).click()
+    expect(selected(tab)).to_have_text(HOSTILE)
+    expect(canvas).not_to_have_attribute("data-range", f"0-{2 * STEP_NS}")
+    assert tab.evaluate("window.pwned") is None
+
+
+def test_search_finds_a_name_and_goes_to_its_first(tab: Page, address: str) -> None:
+    opened(tab, address)
+    tab.keyboard.press("/")
+    tab.keyboard.type("KERNEL2")
+    expect(tab.get_by_role("option")).to_have_count(1)
+    expect(tab.get_by_role("option")).to_contain_text("2,000 × · 300.00 µs")
+    tab.keyboard.press("Enter")
+    expect(selected(tab)).to_have_text("kernel2")
+    expect(tab).to_have_url(re.compile("row=device_intervals:2(&|$)"))
+
+
+def test_hidden_pinned_and_folded_lanes_and_categories_survive_a_reload(tab: Page, address: str) -> None:
+    canvas = opened(tab, address)
+    tab.get_by_role("button", name="Hide idle").focus()
+    tab.keyboard.press("Enter")
+    tab.get_by_role("button", name="Pin stream 9 to the top").focus()
+    tab.keyboard.press("Enter")
+    tab.locator(".tkl-fold", has_text="host").click()
+    tab.locator(".tkl-key", has_text="runtime call").click()
+    expect(tab).to_have_url(re.compile(r"hide=\d+.*off=\d+"))
+    tab.reload()
+    expect(canvas).to_have_attribute("data-settled", "true")
+    expect(tab.locator(".tkl-fold", has_text="host")).to_have_attribute("aria-expanded", "false")
+    expect(tab.locator(".tkl-pins .tkl-title")).to_have_text("GPU 0 · stream 9")
+    expect(tab.locator(".tkl-key[aria-pressed=false]")).to_have_text("runtime call")
+    tab.get_by_role("button", name="Show 1 hidden of rank 0 · GPU 0").click()
+    expect(tab.get_by_role("button", name="Hide idle")).to_be_attached()
+
+
+def test_another_page_and_back_leaves_nothing_behind(tab: Page, address: str) -> None:
+    opened(tab, address)
+    tab.get_by_role("link", name="Overview").click()
+    expect(tab.get_by_role("heading", level=1, name="Overview")).to_be_visible()
+    expect(tab.locator("#timeline-canvas")).to_have_count(0)
+    tab.go_back()
+    canvas = tab.locator("#timeline-canvas")
+    shows(canvas, 0, 2 * STEP_NS)
+    tab.keyboard.press("?")
+    expect(tab.get_by_role("dialog")).to_have_count(1)
+    tab.keyboard.press("Escape")
+    expect(tab.get_by_role("dialog")).to_have_count(0)
+
+
+def test_the_theme_repaints_and_a_picture_is_saved(tab: Page, address: str) -> None:
+    canvas = opened(tab, address)
+    back = "document.querySelector('.tkl-body').getContext('2d').getImageData(2, 2, 1, 1).data[0]"
+    bright = tab.evaluate(back)
+    frame = tab.evaluate("performance.getEntriesByName('tracekit:painted').at(-1).detail.frame")
+    tab.get_by_role("button", name="Light or dark").click()
+    expect(canvas).not_to_have_attribute("data-frame", str(frame))
+    assert tab.evaluate(back) < bright / 2
+    with tab.expect_download() as saved:
+        tab.get_by_role("button", name="Save a picture").click()
+    assert saved.value.suggested_filename.endswith("-timeline.png")
