@@ -9,7 +9,7 @@ default:
 # Make .venv and install tracekit with everything the tests need.
 setup:
     test -x {{python}} || python3 -m venv .venv
-    {{python}} -m pip install -c constraints.txt -e '.[torch,dev]'
+    {{python}} -m pip install -c constraints.txt -e '.[torch,dashboard,dev]'
 
 # All tests, with the coverage floor.
 test:
@@ -18,6 +18,10 @@ test:
 # Unit tests and contracts only, stopping at the first failure.
 test-fast *arguments:
     {{python}} -m pytest -x -m "not slow" tests/unit tests/contracts {{arguments}}
+
+# The dashboard in a real browser.
+test-browser *arguments:
+    {{python}} -m pytest -n 2 tests/browser {{arguments}}
 
 # What continuous integration checks besides the tests.
 lint: types
@@ -38,11 +42,16 @@ bench *arguments:
     {{python}} -m benchmarks.ingest {{arguments}}
     {{python}} -m benchmarks.analyses
     {{python}} -m benchmarks.statistics
+    {{python}} -m benchmarks.dashboard
     {{python}} -m benchmarks.timeline
 
 # Write the pages that come from metadata.
 docs:
     {{python}} -c 'from tracekit.cli.main import main; main()' analyze --list --format markdown > docs/analyses.md
+
+# Take the pictures of the dashboard that the documents show.
+screenshots:
+    {{python}} -m docs.screenshots
 
 # Everything continuous integration runs, in an environment of its own.
 ci:

@@ -9,12 +9,13 @@ from dash import Input, Output, State, dcc, html, no_update
 
 from tracekit.errors import TracekitError
 from tracekit.render import human
+from tracekit.render.cells import clean
 
 from .advising import advising
 from .aria import aria
 from .blocks import trouble
 from .evidence import spots
-from .finding import coded, finding
+from .finding import WORDS, coded, finding
 from .view import View
 
 if TYPE_CHECKING:
@@ -45,20 +46,21 @@ def connect(site: Site) -> None:
         Output("advice", "children"),
         Output("advice-share", "value"),
         Output("advice-told", "children"),
+        Output("advice-found", "children"),
         Input("advice-tick", "n_intervals"),
         State("view", "data"),
         State("theme", "data"),
         prevent_initial_call=True,
     )
-    def follow(_: int, view: dict[str, str], theme: str) -> tuple[Any, Any, Any]:
+    def follow(_: int, view: dict[str, str], theme: str) -> tuple[Any, Any, Any, Any]:
         try:
             context = site.context(View.parse(view["path"], view["search"]), dark=theme == "dark")
             under_way = advising(context)
             if under_way.finished.is_set():
-                return _content(context, under_way), no_update, no_update
+                return _content(context, under_way), no_update, no_update, no_update
         except TracekitError as error:
-            return trouble(error.message, error.hint), no_update, no_update
-        return no_update, _percent(under_way), _told(under_way)
+            return trouble(error.message, error.hint), no_update, no_update, no_update
+        return no_update, _percent(under_way), _told(under_way), _so_far(under_way)
 
 
 def _content(context: Context, under_way: Advising) -> list[Component]:
@@ -76,8 +78,14 @@ def _progress(under_way: Advising) -> list[Component]:
         dmc.Progress(
             id="advice-share", value=_percent(under_way), size="sm", **aria(label="Analyses that are done")
         ),
+        html.Ul(_so_far(under_way), id="advice-found", className="tk-so-far"),
         dcc.Interval(id="advice-tick", interval=_TICK_MS),
     ]
+
+
+def _so_far(under_way: Advising) -> list[Component]:
+    """What was found already, unranked: lines are only ever added below."""
+    return [html.Li([html.Strong(f"{WORDS[one.severity]}: "), clean(one.title)]) for one in under_way.found]
 
 
 def _percent(under_way: Advising) -> float:
@@ -86,7 +94,7 @@ def _percent(under_way: Advising) -> float:
 
 def _told(under_way: Advising) -> str:
     if not under_way.title:
-        return "Waiting for the analyses of another run"
+        return "Starting with the numbers above"
     return f"{under_way.done} of {under_way.total} analyses are done; now: {under_way.title}"
 
 
@@ -103,7 +111,8 @@ def summary(advice: Advice) -> str:
     """How many findings there are, and what their savings are of."""
     against, count = advice.budget, len(advice.findings)
     unit = "step" if against.marked else "capture"
-    of = f"a {unit} takes {human(against.step_ns, 'ns')} (mean of {against.steps:,})"
+    takes = f"takes {human(against.step_ns, 'ns')}"
+    of = f"a {unit} {takes} (mean of {against.steps:,})" if against.steps > 1 else f"the {unit} {takes}"
     if not count:
         return f"None of {advice.rules} rules found anything to change; {of}."
     adds = " Savings may be of the same time, so they do not add up." if count > 1 else ""
@@ -119,4 +128,5 @@ def _not_judged(advice: Advice) -> list[Component]:
     ]
     count = len({name for _, names in advice.lacking for name in names})
     what = f"What could not be judged ({count} analyses lacked something)"
-    return [html.Details([html.Summary(what), html.Ul(lines)], className="tk-lacking")]
+    shown = not advice.findings  # then it is all there is to say
+    return [html.Details([html.Summary(what), html.Ul(lines)], open=shown, className="tk-lacking")]

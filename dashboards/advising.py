@@ -15,7 +15,7 @@ from tracekit.findings import gather
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tracekit.analysis import Analysis
+    from tracekit.analysis import Analysis, Finding
     from tracekit.findings import Advice
     from tracekit.run import Run
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 FIRST = ("steps", "gpu_breakdown", "integrity", "overlap", "memory")
 """What is asked for first, the quickest first: a page shows numbers of these while the others go on."""
 _ONE = threading.Lock()
-"""Advice on one run at a time: two would only slow each other down."""
+"""One analysis at a time: runs take turns, as two at once would only slow each other down."""
 
 
 @dataclass
@@ -38,6 +38,7 @@ class Advising:
         title: The analysis under way; empty before the first.
         done: Analyses that are done.
         total: Analyses there are.
+        found: What they found so far, in the order of the analyses.
         advice: What came of it; None until then.
         trouble: Why nothing came of it.
         finished: Set once it is over.
@@ -48,6 +49,7 @@ class Advising:
     title: str = ""
     done: int = 0
     total: int = 1
+    found: tuple[Finding, ...] = ()
     advice: Advice | None = None
     trouble: str = ""
     finished: threading.Event = field(default_factory=threading.Event)
@@ -55,8 +57,7 @@ class Advising:
     def work(self) -> None:
         """Run every analysis and rank what they found."""
         try:
-            with _ONE:
-                self.advice = gather(self.run, self._each())
+            self.advice = gather(self.run, self._each())
         except Exception as error:  # whoever looks at it is told; a thread has no one else to tell
             self.trouble = f"{type(error).__name__}: {error}"
         finally:
@@ -68,10 +69,16 @@ class Advising:
         settle(self.results, self.run)
         for self.done, one in enumerate(chosen):
             self.title = one.title
-            try:
-                yield one, self.results.of(self.run, one.name)
-            except PluginError as error:
-                yield one, Result(notes=(f"failed: {error.message}",))
+            with _ONE:
+                found = self._result(one)
+            self.found += found.findings
+            yield one, found
+
+    def _result(self, one: Analysis) -> Result:
+        try:
+            return self.results.of(self.run, one.name)
+        except PluginError as error:
+            return Result(notes=(f"failed: {error.message}",))
 
 
 def settle(results: Results, run: Run, before: str = "") -> None:

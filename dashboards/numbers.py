@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 OWN, HOST = "window, after those of earlier steps", "on the host"
 """Measures of `steps`: what one more step costs, and its marker on the host."""
 _SHARES = (
-    ("GPU active", "active_share", "high", "a kernel runs"),
-    ("Data movement", "movement_share", "low", "copies and memsets no kernel hides"),
-    ("GPU idle", "idle_share", "low", "nothing runs"),
+    ("GPU active", "active_share", "a kernel runs"),
+    ("Data movement", "movement_share", "copies and memsets no kernel hides"),
+    ("GPU idle", "idle_share", "nothing runs"),
 )
+"""No share is better for being higher: faster kernels leave a device idle for more of a shorter step."""
 
 
 def step_times(steps: Result, view: View) -> list[Tile]:
@@ -95,10 +96,9 @@ def device_time(breakdown: Result, view: View) -> list[Tile]:
             label=label,
             unit="share",
             note=note + of,
-            wanted=wanted,
             href=view.elsewhere("idle_gaps"),
         )
-        for label, column, wanted, note in _SHARES
+        for label, column, note in _SHARES
     ]
     return [tile for tile in [*found, _kernels(breakdown, view)] if tile]
 

@@ -47,10 +47,13 @@ class Tile:
 
         Example:
             >>> Tile(label="step", low=1_000_000, high=2_000_000, unit="ns").text
-            '1.00 ms to 2.00 ms'
+            '1.00 to 2.00 ms'
         """
         low, high = human(self.low, self.unit), human(self.high, self.unit)
-        return low if low == high else f"{low} to {high}"
+        if low == high:
+            return low
+        amount, _, unit = low.partition(" ")
+        return f"{amount if high.endswith(f' {unit}') else low} to {high}"
 
 
 def of(values: Iterable[Number], *, label: str, unit: str, **more: str) -> Tile | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracekit.render import human
+from tracekit.schema import C
 
 from .axis import label, scaled, texts, whole
 
@@ -25,7 +26,7 @@ CAUSES = {
     "unknown": ("unknown", "#adb5bd"),
 }
 """Causes of `idle_gaps` in words and colours: warm where the host was late, blue where work was queued."""
-IDLE, COUNT, LENGTH = "idle_ns", "gaps", "dur_ns"
+IDLE, COUNT = "idle_ns", "gaps"
 LEGEND = {"traceorder": "normal", "orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0}
 _INNER = [step * 10**power for power in range(3, 11) for step in (1, 2, 5)]
 
@@ -110,7 +111,7 @@ def lengths(frame: pd.DataFrame) -> dict[str, Any]:
     Args:
         frame: `idle_gaps.gaps`.
     """
-    length = frame[LENGTH].to_numpy(np.int64)
+    length = frame[C.DUR_NS].to_numpy(np.int64)
     edges = np.array([edge for edge in _INNER if edge <= length.max()] or _INNER[:1], np.int64)
     bins = np.maximum(np.searchsorted(edges, length, side="right") - 1, 0)
     sums = {}

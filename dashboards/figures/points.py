@@ -97,7 +97,7 @@ def decades(values: Sequence[float]) -> dict[str, Any]:
 
     Example:
         >>> decades([3, 700])["ticktext"]
-        ['2', '5', '10', '20', '50', '100', '200', '500', '1,000']
+        ['1', '2', '5', '10', '20', '50', '100', '200', '500', '1,000', '2,000']
     """
     if not values:
         return {}

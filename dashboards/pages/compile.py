@@ -18,7 +18,7 @@ from ..reading import answer, largest, named, some
 if TYPE_CHECKING:
     from dash.development.base_component import Component
 
-    from ..reading import Reading, largest
+    from ..reading import Reading
 
 SHOWN = 12
 _COUNTS = {

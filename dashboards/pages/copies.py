@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from dash.development.base_component import Component
 
-    from ..reading import Reading, largest
+    from ..reading import Reading
 
 DIRECTIONS = {str(CopyKind.H2D): "h2d_copies", str(CopyKind.D2H): "d2h_copies"}
 TINY = 8
@@ -126,6 +126,7 @@ def _suspects(reading: Reading, groups: dict[str, pd.DataFrame]) -> list[Compone
         columns = reading.columns("groups", *_GROUP, name=DIRECTIONS[direction])
         each = table["bytes_each"].fillna(-1)
         tables = {
+            f"{direction}: most time": table.sort_values("sum_ns", ascending=False, kind="stable"),
             f"{direction}: scalars, at most {TINY} bytes": table[(each >= 0) & (each <= TINY)],
             f"{direction}: more than one of a kind in a step": table[
                 (table["copies_per_step"].fillna(0) > 1) & (each > TINY)

@@ -81,15 +81,16 @@ def _figures(reading: Reading) -> list[Component]:
 
 def _under(nodes: pd.DataFrame, some_nodes: pd.DataFrame) -> pd.DataFrame:
     """Nodes with the names around each, the outermost first."""
-    rows = nodes.set_index("node")
-    paths = []
+    parents = dict(zip(nodes["node"], nodes["parent"], strict=True))
+    names = dict(zip(nodes["node"], nodes[C.NAME], strict=True))
+    paths: list[str] = []
     for node in some_nodes["node"]:
-        names: list[str] = []
-        above = rows.at[node, "parent"]
-        while not pd.isna(above):
-            names.insert(0, str(rows.at[above, C.NAME]))
-            above = rows.at[above, "parent"]
-        paths.append(" › ".join(names) or "–")
+        around: list[str] = []
+        above = parents[node]
+        while pd.notna(above):
+            around.insert(0, str(names[above]))
+            above = parents[above]
+        paths.append(" › ".join(around) or "–")
     return some_nodes.assign(under=paths)
 
 

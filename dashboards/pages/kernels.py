@@ -17,7 +17,7 @@ from ..reading import answer, chosen_of, largest, named, short, some, switch
 if TYPE_CHECKING:
     from dash.development.base_component import Component
 
-    from ..reading import Reading, largest
+    from ..reading import Reading
 
 SHOWN = 15
 _BY = [("families", "By family"), ("names", "By full name"), ("by_op", "By launching op")]

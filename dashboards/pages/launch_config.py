@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pandas as pd
 from dash import html
 
 from tracekit.analysis import Column
@@ -16,10 +17,9 @@ from ..page import Section
 from ..reading import answer, largest, named, nothing, short, some
 
 if TYPE_CHECKING:
-    import pandas as pd
     from dash.development.base_component import Component
 
-    from ..reading import Reading, largest
+    from ..reading import Reading
 
 SHOWN = 2_000
 _GRID = Column("grid", "", "blocks in x, y and z")
@@ -54,7 +54,7 @@ def _shapes(frame: pd.DataFrame) -> tuple[list[str], list[str]]:
 
 def _text(frame: pd.DataFrame, columns: tuple[str, ...]) -> list[str]:
     rows = zip(*(frame[column].tolist() for column in columns), strict=True)
-    return ["({}, {}, {})".format(*("–" if value != value else int(value) for value in row)) for row in rows]
+    return ["({}, {}, {})".format(*("–" if pd.isna(value) else int(value) for value in row)) for row in rows]
 
 
 def _named(frame: pd.DataFrame) -> pd.DataFrame:

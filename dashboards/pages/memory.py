@@ -20,7 +20,7 @@ from ..reading import answer, largest, named, nothing, short, some
 if TYPE_CHECKING:
     from dash.development.base_component import Component
 
-    from ..reading import Reading, largest
+    from ..reading import Reading
 
 LINES = 4
 """Devices drawn at once; the pickers choose among more."""

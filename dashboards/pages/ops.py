@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from dash.development.base_component import Component
 
-    from ..reading import Reading, largest
+    from ..reading import Reading
 
 SHOWN = 15
 COMPARED = 300

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dash import html
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from dash.development.base_component import Component
 
-    from ..reading import Reading, largest
+    from ..reading import Reading
 
 LONGEST = 24
 """Bars of a figure at most."""
@@ -37,7 +37,7 @@ def _answer(reading: Reading) -> list[Component]:
     return [answer(*said)] if said else []
 
 
-def _said(what: str, row: pd.Series, *, several: bool) -> list[object]:
+def _said(what: str, row: dict[str, Any], *, several: bool) -> list[object]:
     where = f", most on rank {row[C.RANK]}, device {row[C.DEVICE]}: " if several else ": "
     return [
         f"Not hidden behind kernels, {what}{where}",

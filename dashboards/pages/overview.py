@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 from dash import html
 
+from tracekit.render.cells import clean
+
 from .. import advice, numbers, ran, tiles, verdict
 from ..advising import settle
 from ..aria import aria
 from ..baseline import compared
-from ..blocks import block, trouble
+from ..blocks import block
 from ..breakdown import breakdown
 from ..page import Page, Section
 
@@ -69,12 +71,8 @@ def _baseline(context: Context) -> list[Component]:
     named = "; ".join(
         f"{one.field.replace('_', ' ')}: {one.base} against {one.head}" for one in found.refused
     )
-    return [
-        trouble(
-            "The baseline is not comparable with this run, so no changes are shown",
-            f"They differ in {named}.",
-        )
-    ]
+    what = html.Strong("The baseline is not comparable with this run, so no changes are shown. ")
+    return [html.Section([what, f"They differ in {clean(named)}."], className="tk-verdict tk-verdict-usable")]
 
 
 def _tiles(name: str) -> Callable[[Context], list[Component]]:

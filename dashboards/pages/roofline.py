@@ -19,7 +19,7 @@ from ..reading import answer, largest, named, nothing, short, some
 if TYPE_CHECKING:
     from dash.development.base_component import Component
 
-    from ..reading import Reading, largest
+    from ..reading import Reading
 
 SHOWN = 15
 

@@ -16,7 +16,7 @@ from ..blocks import block
 from ..breakdown import per_step
 from ..charts import chart
 from ..evidence import TIMELINE
-from ..figures import durations
+from ..figures import bars, durations
 from ..page import Page, Section
 from ..tables import table
 
@@ -73,8 +73,10 @@ def _spread(context: Context) -> list[Tile]:
 
 def _times(context: Context) -> list[Component]:
     frame = looked.rows(context.result(NAME), "steps", context.view)
-    if frame is None or frame[C.STEP].nunique() < 2:
+    if frame is None or len(frame) < 2:
         return []
+    if frame[C.STEP].nunique() == 1:
+        return [_title("The step on each rank"), _each_rank(context, frame)]
     ranks = frame[C.RANK].nunique()
     what = (
         "After earlier steps: the part of the step's window after those of all earlier steps, which is what "
@@ -88,6 +90,12 @@ def _times(context: Context) -> list[Component]:
         chart(context, "times", figure, caption=what),
         *_slowest(context, frame),
     ]
+
+
+def _each_rank(context: Context, frame: pd.DataFrame) -> Component:
+    names = [f"rank {rank}" for rank in frame[C.RANK].tolist()]
+    figure = bars.bars(names, frame[durations.OWN].tolist(), "ns", title="step time")
+    return chart(context, "times", figure, caption="The one profiled step on each rank.")
 
 
 def _slowest(context: Context, frame: pd.DataFrame) -> list[Component]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
 pytest.importorskip("playwright", reason="playwright is not installed")
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 from tracekit.dashboards.app import create_app
 from werkzeug.serving import make_server
 
@@ -24,30 +22,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from playwright.sync_api import Page
+    from playwright.sync_api import Browser, Page
 
 TIMEOUT_MS = 30_000
-_ARGUMENTS = ["--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 
 
 @pytest.fixture
-def tab(address: str) -> Iterator[Page]:
-    """A tab in which nothing may go wrong nor leave the machine; it closes before the server does."""
-    executable = shutil.which("chromium")
-    if executable is None:
-        pytest.skip("no Chromium on the PATH")
-    arguments = [*_ARGUMENTS, *(["--no-sandbox"] if os.geteuid() == 0 else [])]
+def tab(browser: Browser, address: str) -> Iterator[Page]:
+    """A tab in which nothing may go wrong, nor leave the machine; it closes before the server does."""
     wrong: list[str] = []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=executable, headless=True, args=arguments)
-        page = browser.new_page(viewport={"width": 1440, "height": 900})
+    with browser.new_context(viewport={"width": 1440, "height": 900}) as context:
+        page = context.new_page()
         page.set_default_timeout(TIMEOUT_MS)
         page.on("console", lambda one: wrong.append(one.text) if one.type == "error" else None)
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on("request", lambda one: None if _inside(one.url) else wrong.append(one.url))
         page.on("dialog", lambda one: wrong.append(one.message))
         yield page
-        browser.close()
     assert wrong == []
 
 

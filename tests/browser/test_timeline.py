@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import threading
 from typing import TYPE_CHECKING
 
@@ -13,7 +11,7 @@ import pytest
 pytest.importorskip("dash", reason="the dashboard is not installed")
 pytest.importorskip("playwright", reason="playwright is not installed")
 
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 from tracekit.dashboards.app import create_app
 from werkzeug.serving import make_server
 
@@ -65,23 +63,6 @@ def whole(rows: list[Row]) -> list[Row]:
 
 
 @pytest.fixture(scope="module")
-def chromium(request: pytest.FixtureRequest) -> Iterator[Browser]:
-    """The browser that all browser tests share, else one of its own."""
-    try:
-        yield request.getfixturevalue("browser")
-    except pytest.FixtureLookupError:
-        executable = shutil.which("chromium")
-        if executable is None:
-            pytest.skip("no Chromium on the PATH")
-        sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
-        with sync_playwright() as playwright:
-            arguments = ["--disable-gpu", "--disable-dev-shm-usage", *sandbox]
-            opened = playwright.chromium.launch(executable_path=executable, args=arguments)
-            yield opened
-            opened.close()
-
-
-@pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where the timeline of the run is served."""
     store = Store(tmp_path_factory.mktemp("store"))
@@ -96,10 +77,10 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture
-def tab(chromium: Browser) -> Iterator[Page]:
+def tab(browser: Browser) -> Iterator[Page]:
     """A tab in which nothing may go wrong, and nothing be fetched from elsewhere."""
     wrong: list[str] = []
-    with chromium.new_context(viewport={"width": 1440, "height": 900}, reduced_motion="reduce") as context:
+    with browser.new_context(viewport={"width": 1440, "height": 900}, reduced_motion="reduce") as context:
         context.set_default_timeout(TIMEOUT_MS)
         expect.set_options(timeout=TIMEOUT_MS)
         page = context.new_page()

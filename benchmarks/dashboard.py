@@ -1,0 +1,186 @@
+"""What the dashboard costs in a real browser: from a turn of the wheel to the painted frame, and from cold.
+
+    python -m benchmarks.dashboard [--intervals 5000000] [--rounds 60] [--chromium PATH]
+
+`tracekit dashboard` serves a synthetic run of millions of intervals in a process of its own; Chromium,
+without a screen, zooms in and out at random places of the capture. A zoom is over when the frame with the
+answer of the server is on the screen (`tracekit:painted` with `settled`). Memory is what the server's process
+has more after the timeline was shown than before. Cold is a browser that has never been there, on a small
+run, until the numbers of the overview are to be read. It needs a quiet machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median, quantiles
+from typing import TYPE_CHECKING
+
+import psutil
+from playwright.sync_api import expect, sync_playwright
+
+from benchmarks.timeline import RUN_ID, synthetic
+from samples.simulator import write
+from samples.simulator.examples import training
+from tracekit.ingest import import_traces
+from tracekit.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Browser, Page
+
+PATIENCE_MS = 180_000
+_SERVE = "from tracekit.cli.main import main; main()"
+_ZOOMS = """async (rounds) => {
+  const canvas = document.getElementById("timeline-canvas");
+  const box = canvas.getBoundingClientRect();
+  let state = 7;
+  const random = () => (state = (state * 48271) % 2147483647) / 2147483647;
+  const painted = () => new Promise((resolve) => {
+    const watch = new PerformanceObserver((list) => {
+      const last = list.getEntriesByName("tracekit:painted").filter((each) => each.detail.settled).at(-1);
+      if (last) { watch.disconnect(); resolve(last.startTime); }
+    });
+    watch.observe({ type: "mark" });
+  });
+  const turn = async (deltaY, x) => {
+    const end = painted();
+    const start = performance.now();
+    const at = { clientX: box.left + x * box.width, clientY: box.top + box.height / 2 };
+    canvas.dispatchEvent(new WheelEvent("wheel", { deltaY, bubbles: true, cancelable: true, ...at }));
+    return (await end) - start;
+  };
+  const took = [];
+  performance.clearResourceTimings();
+  performance.setResourceTimingBufferSize(10000);
+  for (let round = 0; round < rounds; round += 1) {
+    const out = round % 12 >= 9;
+    took.push(await turn((out ? 1 : -1) * (200 + 500 * random()) * (out ? 4 : 1), 0.05 + 0.9 * random()));
+  }
+  const asked = performance.getEntriesByType("resource")
+    .filter((each) => each.name.includes("/timeline/") && each.requestStart > 0);  // 0: given up
+  return { took, answers: asked.map((each) => each.responseEnd - each.requestStart),
+           bytes: asked.map((each) => each.encodedBodySize) };
+}"""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One number, and what it may be at most."""
+
+    what: str
+    value: float
+    unit: str
+    limit: float | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether the limit is passed."""
+        return self.limit is not None and self.value > self.limit
+
+
+@contextmanager
+def serving(store: Path) -> Iterator[tuple[psutil.Process, str]]:
+    """The command that people run, on a free port; gives its process and its address."""
+    command = [sys.executable, "-c", _SERVE, "dashboard", "--port", "0", "--store", str(store)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        told = process.stdout.readline() if process.stdout else ""
+        yield psutil.Process(process.pid), next(word for word in told.split() if word.startswith("http"))
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def timeline(browser: Browser, address: str) -> tuple[Page, float]:
+    """Open the timeline of the large run; gives the tab, and the seconds until it was painted."""
+    page = browser.new_page(viewport={"width": 1_440, "height": 900})
+    page.set_default_timeout(PATIENCE_MS)
+    start = time.perf_counter()
+    page.goto(f"{address}timeline?run={RUN_ID}")
+    expect(page.locator('#timeline-canvas[data-settled="true"]')).to_be_visible(timeout=PATIENCE_MS)
+    return page, time.perf_counter() - start
+
+
+def zooming(browser: Browser, store: Path, rounds: int) -> list[Measure]:
+    """Zooms, answers, memory and opening again."""
+    with serving(store) as (process, address):
+        browser.new_page().goto(address)
+        before = process.memory_full_info().uss
+        page, first_s = timeline(browser, address)
+        page.evaluate(_ZOOMS, 12)
+        found = page.evaluate(_ZOOMS, rounds)
+        memory = (process.memory_full_info().uss - before) / 1e9
+        page.close()
+    with serving(store) as (_, address):
+        browser.new_page().goto(address)
+        _, again_s = timeline(browser, address)
+    return [
+        Measure("zoom to painted frame, median", median(found["took"]), "ms", 100),
+        Measure("zoom to painted frame, p95", p95(found["took"]), "ms", 200),
+        Measure("answer of the server, p95", p95(found["answers"]), "ms", 100),
+        Measure("answer of the server, largest", max(found["bytes"]) / 1e3, "kB"),
+        Measure("memory of the index", memory, "GB", 0.6),
+        Measure("first opened, index built", first_s, "s"),
+        Measure("opened again by a new server", again_s, "s", first_s / 2),
+    ]
+
+
+def cold(browser: Browser, folder: Path, rounds: int = 5) -> list[Measure]:
+    """Seconds until the overview of a small run has its numbers, in profiles that know nothing."""
+    store = Store(folder / "small")
+    import_traces(store, [write(training(), folder / "trace.json")])
+    took = []
+    with serving(store.path) as (_, address):
+        for _ in range(rounds):
+            with browser.new_context(viewport={"width": 1_440, "height": 900}) as context:
+                page = context.new_page()
+                start = time.perf_counter()
+                page.goto(f"{address}overview", wait_until="commit")
+                expect(page.locator(".tk-tile-value").first).to_be_visible(timeout=PATIENCE_MS)
+                took.append(time.perf_counter() - start)
+    return [Measure("numbers visible, cold", median(took), "s", 1.5)]
+
+
+def p95(values: list[float]) -> float:
+    """The 95th percentile."""
+    return quantiles(values, n=20, method="inclusive")[-1]
+
+
+def report(measures: list[Measure]) -> int:
+    """Print the table; returns 1 where a limit is passed."""
+    print(f"{'':34}{'value':>9}{'limit':>9}")
+    for one in measures:
+        limit = "" if one.limit is None else f"{one.limit:.2f}"
+        print(f"{one.what:34}{one.value:9.2f}{limit:>9} {one.unit}{'  over' if one.over else ''}")
+    return int(any(one.over for one in measures))
+
+
+def main() -> None:
+    """Measure and print; exit with 1 where a limit is passed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--intervals", type=int, default=5_000_000)
+    parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--chromium", default=shutil.which("chromium"))
+    options = parser.parse_args()
+    arguments = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
+    with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
+        folder = Path(name)
+        synthetic(Store(folder / "large"), options.intervals)
+        browser = playwright.chromium.launch(executable_path=options.chromium, args=arguments)
+        measures = [*zooming(browser, folder / "large", options.rounds), *cold(browser, folder)]
+        browser.close()
+    print(f"{options.intervals:,} intervals, {options.rounds} zooms, Chromium without a GPU")
+    sys.exit(report(measures))
+
+
+if __name__ == "__main__":
+    main()

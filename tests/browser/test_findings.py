@@ -1,0 +1,31 @@
+"""Findings in a browser: they arrive by themselves, unfold by keyboard, and lead to their evidence."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from playwright.sync_api import expect
+
+if TYPE_CHECKING:
+    from tests.browser.conftest import Opening
+    from tests.browser.serving import Served
+
+
+def test_findings_arrive_and_lead_to_their_evidence(site: Served, tab: Opening) -> None:
+    page = tab(site).open(site.url("overview", "gpu"))
+    cards = page.locator("#advice .tk-finding")
+    expect(cards.first).to_be_visible()
+    expect(page.locator("#advice-tick")).to_have_count(0)
+    first = cards.filter(has=page.get_by_role("link", name="Show on the timeline")).first
+    first.locator("summary").press("Enter")
+    expect(first.locator(".tk-evidence")).to_be_visible()
+    first.get_by_role("link", name="Show on the timeline").click()
+    expect(page).to_have_url(re.compile(r"/timeline\?.*from=\d+&to=\d+&row=\w+:\d+"))
+
+
+def test_what_could_not_be_judged_unfolds(site: Served, tab: Opening) -> None:
+    page = tab(site).open(site.url("overview", "cpu"))
+    lacking = page.locator("#advice .tk-lacking")
+    expect(lacking).to_contain_text("What could not be judged")
+    expect(lacking.get_by_role("listitem").first).to_be_attached()

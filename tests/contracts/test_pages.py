@@ -1,0 +1,162 @@
+"""Every page says what it answers, is in the menu, and shows the numbers that the command line prints."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from samples.simulator import write
+from samples.simulator.examples import training
+from tracekit import registry
+from tracekit.analysis import available, get
+from tracekit.cli import main
+from tracekit.ingest import import_traces
+from tracekit.store import Store
+
+pytest.importorskip("dash")
+
+from dash_ag_grid import AgGrid
+from tracekit.dashboards import blocks
+from tracekit.dashboards.analysis_page import of_analysis
+from tracekit.dashboards.app import create_app
+from tracekit.dashboards.page import Section
+from tracekit.dashboards.results import Results
+from tracekit.dashboards.site import Site, registered
+from tracekit.dashboards.view import View
+
+if TYPE_CHECKING:
+    from dash.development.base_component import Component
+
+    from tracekit.run import Run
+
+ROOT = Path(__file__).parents[2]
+DASHBOARDS = ROOT / "dashboards"
+PAGES = registered()
+NUMBERS = {"ns", "bytes", "count", "share", "id", "GB/s", "TFLOP/s", "FLOP", "×"}
+each_page = pytest.mark.parametrize("name", PAGES)
+each_analysis = pytest.mark.parametrize("name", registry.names(registry.ANALYSES))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    directory = tmp_path_factory.mktemp("pages")
+    (run,) = import_traces(Store(directory / "store"), [write(training(), directory / "trace.json")])
+    return run
+
+
+@pytest.fixture
+def site(run: Run) -> Site:
+    store = Store(run.path.parent)
+    pages = PAGES | {one.name: of_analysis(one) for one in available()}
+    return Site(app=create_app(store), store=store, pages=pages, results=Results())
+
+
+@pytest.mark.parametrize("name", registry.names(registry.PAGES))
+def test_every_registered_page_loads_under_its_name(name: str) -> None:
+    assert registry.load(registry.PAGES, name).name == name
+
+
+@each_page
+def test_metadata_is_complete(name: str) -> None:
+    page = PAGES[name]
+    assert page.name == name
+    assert re.fullmatch(r"[a-z][a-z0-9_]{0,63}", name)
+    assert page.title
+    assert page.question.endswith(("?", "."))
+    assert all(re.fullmatch(r"[a-z][a-z0-9_]*", block) for block in page.blocks)
+    assert set(page.covers) <= set(registry.names(registry.ANALYSES))
+
+
+def test_the_menu_has_an_order_and_every_analysis_is_shown() -> None:
+    titles = [page.title for page in PAGES.values()]
+    assert sorted(set(titles)) == sorted(titles)
+    assert next(iter(PAGES)) == "runs"
+    sections = [
+        page.section for page in sorted(PAGES.values(), key=lambda page: list(Section).index(page.section))
+    ]
+    assert list(dict.fromkeys(sections)) == [section for section in Section if section in sections]
+    covered = {name for page in PAGES.values() for name in page.covers}
+    assert set(registry.names(registry.ANALYSES)) <= covered | set(PAGES)
+
+
+def test_what_is_not_python_is_installed_with_the_package() -> None:
+    tool = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    patterns = tool["package-data"]["tracekit.dashboards"]
+    others = [
+        path.relative_to(DASHBOARDS).as_posix()
+        for path in DASHBOARDS.rglob("*")
+        if path.is_file() and path.suffix not in {".py", ".pyc"}
+    ]
+    assert "assets/shell.css" in others
+    depth = {name: [p for p in patterns if p.count("/") == name.count("/")] for name in others}
+    assert [name for name in others if not any(fnmatch.fnmatch(name, p) for p in depth[name])] == []
+
+
+@each_page
+def test_a_page_places_the_blocks_that_it_has(name: str, site: Site) -> None:
+    page = PAGES[name]
+    body = page.layout(site.context(View(page=name), dark=False))
+    placed = [place["name"] for place in places(body) if place["page"] == name]
+    assert set(placed) <= set(page.blocks)
+    assert len(set(placed)) == len(placed)
+
+
+@each_analysis
+def test_tables_show_the_numbers_that_the_command_prints(name: str, run: Run, site: Site) -> None:
+    printed = told(run, name)["results"][name]["tables"]
+    shown = {
+        grid.id["name"]: grid for grid in grids(blocks.content(site, View(page=name), "result", dark=False))
+    }
+    assert set(shown) == {table for table, rows in printed.items() if rows}
+    for table, grid in shown.items():
+        spec = next(spec for spec in get(name).tables if spec.name == table)
+        numbers = [column.name for column in spec.columns if column.unit in NUMBERS]
+        wanted = [{key: row.get(key) for key in numbers} for row in printed[table]]
+        assert [{key: row.get(key) for key in numbers} for row in grid.rowData] == wanted
+
+
+def test_an_analysis_of_an_outside_package_gets_a_page_by_itself(run: Run) -> None:
+    program = (
+        "import json; from tracekit.dashboards.site import registered;"
+        "page = registered()['longest_kernel']; print(json.dumps([page.title, page.question]))"
+    )
+    path = os.pathsep.join([str(ROOT / "tests" / "outside"), str(ROOT)])
+    environment = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=True)
+    assert json.loads(done.stdout) == ["Longest kernel", "Which single kernel took longest?"]
+
+
+def told(run: Run, name: str) -> dict[str, Any]:
+    """What `tracekit analyze` prints of a run."""
+    out = StringIO()
+    with redirect_stdout(out):
+        code = main.run(["analyze", run.id, name, "--store", str(run.path.parent), "--format", "json"])
+    assert code == 0
+    found: dict[str, Any] = json.loads(out.getvalue())
+    return found
+
+
+def every(body: Any) -> list[Component]:
+    """All components of a tree."""
+    tops = body if isinstance(body, list) else [body]
+    return [one for top in tops if hasattr(top, "_traverse") for one in (top, *top._traverse())]
+
+
+def grids(body: Any) -> list[AgGrid]:
+    return [one for one in every(body) if isinstance(one, AgGrid)]
+
+
+def places(body: Any) -> list[dict[str, str]]:
+    found = [getattr(one, "id", None) for one in every(body)]
+    return [one for one in found if isinstance(one, dict) and one.get("type") == blocks.KIND]

@@ -1,0 +1,201 @@
+"""Figures of the pages that answer a question, without a browser."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from tracekit.dashboards.figures.copies import rates, sizes
+from tracekit.dashboards.figures.flame import flame
+from tracekit.dashboards.figures.launches import FULL, LESS, UNKNOWN, launch_map, waves
+from tracekit.dashboards.figures.memory import MOST, extremes, over_time
+from tracekit.dashboards.figures.packed import unpacked
+from tracekit.dashboards.figures.pareto import cumulative, grouped
+from tracekit.dashboards.figures.points import Dots, Limit, decades, points
+from tracekit.dashboards.figures.roofs import roofs
+from tracekit.dashboards.figures.waits import COLUMNS, matrix
+
+from tracekit.schema import C
+
+HOSTILE = "<script>x</script><b>"
+
+
+def test_extremes_keep_the_ends_and_every_least_and_largest_value() -> None:
+    values = np.random.default_rng(3).normal(size=50_000)
+    values[[17, 30_001]] = -99, 99
+    at = extremes(values, np.arange(50_000.0))
+    assert len(at) <= MOST
+    assert {0, 17, 30_001, 49_999} <= set(at.tolist())
+    assert (np.diff(at) > 0).all()
+
+
+def test_extremes_pass_over_missing_values() -> None:
+    values = np.full(10_000, np.nan)
+    values[5_000] = 1.0
+    assert 5_000 in extremes(values, most=100)
+
+
+def test_memory_over_time_leaves_out_what_was_not_recorded() -> None:
+    frame = pd.DataFrame(
+        {C.T_NS: [0, 1], "allocated": [0, 1024], "reserved": pd.array([pd.NA, pd.NA], "Int64")}
+    )
+    figure = over_time(frame)
+    assert [trace["name"] for trace in figure["data"]] == ["allocated"]
+    assert unpacked(figure["data"][0]["y"]) == [0, 1]
+
+
+def _nodes(*rows: tuple[int | None, str, int, int]) -> pd.DataFrame:
+    parent, name, total, rank = zip(*rows, strict=True)
+    return pd.DataFrame(
+        {
+            "node": range(len(rows)),
+            "parent": pd.array(parent, dtype="Int64"),
+            C.NAME: name,
+            "calls": 1,
+            "host_total_ns": total,
+            "host_self_ns": total,
+            "device_total_ns": pd.array([pd.NA] * len(rows), dtype="Int64"),
+            "device_self_ns": pd.array([pd.NA] * len(rows), dtype="Int64"),
+            C.RANK: rank,
+        }
+    )
+
+
+def test_a_flame_has_the_whole_above_its_roots_and_each_name_once() -> None:
+    data = flame(_nodes((None, "a", 100, 0), (None, "b", 50, 0), (0, "b", 30, 0)), "host")
+    assert [data["names"][code] for code in data["name"]] == ["all", "a", "b", "b"]
+    assert data["names"] == ["all", "a", "b"]
+    assert data["parent"] == [-1, 0, 0, 1]
+    assert data["total"] == [150, 100, 50, 30]
+
+
+def test_a_flame_of_several_ranks_has_a_node_for_each() -> None:
+    data = flame(_nodes((None, "a", 100, 1), (None, "a", 50, 4)), "host")
+    assert [data["names"][code] for code in data["name"]] == ["all", "rank 1", "rank 4", "a", "a"]
+    assert data["parent"] == [-1, 0, 0, 1, 2]
+    assert data["total"] == [150, 100, 50, 100, 50]
+
+
+def test_a_flame_leaves_out_what_is_too_narrow_and_says_how_many() -> None:
+    nodes = _nodes((None, "a", 1_000, 0), (0, "b", 1, 0), (0, "c", 500, 0))
+    data = flame(nodes, "host", finest=100)
+    assert (len(data["parent"]), data["left"]) == (3, 1)
+    assert flame(nodes, "device")["total"] == [0]
+
+
+def test_sizes_of_copies_fill_the_empty_bins_and_keep_the_unknown() -> None:
+    table = pd.DataFrame({"from_bytes": pd.array([256, 2048, pd.NA], dtype="Int64"), "copies": [2, 1, 5]})
+    figure = sizes({"H2D": table})
+    assert figure["data"][0]["y"] == [2, 0, 0, 1, 5]
+    assert figure["layout"]["xaxis"]["ticktext"] == ["256 B", "512 B", "1 KiB", "2 KiB", "unknown"]
+
+
+def test_rates_of_copies_stand_under_their_ceiling() -> None:
+    table = pd.DataFrame(
+        {
+            "op": [HOSTILE, "x"],
+            "bytes_each": pd.array([4096, pd.NA], dtype="Int64"),
+            "memory": ["pinned", "pinned"],
+            "copies": [3, 1],
+            "sum_ns": [10, 1],
+            "gb_per_s": [12.5, np.nan],
+        }
+    )
+    figure = rates({"H2D": table}, {"H2D": 25.0})
+    assert [trace["name"] for trace in figure["data"]] == ["H2D pinned", "H2D ceiling 25.00 GB/s"]
+    assert figure["data"][0]["y"] == [12.5]
+    assert "<script" not in str(figure)
+
+
+def test_the_cumulative_curve_ends_at_the_whole() -> None:
+    assert unpacked(cumulative([0.5, 0.25, 0.25], ["a", "b", "c"], what="x")["data"][0]["y"])[-1] == 100
+
+
+def test_bars_of_groups_differ_in_pattern_too() -> None:
+    figure = grouped([HOSTILE, "b"], [2, 1], "ns", groups=["p", "q"])
+    shapes = [trace["marker"]["pattern"]["shape"] for trace in figure["data"]]
+    assert len(set(shapes)) == 2
+    assert "<script" not in str(figure)
+
+
+@pytest.mark.parametrize(("values", "first"), [([0.001, 100_000], "0.001"), ([4, 6], "2"), ([5], "2")])
+def test_ticks_of_a_logarithmic_axis_stay_few(values: list[float], first: str) -> None:
+    ticks = decades(values)["ticktext"]
+    assert ticks[0] == first
+    assert 2 <= len(ticks) <= 12
+
+
+def test_points_bring_limits_after_kinds() -> None:
+    figure = points([Dots("a", [1], [1], ["a"])], [Limit("l", [1, 2], [3, 3])], x_title="x", y_title="y")
+    assert [trace["mode"] for trace in figure["data"]] == ["markers", "lines"]
+    assert decades([]) == {}
+
+
+def _configs() -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            C.BLOCK_X: [128, 256, 64],
+            C.BLOCK_Y: 1,
+            C.BLOCK_Z: 1,
+            "blocks": [10, 1000, 5],
+            "waves": [0.5, 3.0, np.nan],
+            "occupancy": [0.5, 1.0, np.nan],
+            "resident_blocks": [8.0, 8.0, np.nan],
+            "op": [HOSTILE, "b", ""],
+            "family": ["f", "g", "h"],
+            "grid": "(1, 1, 1)",
+            "block": "(1, 1, 1)",
+            "total_ns": [5, 10, 1],
+            "share": [0.3, 0.6, 0.1],
+        }
+    )
+
+
+def test_configurations_are_told_apart_by_their_waves() -> None:
+    assert [trace["name"] for trace in launch_map(_configs())["data"]] == [FULL, LESS, UNKNOWN]
+    assert "<script" not in str(launch_map(_configs()))
+
+
+def test_without_occupancy_the_resident_blocks_are_shown() -> None:
+    title = waves(_configs().assign(occupancy=np.nan))["layout"]["yaxis"]["title"]["text"]
+    assert title == "blocks resident on an SM"
+    assert waves(_configs())["layout"]["yaxis"]["title"]["text"] == "occupancy (%)"
+
+
+def test_roofs_bend_where_compute_takes_over() -> None:
+    ops = pd.DataFrame(
+        {
+            "op": ["mm", HOSTILE],
+            C.INPUT_SHAPES: "",
+            "precision": "bf16",
+            "bound": ["compute", "neither"],
+            "tflops": [400.0, 1.0],
+            "intensity": [1000.0, 10.0],
+            "utilization": [0.5, np.nan],
+            "device_ns": [100, 10],
+            "peak_tflops": 1000.0,
+            "peak_gb_per_s": 2000.0,
+        }
+    )
+    figure = roofs(ops)
+    roof = figure["data"][-1]
+    assert roof["x"] == [5.0, 500.0, 2000.0]
+    assert roof["y"] == [10.0, 1000.0, 1000.0]
+    assert "<script" not in str(figure)
+
+
+def test_waits_are_summed_by_step_where_collectives_are_many() -> None:
+    count = COLUMNS + 1
+    skew = pd.DataFrame(
+        {
+            "last_rank": pd.array([1] * count, dtype="Int64"),
+            "collective": "all_reduce",
+            "number": range(count),
+            C.STEP: pd.array([0] * (count - 1) + [1], dtype="Int64"),
+            "wait_ns": 1_000_000,
+        }
+    )
+    figure, by = matrix(skew)
+    assert by == "by step"
+    assert figure["data"][0]["z"] == [[COLUMNS, 1.0]]
+    assert matrix(skew.head(2))[1] == "by collective"

@@ -1,0 +1,156 @@
+"""Every block of the pages that answer a question, on runs that hold much, little and nothing."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from plotly.utils import PlotlyJSONEncoder
+from tracekit.dashboards.context import Context
+from tracekit.dashboards.reading import Reading, chosen_of, largest, switch
+from tracekit.dashboards.results import Results
+from tracekit.dashboards.site import registered
+from tracekit.dashboards.view import View
+
+from tests.builders import host, kernel, make_run, memcpy, step
+from tracekit.analysis import analyze
+from tracekit.schema import C, CopyKind, HostKind, Memory
+from tracekit.store import Store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tracekit.run import Run
+
+PAGES = (
+    "compile",
+    "copies",
+    "critical_path",
+    "flame",
+    "kernels",
+    "launch_config",
+    "memory",
+    "ops",
+    "overlap",
+    "ranks",
+    "roofline",
+)
+HOSTILE = "<script>x</script><b>" + "y" * 5_000
+each = pytest.mark.parametrize("name", PAGES)
+
+
+def _context(run: Run, page: str, **view: Any) -> Context:
+    store = Store(run.path.parent)
+    looked_at = View(page=page, run=run.path.name, **view)
+    return Context(view=looked_at, dark=False, store=store, results=Results(), chosen=run)
+
+
+def _shown(run: Run, name: str, **view: Any) -> dict[str, str]:
+    """Each block of a page as it is sent."""
+    context = _context(run, name, **view)
+    blocks = registered()[name].blocks
+    return {
+        block: json.dumps(make(context), cls=PlotlyJSONEncoder, ensure_ascii=False)
+        for block, make in blocks.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Two ranks whose every name is hostile, with copies, communication and allocations."""
+    hosts, devices = [], []
+    for rank in (0, 1):
+        at = 100 * rank
+        hosts += [
+            host(HOSTILE, at, at + 90, rank=rank),
+            host("cudaLaunchKernel", at + 1, at + 5, kind=HostKind.RUNTIME, rank=rank, parent_row=len(hosts)),
+        ]
+        linked = {C.RANK: rank, C.DEVICE: rank, C.OP_ROW: len(hosts) - 2, C.LAUNCH_ROW: len(hosts) - 1}
+        shape = {C.GRID_X: 4, C.GRID_Y: 1, C.GRID_Z: 1, C.BLOCK_X: 128, C.BLOCK_Y: 1, C.BLOCK_Z: 1}
+        copy = {C.COPY_KIND: str(CopyKind.H2D), C.SRC_MEMORY: str(Memory.PAGEABLE), C.BYTES: 4096}
+        devices += [
+            kernel(10, 30, **{C.NAME: HOSTILE}, **linked, **shape, stream=7),
+            kernel(30, 50 + rank, **{C.NAME: "ncclDevKernel_AllReduce_Sum_f32_RING"}, **linked, stream=9),
+            memcpy(60, 70, **copy, **linked, stream=8),
+        ]
+    allocations = [{C.T_NS: 11, C.BYTES: 512, C.OP_ROW: 0}, {C.T_NS: 80, C.BYTES: -512, C.OP_ROW: 0}]
+    return make_run(
+        tmp_path_factory.mktemp("hostile") / "run",
+        host_intervals=hosts,
+        device_intervals=devices,
+        allocations=allocations,
+        steps=[step(1, 0, 100), step(1, 100, 200, rank=1)],
+    )
+
+
+@each
+def test_hostile_names_are_text(name: str, hostile: Run) -> None:
+    for block, sent in _shown(hostile, name).items():
+        for figure in _figures(json.loads(sent)):
+            assert "<script" not in json.dumps(figure), block
+        assert "dangerously_allow_html" not in sent
+
+
+def _figures(part: Any) -> list[Any]:
+    if isinstance(part, list):
+        return [found for one in part for found in _figures(one)]
+    if not isinstance(part, dict):
+        return []
+    props = part.get("props", {})
+    own = [props["figure"]] if "figure" in props else []
+    return own + [found for child in props.values() for found in _figures(child)]
+
+
+@each
+def test_a_rank_and_a_device_can_be_chosen(name: str, hostile: Run) -> None:
+    for block, sent in _shown(hostile, name, rank=1, device=1).items():
+        assert sent, block
+    assert _shown(hostile, name, rank=7)
+
+
+@each
+def test_an_empty_run_says_what_is_missing(name: str, tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", host_intervals=[])
+    shown = _shown(run, name)
+    assert "tk-note" in shown["answer"]
+    assert shown["tables"] == "[]" or "AgGrid" in shown["tables"]
+
+
+@each
+def test_a_run_of_the_host_alone_is_no_error(name: str, tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", host_intervals=[host("aten::mm", 0, 100)], steps=[step(0, 0, 100)])
+    assert _shown(run, name)["answer"] != "[]"
+
+
+def test_the_answer_says_the_exact_numbers(hostile: Run) -> None:
+    families = analyze(hostile, "kernels").tables["families"]
+    sent = _shown(hostile, "kernels")["answer"]
+    assert f'"{largest(families)["sum_ns"]} ns"' in sent
+
+
+def test_largest_keeps_integers_beside_floats(hostile: Run) -> None:
+    frame = Reading(_context(hostile, "kernels"), ("kernels",)).frame("families")
+    row = largest(frame, "sum_ns")
+    assert isinstance(row["count"], int)
+    assert isinstance(row["share"], float)
+
+
+def test_a_switch_keeps_the_other_options_and_leaves_out_the_default(hostile: Run) -> None:
+    choices = [("op", "By op"), ("shape", "By shape")]
+    context = _context(hostile, "ops", options={"by": "shape", "measure": "x"})
+    assert chosen_of(context, "by", choices) == "shape"
+    first, second = switch(context, "by", "By", choices).children
+    assert first.href.endswith("measure=x")
+    assert "by=" not in first.href
+    assert second.to_plotly_json()["props"]["aria-current"] == "true"
+
+
+def test_an_unknown_choice_is_the_default(hostile: Run) -> None:
+    context = _context(hostile, "ops", options={"by": "<b>"})
+    assert chosen_of(context, "by", [("op", "By op")]) == "op"
+
+
+def test_rows_lead_to_the_timeline(hostile: Run) -> None:
+    link = f"/timeline?run={hostile.path.name}&row=device_intervals:"
+    assert link in _shown(hostile, "copies")["figures"]

@@ -1,0 +1,255 @@
+"""The overview and its neighbours: what they show is what the analyses say."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from dash import dcc
+from tracekit.dashboards import blocks, looked, numbers, ran, tiles
+from tracekit.dashboards.advising import advising
+from tracekit.dashboards.app import create_app
+from tracekit.dashboards.evidence import around, spots
+from tracekit.dashboards.finding import coded, finding
+from tracekit.dashboards.site import Site, registered
+from tracekit.dashboards.tiles import Tile
+from tracekit.dashboards.view import View
+
+from tests.builders import host, kernel, make_run, memcpy, step
+from tracekit import analysis
+from tracekit.analysis import Basis, Finding, Result, Severity
+from tracekit.findings import advise
+from tracekit.meta import Diagnostic, Git, Level, Timings
+from tracekit.render import human
+from tracekit.store import Store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tracekit.dashboards.context import Context
+
+    from tracekit.run import Run
+
+MS = 1_000_000
+HOSTILE = "<script>alert(1)</script>"
+
+
+def rows(ranks: int = 1) -> dict[str, list[dict[str, Any]]]:
+    steps, device, calls = [], [], []
+    for rank in range(ranks):
+        for number in range(4):
+            start = number * 10 * MS
+            more = {"rank": rank, "device": rank, "step": number, "correlation_id": number + 1}
+            steps.append(step(number, start, start + 8 * MS, rank=rank))
+            device.append(kernel(start + MS, start + 5 * MS, name=HOSTILE, **more))
+            device.append(memcpy(start + 5 * MS, start + 6 * MS, bytes=4096, copy_kind="H2D", **more))
+            calls.append(host("aten::mm", start, start + MS, rank=rank, step=number))
+    return {"steps": steps, "device_intervals": device, "host_intervals": calls}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path)
+
+
+def site_of(store: Store) -> Site:
+    return Site(app=create_app(store), store=store, pages=registered())
+
+
+def context_of(store: Store, **view: Any) -> Context:
+    return site_of(store).context(View(page="overview", **view), dark=False)
+
+
+def text_of(component: Any) -> str:
+    return json.dumps(component, default=lambda one: one.to_plotly_json(), ensure_ascii=False)
+
+
+def filled(store: Store, page: str, name: str, **view: Any) -> str:
+    return text_of(blocks.content(site_of(store), View(page=page, **view), name, dark=False))
+
+
+def figures_of(content: Any) -> list[Any]:
+    parts = content if isinstance(content, list) else [content]
+    found = [one for part in parts for one in (part, *part._traverse())]
+    return [one.figure for one in found if isinstance(one, dcc.Graph)]
+
+
+def every_block(store: Store, page: str, **view: Any) -> str:
+    site = site_of(store)
+    looked_at = View(page=page, **view)
+    return "".join(
+        text_of(blocks.content(site, looked_at, name, dark=False)) for name in site.pages[page].blocks
+    )
+
+
+PAGES = ("overview", "idle_gaps", "steps", "zero_grad")
+
+
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_every_block_of_a_page_is_filled(store: Store, page: str, ranks: int) -> None:
+    make_run(store.path, **rows(ranks))
+    assert "this part failed" not in every_block(store, page)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_run_without_devices_is_told_of_in_words(store: Store, page: str) -> None:
+    make_run(store.path, host_intervals=rows()["host_intervals"])
+    shown = every_block(store, page)
+    assert "this part failed" not in shown
+    assert "aten::mm" in shown or "tk-note" in shown
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_an_empty_run_fails_nowhere(store: Store, page: str) -> None:
+    make_run(store.path, steps=[step(0, 0, 1)])
+    assert "this part failed" not in every_block(store, page)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_names_of_a_trace_never_become_markup(store: Store, page: str) -> None:
+    make_run(store.path, **rows())
+    site = site_of(store)
+    for name in site.pages[page].blocks:
+        content = blocks.content(site, View(page=page), name, dark=False)
+        for figure in figures_of(content):
+            assert "<script" not in json.dumps(figure)
+
+
+def test_tiles_show_what_the_analyses_say(store: Store) -> None:
+    run = make_run(store.path, **rows())
+    shown = filled(store, "overview", "device_tiles")
+    whole = analysis.analyze(run, "gpu_breakdown").tables["profiled_steps"].iloc[0]
+    for column in ("active_share", "movement_share", "idle_share"):
+        assert human(float(whole[column]), "share") in shown
+    own = analysis.analyze(run, "steps").tables["summary"].set_index("measure").loc[numbers.OWN]
+    assert human(int(own["median_ns"]), "ns") in shown
+
+
+def test_a_chosen_rank_narrows_what_is_shown(store: Store) -> None:
+    make_run(store.path, **rows(2))
+    assert "medians of 2 ranks" in filled(store, "overview", "device_tiles")
+    assert "medians of 2 ranks" not in filled(store, "overview", "device_tiles", rank=1)
+
+
+def test_the_baselines_value_and_the_change_are_shown(store: Store) -> None:
+    base = make_run(store.path, meta={"run_id": "20261121T000000Z-base-000000"}, **rows())
+    slower = rows()
+    slower["device_intervals"] = [
+        one | {"dur_ns": one["dur_ns"] + MS // 2} for one in slower["device_intervals"]
+    ]
+    head = make_run(store.path, meta={"run_id": "20261121T000001Z-head-000000"}, **slower)
+    shown = filled(store, "overview", "device_tiles", run=head.path.name, base=base.path.name)
+    assert "against" in shown
+    assert "against" not in filled(store, "overview", "device_tiles", run=head.path.name)
+
+
+def test_without_a_comparable_baseline_no_change_is_shown(store: Store) -> None:
+    gpus = [{"gpu": name, "device": "cuda"} for name in ("A100", "H100")]
+    base, head = (
+        make_run(store.path, meta={"run_id": f"20261121T00000{at}Z-one-000000", "fingerprint": gpu}, **rows())
+        for at, gpu in enumerate(gpus)
+    )
+    view = {"run": head.path.name, "base": base.path.name}
+    assert "not comparable" in filled(store, "overview", "baseline", **view)
+    assert "against" not in filled(store, "overview", "device_tiles", **view)
+
+
+def test_overhead_is_shown_where_it_was_measured(store: Store) -> None:
+    timings = Timings(step_ns=[7 * MS] * 5, warmup_ns=[], clock="perf_counter")
+    make_run(store.path, meta={"timings": timings}, **rows())
+    shown = filled(store, "overview", "device_tiles")
+    assert "Step, no profiler" in shown
+    assert "7.00 ms" in shown
+
+
+def test_a_failed_check_is_named(store: Store) -> None:
+    bad = Diagnostic(Level.WARN, "lost_events", f"3 events were lost {HOSTILE}")
+    make_run(store.path, meta={"diagnostics": [bad]}, **rows())
+    shown = filled(store, "overview", "integrity")
+    assert "Usable with care" in shown or "Not usable" in shown
+    assert "lost events" in shown
+
+
+def test_the_findings_are_those_of_the_command(store: Store) -> None:
+    run = make_run(store.path, **rows())
+    context = context_of(store)
+    under_way = advising(context)
+    assert under_way.finished.wait(60)
+    assert under_way.advice is not None
+    assert under_way.advice.findings == advise(run).findings
+    assert advising(context) is under_way
+
+
+def test_advice_that_breaks_says_why(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_run(store.path, **rows())
+
+    def broken(*_: object) -> None:
+        raise ValueError("no budget")
+
+    monkeypatch.setattr("tracekit.dashboards.advising.gather", broken)
+    under_way = advising(context_of(store))
+    assert under_way.finished.wait(60)
+    assert under_way.trouble == "ValueError: no budget"
+
+
+def one_finding(**more: Any) -> Finding:
+    return Finding(
+        code="code",
+        severity=Severity.HIGH,
+        title=f"idle {HOSTILE}",
+        advice="set `a=1`",
+        **more,
+    )
+
+
+def test_a_finding_leads_to_its_evidence(store: Store) -> None:
+    make_run(store.path, **rows())
+    one = one_finding(saving_ns_per_step=MS, basis=Basis.MEASURED, evidence={"device_intervals": [2, 0]})
+    shown = text_of(finding(context_of(store), one, share=0.25))
+    start, end = around(11 * MS, 4 * MS)
+    assert f"/timeline?run=20261121T000000Z-made-by-hand-000000&from={start}&to={end}" in shown
+    assert "row=device_intervals:2" in shown
+    assert "saves 1.00 ms" in shown
+    assert "25.0 % of the step" in shown
+
+
+def test_evidence_that_is_not_there_is_left_out(store: Store) -> None:
+    run: Run = make_run(store.path, **rows())
+    assert spots(run, [one_finding(evidence={"device_intervals": [99_999], "passwords": [1]})]) == {}
+    assert "timeline" not in text_of(finding(context_of(store), one_finding()))
+
+
+def test_an_odd_backtick_opens_nothing() -> None:
+    assert coded("a ` b") == ["a ` b"]
+
+
+def test_changes_are_told_in_words() -> None:
+    def tile(value: float, unit: str = "ns", wanted: str = "low") -> Tile:
+        return Tile(label="x", low=value, high=value, unit=unit, wanted=wanted)
+
+    assert tiles.change(tile(110), tile(100)) == ("+10.0 %", "worse")
+    assert tiles.change(tile(0.6, "share", "high"), tile(0.5, "share", "high")) == ("+10.0 points", "better")
+    assert tiles.change(tile(100), tile(100)) == ("no change", "")
+    assert tiles.change(tile(100), tile(0)) == ("", "")
+    assert tiles.change(tile(110, "ns", ""), tile(100)) == ("+10.0 %", "")
+
+
+def test_tiles_of_nothing_are_none() -> None:
+    assert tiles.of([], label="x", unit="ns") is None
+    assert looked.rows(Result(), "absent", View()) is None
+
+
+def test_what_ran_says_what_is_known(store: Store) -> None:
+    git = Git("0123456789abcdef", "tree", "main", True, None, "")
+    meta = make_run(
+        store.path,
+        meta={"git": git, "command": ["python", HOSTILE], "workload": {"name": "mnist", "batch_size": 64}},
+        **rows(),
+    ).meta
+    known = dict(ran.facts(meta))
+    assert known["Commit"] == "0123456789 on main, with uncommitted changes"
+    assert known["Workload"] == "mnist, batch size 64"
+    assert "GPU" not in known
+    assert HOSTILE in known["Command"]
