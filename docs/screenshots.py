@@ -86,8 +86,10 @@ def take(browser: Browser, site: Served, picture: Picture) -> Path:
         page = context.new_page()
         page.goto(site.url(picture.page, picture.run, **picture.words))
         expect(page.locator("#page h1")).to_be_visible(timeout=SETTLED_MS)
-        busy = page.locator('.tk-block[aria-busy="true"], .tkl-wait')
-        expect(busy).to_have_count(0, timeout=SETTLED_MS)
+        expect(page.locator('.tk-block[aria-busy="true"]')).to_have_count(0, timeout=SETTLED_MS)
+        if picture.page == "timeline":
+            canvas = page.locator('#timeline-canvas[data-settled="true"]')
+            expect(canvas).to_be_visible(timeout=SETTLED_MS)
         page.wait_for_load_state("networkidle")
         target = IMAGES / f"{picture.name}.png"
         page.screenshot(path=target, scale="css", animations="disabled")
