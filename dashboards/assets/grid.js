@@ -68,10 +68,24 @@
     window.history.replaceState(window.history.state, "", address.pathname + search + address.hash);
   }
 
+  /* Rows that are not here are filtered by the server, once no more is typed. */
+  let typing = null;
+  function ask(api, column, text) {
+    clearTimeout(typing);
+    typing = setTimeout(async () => {
+      const model = text ? { filterType: "text", type: "contains", filter: text } : null;
+      await api.setColumnFilterModel(column, model);
+      api.onFilterChanged();
+    }, 300);
+  }
+
   document.addEventListener("input", (event) => {
     const place = event.target.closest && event.target.closest(".tk-filter") && event.target.closest(".tk-table");
     const api = apiOf(place);
-    if (api) {
+    const column = api && api.getGridOption("context").filter;
+    if (column) {
+      ask(api, column, event.target.value);
+    } else if (api) {
       api.setGridOption("quickFilterText", event.target.value);
       const count = place.querySelector(".tk-count");
       count.dataset.all = count.dataset.all || count.textContent;
