@@ -13,6 +13,7 @@ from tracekit import registry
 from tracekit.analysis import get
 from tracekit.errors import TracekitError
 from tracekit.render.cells import clean
+from tracekit.render.headers import header
 
 from .aria import aria
 from .formats import cells, column
@@ -67,7 +68,7 @@ def table(
         )
     many = _long(frame) and _whole(context, page, spec, frame)
     columns = shown(frame, spec.columns, _SAMPLE if many else MOST)
-    missing = [clean(one.column.name.replace("_", " ")) for one in columns if one.empty]
+    missing = [clean(header(one.column)) for one in columns if one.empty]
     return html.Section(
         [
             _bar(context, page, spec, len(frame), title=title, many=many),

@@ -79,18 +79,34 @@
     }, 300);
   }
 
+  /* How many rows are left stands where their number stood. */
+  function counted(place, api, text) {
+    const count = place.querySelector(".tk-count");
+    count.dataset.all = count.dataset.all || count.textContent;
+    const left = api.getDisplayedRowCount().toLocaleString("en-US");
+    count.textContent = text ? `${left} of ${count.dataset.all}` : count.dataset.all;
+  }
+
+  const watched = new WeakSet();
+  function watch(place, api, box) {
+    if (!watched.has(api)) {
+      watched.add(api);
+      api.addEventListener("modelUpdated", () => counted(place, api, box.value));
+    }
+  }
+
   document.addEventListener("input", (event) => {
     const place = event.target.closest && event.target.closest(".tk-filter") && event.target.closest(".tk-table");
     const api = apiOf(place);
-    const column = api && api.getGridOption("context").filter;
+    if (!api) {
+      return;
+    }
+    watch(place, api, event.target);
+    const column = api.getGridOption("context").filter;
     if (column) {
       ask(api, column, event.target.value);
-    } else if (api) {
+    } else {
       api.setGridOption("quickFilterText", event.target.value);
-      const count = place.querySelector(".tk-count");
-      count.dataset.all = count.dataset.all || count.textContent;
-      const left = api.getDisplayedRowCount().toLocaleString("en-US");
-      count.textContent = event.target.value ? `${left} of ${count.dataset.all}` : count.dataset.all;
     }
   });
 
