@@ -6,20 +6,29 @@ from typing import TYPE_CHECKING
 
 from dash import Dash
 
-from . import blocks, exports, grid_rows, security, shell
+from . import blocks, choices, exports, grid_rows, import_routes, security, shell
 from .site import Site, registered
 
 if TYPE_CHECKING:
     from tracekit.store import Store
 
+UPLOAD_LIMIT = 4 << 30
 
-def create_app(store: Store, *, hosts: tuple[str, ...] = security.LOOPBACK, token: str = "") -> Dash:
+
+def create_app(
+    store: Store,
+    *,
+    hosts: tuple[str, ...] = security.LOOPBACK,
+    token: str = "",
+    upload_limit: int = UPLOAD_LIMIT,
+) -> Dash:
     """A dashboard over the runs of a store.
 
     Args:
         store: The runs; those that appear later show up by themselves.
         hosts: Names under which the server may be addressed.
         token: What a browser must show once; empty where only this machine can connect.
+        upload_limit: Bytes of traces that one import in the browser may send.
 
     Returns:
         The app, with every page connected; `app.server` is the WSGI application.
@@ -37,16 +46,20 @@ def create_app(store: Store, *, hosts: tuple[str, ...] = security.LOOPBACK, toke
         suppress_callback_exceptions=True,  # blocks come and go with their pages
         compress=False,
         serve_locally=True,
+        assets_ignore=r"early\.js$",  # the frame asks for it by itself, before anything is painted
+        index_string=shell.INDEX,
     )
     site = Site(app=app, store=store, pages=registered())
-    app.layout = shell.frame
+    app.layout = shell.frame(site.pages)
     shell.connect(site)
+    choices.connect(site)
+    import_routes.connect(site, limit=upload_limit)
     blocks.connect(site)
     grid_rows.connect(site)
     exports.connect(site)
     for page in site.pages.values():
         if page.connect:
             page.connect(site)
-    app.server.add_url_rule("/healthz", "healthz", lambda: ("ok", 200, {"Content-Type": "text/plain"}))
+    app.server.add_url_rule(security.HEALTH, "healthz", lambda: ("ok", 200, {"Content-Type": "text/plain"}))
     security.protect(app, hosts=hosts, token=token)
     return app

@@ -1,4 +1,4 @@
-"""Attributes for assistive technology, whose names no Python keyword can spell."""
+"""Attributes for assistive technology and scripts, whose names no Python keyword can spell."""
 
 from __future__ import annotations
 
@@ -13,3 +13,13 @@ def aria(**attributes: str) -> dict[str, Any]:
         {'aria-label': 'Pages', 'aria-hidden': 'true'}
     """
     return {f"aria-{name}": value for name, value in attributes.items()}
+
+
+def data(**attributes: str) -> dict[str, Any]:
+    """Attributes for the scripts in `assets/`, under their names in HTML.
+
+    Example:
+        >>> data(key="o")
+        {'data-key': 'o'}
+    """
+    return {f"data-{name}": value for name, value in attributes.items()}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hmac
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from flask import abort, redirect, request
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 LOOPBACK = ("127.0.0.1", "localhost")
 COOKIE = "tracekit_token"
+HEALTH = "/healthz"
+LARGEST_BODY = 32 << 20
+"""Bytes of a request at most; a trace is sent in slices below this."""
 _READING = {"GET", "HEAD", "OPTIONS"}
 _POLICY = (
     "default-src 'self'; script-src 'self' {hashes}; style-src 'self' 'unsafe-inline'; "
@@ -37,18 +40,21 @@ def protect(app: Dash, *, hosts: tuple[str, ...] = LOOPBACK, token: str = "") ->
 
     Args:
         app: The app, with all its callbacks.
-        hosts: Names under which it may be addressed.
+        hosts: Names under which it may be addressed, any where empty.
         token: What a browser must show once, in the address; empty where only this machine can connect.
     """
     server: Flask = app.server
-    server.config["TRUSTED_HOSTS"] = list(hosts)
+    server.config["MAX_CONTENT_LENGTH"] = LARGEST_BODY
     headers = _HEADERS | {"Content-Security-Policy": _POLICY.format(hashes=" ".join(_hashes(app)))}
 
-    @server.before_request
     def refuse() -> Response | None:
+        if hosts and _host() not in hosts:
+            abort(400, "unknown host name")  # else a foreign name that leads here could read runs
         if request.method not in _READING and not _own_page():
-            abort(403)
-        return _authorize(token) if token else None
+            abort(403, "not from a page of this dashboard")
+        return _authorize(token) if token and request.path != HEALTH else None
+
+    server.before_request_funcs.setdefault(None, []).insert(0, refuse)
 
     @server.after_request
     def add_headers(response: Response) -> Response:
@@ -61,20 +67,35 @@ def _hashes(app: Dash) -> list[str]:
     return [f"'{value}'" if not value.startswith("'") else value for value in app.csp_hashes()]
 
 
+def _host() -> str:
+    """The name by which the server was addressed, without port and brackets."""
+    try:
+        return urlsplit(f"//{request.headers.get('Host', '')}").hostname or ""
+    except ValueError:
+        return ""
+
+
 def _own_page() -> bool:
     """Whether a browser says the request comes from a page of this server, or says nothing of pages."""
     site = request.headers.get("Sec-Fetch-Site", "same-origin")
     origin = request.headers.get("Origin")
-    same = origin is None or urlsplit(origin).netloc == request.host
+    same = origin is None or urlsplit(origin).netloc == request.headers.get("Host", "")
     return same and site in {"same-origin", "none"}
 
 
 def _authorize(token: str) -> Response | None:
+    cookie = f"{COOKIE}_{request.environ.get('SERVER_PORT', '')}"  # cookies of a machine know no ports
     shown = request.args.get("token", "")
     if shown and hmac.compare_digest(shown.encode(), token.encode()):
-        response = redirect(request.path)
-        response.set_cookie(COOKIE, token, httponly=True, samesite="Strict")
+        response = redirect(_without_token())
+        response.set_cookie(cookie, token, httponly=True, samesite="Strict")
         return response  # type: ignore[return-value]
-    if not hmac.compare_digest(request.cookies.get(COOKIE, "").encode(), token.encode()):
-        abort(401)
+    if not hmac.compare_digest(request.cookies.get(cookie, "").encode(), token.encode()):
+        abort(401, "open the address that `tracekit dashboard` printed: it holds a token")
     return None
+
+
+def _without_token() -> str:
+    """The address asked for, on this server, without the token."""
+    rest = [(name, value) for name, value in request.args.items(multi=True) if name != "token"]
+    return "/" + request.path.lstrip("/\\") + (f"?{urlencode(rest)}" if rest else "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import secrets
+import socket
 import threading
 import webbrowser
 from typing import TYPE_CHECKING
@@ -12,8 +13,8 @@ import waitress
 
 from tracekit.errors import UnusableInputError
 
-from .app import create_app
-from .security import LOOPBACK
+from .app import UPLOAD_LIMIT, create_app
+from .security import LARGEST_BODY, LOOPBACK
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,9 +25,15 @@ THREADS = 8
 
 
 def serve(
-    store: Store, *, host: str, port: int, tell: Callable[[str], None], open_browser: bool = False
+    store: Store,
+    *,
+    host: str,
+    port: int,
+    tell: Callable[[str], None],
+    open_browser: bool = False,
+    upload_limit: int = UPLOAD_LIMIT,
 ) -> None:
-    """Serve a store's dashboard; returns when interrupted.
+    """Serve a store's dashboard until interrupted: the KeyboardInterrupt or SystemExit goes on to the caller.
 
     Args:
         store: The runs.
@@ -34,28 +41,52 @@ def serve(
         port: Port to listen on; 0 takes a free one.
         tell: Told the address once the port is open.
         open_browser: Whether to show it in the person's browser.
+        upload_limit: Bytes of traces that one import in the browser may send.
 
     Raises:
         UnusableInputError: The address cannot be listened on.
     """
     token = "" if _is_loopback(host) else secrets.token_urlsafe(16)
-    hosts = (*LOOPBACK, host) if _is_loopback(host) else ()
-    app = create_app(store, hosts=hosts, token=token)
-    try:
-        server = waitress.create_server(app.server, host=host, port=port, threads=THREADS, ident="tracekit")
-    except OSError as error:
-        raise UnusableInputError(
-            f"cannot listen on {host}:{port}: {error.strerror or error}",
-            hint="choose another with --port; 0 takes a free one",
-        ) from error
-    address = f"http://{_named(host)}:{server.effective_port}/" + (f"?token={token}" if token else "")
+    hosts = () if token else (*LOOPBACK, host)
+    listening = _bound(host, port)
+    app = create_app(store, hosts=hosts, token=token, upload_limit=upload_limit)
+    server = waitress.create_server(
+        app.server,
+        sockets=[listening],
+        threads=THREADS,
+        ident="tracekit",
+        max_request_body_size=LARGEST_BODY,  # refused before it is written to a temporary file
+    )
+    address = f"http://{_named(host)}:{listening.getsockname()[1]}/" + (f"?token={token}" if token else "")
     tell(address)
     if open_browser:
         threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+    answering = threading.Thread(target=server.run, daemon=True)  # its loop would swallow an interruption
+    answering.start()
     try:
-        server.run()
+        answering.join()
     finally:
         server.close()
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """A socket at the address; a name that has addresses of both kinds gives the older."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        family, _, _, _, address = min(found, key=lambda one: one[0] != socket.AF_INET)
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(address)
+        except OSError:
+            listening.close()
+            raise
+    except OSError as error:
+        raise UnusableInputError(
+            f"cannot listen on {_bracketed(host)}:{port}: {error.strerror or error}",
+            hint="choose another with --port; 0 takes a free one",
+        ) from error
+    return listening
 
 
 def _is_loopback(host: str) -> bool:
@@ -66,4 +97,9 @@ def _is_loopback(host: str) -> bool:
 
 
 def _named(host: str) -> str:
+    """The host as an address names it; one that means every interface gives this machine's name."""
+    return socket.gethostname() if host in {"0.0.0.0", "::"} else _bracketed(host)  # noqa: S104
+
+
+def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tracekit import analysis, registry
 from tracekit.errors import TracekitError
-from tracekit.store import RUN_ID
 
 from .analysis_page import of_analysis
+from .catalogue import Catalogue
 from .context import Context
 from .results import Results
 
@@ -44,21 +45,25 @@ class Site:
         """Analyses that a page shows whole, under another name."""
         return {name for page in self.pages.values() for name in page.covers if name != page.name}
 
+    @cached_property
+    def catalogue(self) -> Catalogue:
+        """The store's runs, each read once."""
+        return Catalogue(self.store)
+
     def run(self, run_id: str) -> Run | None:
-        """A run of the store by its whole id; None when there is none. Never a path."""
-        if not RUN_ID.fullmatch(run_id):
-            return None
-        return next((run for run in self.store.runs() if run.path.name == run_id), None)
+        """A run of the store by its whole id; None when there is none. Looked up, never a path."""
+        return self.catalogue.listing().find(run_id)
 
     def latest(self) -> Run | None:
         """The latest run that can be read; None in an empty store."""
-        return next(reversed(self.store.readable()), None)
+        return next(reversed(self.catalogue.listing().runs), None)
 
     def context(self, view: View, *, dark: bool) -> Context:
         """What blocks are given for a view; without a run in it, the latest is meant."""
-        chosen = self.run(view.run) if view.run else self.latest()
+        listing = self.catalogue.listing()
+        chosen = listing.find(view.run) if view.run else next(reversed(listing.runs), None)
         filled = replace(view, run=chosen.path.name) if chosen else view
-        base = self.run(view.base) if view.base else None
+        base = listing.find(view.base) if view.base else None
         return Context(
             view=filled, dark=dark, store=self.store, results=self.results, chosen=chosen, base=base
         )

@@ -1,21 +1,76 @@
-/* The frame: theme, menu on narrow screens, focus after a page arrived. */
+/* The frame: theme, menu on narrow screens, links without reloading, focus after a page arrived. */
 "use strict";
+window.tracekit = window.tracekit || {};
 window.dash_clientside = window.dash_clientside || {};
-window.dash_clientside.tracekit = Object.assign(window.dash_clientside.tracekit || {}, {
-  theme(clicks, stored) {
+(function () {
+  const NARROW = "(max-width: 47.99em)";
+
+  /* Open an address of the dashboard as dcc.Link does. */
+  function go(href) {
+    window.history.pushState({}, "", href);
+    window.dispatchEvent(new CustomEvent("_dashprivate_pushstate"));
+  }
+
+  function plainClick(event) {
+    return event.button === 0 && !(event.ctrlKey || event.metaKey || event.shiftKey || event.altKey);
+  }
+
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest ? event.target.closest("a.tk-go") : null;
+    if (link && plainClick(event) && !event.defaultPrevented) {
+      event.preventDefault();
+      go(link.getAttribute("href"));
+    }
+  });
+
+  function theme(clicks, stored) {
     const system = window.matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
     const now = stored || system;
+    const same = window.dash_clientside.no_update;
     const next = clicks ? (now === "dark" ? "light" : "dark") : now;
-    return [next, next];
-  },
-  navbar(opened, _path, navbar) {
-    const byMenu = window.dash_clientside.callback_context.triggered_id !== "url";
-    return { ...navbar, collapsed: { mobile: !(opened && byMenu) } };
-  },
-  arrived() {
-    const title = document.querySelector("#page h1");
-    document.title = title ? `${title.textContent} · tracekit` : "tracekit";
-    window.scrollTo(0, 0);
+    if (clicks) { window.localStorage.setItem("mantine-color-scheme-value", next); }
+    return [next, next, clicks ? next : same];
+  }
+
+  /* On a narrow screen the menu lies over the page, and goes when a page was chosen. */
+  function navbar(opened, _path, before) {
+    const byMenu = window.dash_clientside.callback_context.triggered_id === "burger";
+    const shown = Boolean(opened && byMenu);
+    return [{ ...before, collapsed: { ...before.collapsed, mobile: !shown } }, shown];
+  }
+
+  let pageShown = null;
+
+  /* Title, address and focus of a page that arrived. */
+  function arrived(_children, view) {
+    window.setTimeout(() => {
+      const heading = document.querySelector("#page h1");
+      document.title = heading ? `${heading.textContent} · tracekit` : "tracekit";
+      if (pageShown !== null && pageShown !== window.location.pathname) {
+        window.scrollTo(0, 0);
+        if (heading) { heading.focus({ preventScroll: true }); }
+      }
+      pageShown = window.location.pathname;
+      pin(view);
+    }, 0);
     return null;
-  },
-});
+  }
+
+  /* The address names the run that is shown, so that it can be passed on. */
+  function pin(view) {
+    const { pathname, search, hash } = window.location;
+    if (view && view.path === pathname && view.search && !search && !hash) {
+      window.history.replaceState(window.history.state, "", view.path + view.search);
+    }
+  }
+
+  window.tracekit.go = go;
+  window.tracekit.narrow = () => window.matchMedia(NARROW).matches;
+  window.dash_clientside.tracekit = Object.assign(window.dash_clientside.tracekit || {}, {
+    theme,
+    navbar,
+    arrived,
+    sheet: () => true,
+    again: (clicks) => (clicks ? Date.now() : window.dash_clientside.no_update),
+  });
+})();

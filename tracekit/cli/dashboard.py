@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from tracekit.cli.options import open_store, store_option
+from tracekit.errors import ExitCode
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -23,20 +24,33 @@ if TYPE_CHECKING:
     help="Port to listen on; 0 takes a free one.",
 )
 @click.option("--open", "open_browser", is_flag=True, help="Show it in the browser.")
+@click.option(
+    "--upload-limit",
+    type=click.FloatRange(min=0),
+    default=4,
+    show_default=True,
+    metavar="GIB",
+    help="GiB of traces that one import in the browser may send.",
+)
 @store_option
-def command(*, host: str, port: int, open_browser: bool, store: str | None) -> None:
+def command(*, host: str, port: int, open_browser: bool, upload_limit: float, store: str | None) -> None:
     """Browse runs, their timeline, every analysis, and comparisons.
 
     It listens on this machine only, unless --host says otherwise; then the printed address holds a token that
-    the first visit must show. Runs that are collected or imported while it is open show up. Ctrl-C ends it.
+    the first visit must show. Runs that are collected or imported while it is open show up, and a trace that
+    is dropped on a page is imported. Ctrl-C ends it.
     """
-    _serving().serve(
-        open_store(store),
-        host=host,
-        port=port,
-        open_browser=open_browser,
-        tell=lambda address: click.echo(f"tracekit dashboard: {address} (Ctrl-C ends it)"),
-    )
+    try:
+        _serving().serve(
+            open_store(store),
+            host=host,
+            port=port,
+            open_browser=open_browser,
+            upload_limit=int(upload_limit * (1 << 30)),
+            tell=lambda address: click.echo(f"tracekit dashboard: {address} (Ctrl-C ends it)"),
+        )
+    except KeyboardInterrupt:
+        raise SystemExit(ExitCode.INTERRUPTED) from None  # this is how it is meant to end: nothing to say
 
 
 def _serving() -> ModuleType:

@@ -1,0 +1,24 @@
+/* Blocks that take long say for how long, and that they are still at it. */
+"use strict";
+(function () {
+  const AFTER_MS = 2000;
+  const since = new WeakMap();
+
+  function look() {
+    const now = Date.now();
+    for (const block of document.querySelectorAll(".tk-block")) {
+      const busy = block.getAttribute("data-dash-is-loading") === "true"
+        || block.querySelector(":scope > .mantine-Skeleton-root") !== null;
+      if (!busy) {
+        since.delete(block);
+        block.removeAttribute("data-waited");
+        continue;
+      }
+      if (!since.has(block)) { since.set(block, now); }
+      const waited = now - since.get(block);
+      if (waited >= AFTER_MS) { block.setAttribute("data-waited", `${Math.floor(waited / 1000)} s`); }
+    }
+  }
+
+  window.setInterval(look, 500);
+})();

@@ -1,0 +1,88 @@
+"""The store's runs as the dashboard lists them: each `run.json` is read once, and again when it changes."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+
+from tracekit.errors import TracekitError
+
+if TYPE_CHECKING:
+    from tracekit.run import Run
+    from tracekit.store import Store
+
+    Stamp: TypeAlias = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A run that is listed and cannot be read.
+
+    Attributes:
+        name: Name of its folder.
+        message: Why.
+        hint: What to do.
+    """
+
+    name: str
+    message: str
+    hint: str
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What the store holds at a moment, oldest first.
+
+    Attributes:
+        runs: The runs that can be read.
+        unreadable: Those that cannot.
+        stamp: Changes whenever a run came, went or was written again.
+    """
+
+    runs: tuple[Run, ...] = ()
+    unreadable: tuple[Unreadable, ...] = ()
+    stamp: int = 0
+
+    def find(self, name: str) -> Run | None:
+        """The run whose folder has this name; None when there is none that can be read."""
+        return next((run for run in self.runs if run.path.name == name), None)
+
+
+@dataclass
+class Catalogue:
+    """Lists a store again and again at the cost of looking at each run's modification time."""
+
+    store: Store
+    _known: dict[Stamp, Run | Unreadable] = field(default_factory=dict)
+    _guard: threading.Lock = field(default_factory=threading.Lock)
+
+    def listing(self) -> Listing:
+        """What the store holds now."""
+        with self._guard:
+            found = {stamp: run for run in self.store.runs() if (stamp := _stamp(run))}
+            self._known = {stamp: self._known.get(stamp) or _read(run) for stamp, run in found.items()}
+            kept = list(self._known.values())
+        unreadable = tuple(one for one in kept if isinstance(one, Unreadable))
+        runs = tuple(one for one in kept if not isinstance(one, Unreadable))
+        return Listing(runs, unreadable, hash(tuple(found)))
+
+
+def _stamp(run: Run) -> Stamp | None:
+    """Name and time of a run; None when it was deleted meanwhile."""
+    try:
+        return run.path.name, (run.path / "run.json").stat().st_mtime_ns
+    except OSError:
+        return None
+
+
+def _read(run: Run) -> Run | Unreadable:
+    try:
+        run.meta  # noqa: B018 (read once, cached by the run)
+    except TracekitError as error:
+        return Unreadable(run.path.name, error.message, error.hint)
+    except (msgspec.MsgspecError, ValueError) as error:
+        return Unreadable(run.path.name, f"run.json is damaged: {error}", "import or collect the run again")
+    return run

@@ -1,0 +1,168 @@
+"""The list of runs: kept up to date, compared from, deleted from, and filled by what is dropped on a page."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("playwright")
+pytest.importorskip("tests.browser.serving")
+
+from playwright.sync_api import expect
+from tracekit.dashboards.import_routes import samples
+
+from tests.browser.serving import served
+from tests.runs import make_run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from playwright.sync_api import Locator, Page
+
+    from tests.browser.conftest import Opening
+    from tests.browser.serving import Served
+    from tracekit.store import Store
+
+LONG_MS = 90_000
+_DROP = """([name, content]) => {
+  const transfer = new DataTransfer();
+  transfer.items.add(new File([content], name));
+  for (const type of ["dragenter", "dragover", "drop"]) {
+    const options = { dataTransfer: transfer, bubbles: true, cancelable: true };
+    document.body.dispatchEvent(new DragEvent(type, options));
+  }
+}"""
+
+
+@pytest.fixture
+def own(store: Store) -> Iterator[Served]:
+    """A dashboard over a store of the test's own."""
+    with served(store) as answering:
+        yield answering
+
+
+def row(page: Page, run: str) -> Locator:
+    return page.locator(f'#runs-grid .ag-center-cols-container [row-id="{run}"]')
+
+
+def box(page: Page, run: str) -> Locator:
+    return page.locator(f'#runs-grid [row-id="{run}"] input[type=checkbox]')
+
+
+def test_an_empty_store_says_what_to_do_and_loads_the_samples(own: Served, tab: Opening) -> None:
+    page = tab(own).open(own.url("runs"))
+    expect(page.get_by_text("tracekit collect --workload resnet50")).to_be_visible()
+    expect(page.locator("#run")).to_be_hidden()
+    page.get_by_role("button", name="Load the samples").click()
+    expect(page.locator(".tk-import[data-phase=done]")).to_be_visible(timeout=LONG_MS)
+    expect(page.locator("#runs-count")).to_have_text("3 runs")
+    expect(page.get_by_text("tracekit collect --workload resnet50")).to_be_hidden()
+
+
+def test_a_dropped_trace_becomes_a_run_and_leads_to_its_overview(own: Served, tab: Opening) -> None:
+    page = tab(own).open(own.url("help"))
+    with page.expect_file_chooser() as chooser:
+        page.get_by_role("button", name="Import", exact=True).click()
+    chooser.value.set_files([str(samples()[-1])])
+    done = page.locator(".tk-import[data-phase=done]")
+    expect(done).to_be_visible(timeout=LONG_MS)
+    done.get_by_role("link").click()
+    expect(page).to_have_url(re.compile("/overview\\?run=.*simulated-training"))
+    expect(page.locator(".tk-import")).to_have_count(0)
+
+
+@pytest.mark.parametrize("name", ["<b>x</b>.json", "=1+1.json"])
+def test_what_is_no_trace_says_so_where_it_was_dropped(own: Served, tab: Opening, name: str) -> None:
+    page = tab(own).open(own.url("help"))
+    page.evaluate(_DROP, [name, "hello"])
+    failed = page.locator(".tk-import[data-phase=failed]")
+    expect(failed).to_contain_text(name, timeout=LONG_MS)
+    expect(failed).to_contain_text("not a Kineto trace")
+    expect(failed.locator("b")).to_have_count(0)
+    failed.get_by_role("button").click()
+    expect(page.locator(".tk-import")).to_have_count(0)
+
+
+def test_a_new_run_appears_and_the_selection_stays(own: Served, store: Store, tab: Opening) -> None:
+    first = make_run(store).path.name
+    page = tab(own).open(own.url("runs"))
+    box(page, first).check()
+    second = make_run(store, after_s=1).path.name
+    expect(row(page, second)).to_be_visible()
+    expect(box(page, first)).to_be_checked()
+    expect(page.locator("#run")).to_have_value(re.compile(first[-12:]))
+
+
+def test_two_runs_are_compared_from_the_list(own: Served, store: Store, tab: Opening) -> None:
+    old, new = (make_run(store, after_s=second).path.name for second in range(2))
+    page = tab(own).open(own.url("runs"))
+    expect(page.get_by_role("button", name="Compare")).to_be_disabled()
+    box(page, new).check()
+    box(page, old).check()
+    expect(page.get_by_role("link", name="Compare")).to_have_attribute(
+        "href", f"/compare?run={new}&base={old}"
+    )
+
+
+def test_runs_are_deleted_in_two_steps(own: Served, store: Store, tab: Opening) -> None:
+    kept, doomed = (make_run(store, after_s=second) for second in range(2))
+    page = tab(own).open(own.url("runs"))
+    box(page, doomed.path.name).check()
+    page.get_by_role("button", name="Delete…").click()
+    sheet = page.get_by_role("dialog", name="Delete runs")
+    expect(sheet).to_contain_text(doomed.path.name)
+    sheet.get_by_role("button", name="Keep").click()
+    expect(sheet).to_be_hidden()
+    assert doomed.path.is_dir()
+    page.get_by_role("button", name="Delete…").click()
+    sheet.get_by_role("button", name="Delete", exact=True).click()
+    expect(row(page, doomed.path.name)).to_have_count(0)
+    expect(page.locator("#runs-count")).to_have_text("1 run")
+    expect(page.locator("#run")).to_have_value(re.compile(kept.path.name[-12:]))
+    assert store.runs() == [kept]
+
+
+def test_an_unreadable_run_is_named(own: Served, store: Store, tab: Opening, tmp_path: Path) -> None:
+    make_run(store)
+    bad = make_run(store, after_s=1)
+    (bad.path / "run.json").write_text('{"schema_version": 99}')
+    page = tab(own).open(own.url("runs"))
+    expect(page.locator("#runs-unreadable")).to_contain_text(bad.path.name)
+    expect(page.locator("#runs-unreadable")).to_contain_text("upgrade tracekit")
+
+
+def test_the_filter_is_reached_by_its_key(own: Served, store: Store, tab: Opening) -> None:
+    runs = [make_run(store, after_s=1, name=name).path.name for name in ("alpha", "beta")]
+    page = tab(own).open(own.url("runs"))
+    expect(row(page, runs[1])).to_be_visible()
+    page.keyboard.press("/")
+    page.keyboard.type("alpha")
+    expect(row(page, runs[1])).to_have_count(0)
+    expect(row(page, runs[0])).to_be_visible()
+
+
+def test_keys_open_pages_and_the_list_of_keys(own: Served, store: Store, tab: Opening) -> None:
+    make_run(store)
+    page = tab(own).open(own.url("runs"))
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_hidden()
+    page.keyboard.press("g")
+    page.keyboard.press("h")
+    expect(page.get_by_role("heading", name="Help", level=1)).to_be_focused()
+    expect(page).to_have_title("Help · tracekit")
+
+
+def test_the_menu_of_a_narrow_screen_opens_and_closes(own: Served, store: Store, tab: Opening) -> None:
+    make_run(store)
+    page = tab(own, width=360).open(own.url("runs"))
+    menu = page.get_by_role("navigation", name="Pages")
+    expect(menu).not_to_be_in_viewport()
+    page.get_by_role("button", name="Menu").click()
+    menu.get_by_role("link", name="Help").click()
+    expect(page.get_by_role("heading", name="Help", level=1)).to_be_visible()
+    expect(menu).not_to_be_in_viewport()

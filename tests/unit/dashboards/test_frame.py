@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.builders import kernel
+from tests.runs import make_run, step_rows
+from tracekit.errors import UnusableInputError
+from tracekit.meta import Collector, Diagnostic, Git, Level
+
+pytest.importorskip("dash")
+
+from dash import Dash
+from tracekit.dashboards import blocks, choices, shell, shortcuts
+from tracekit.dashboards.catalogue import Catalogue
+from tracekit.dashboards.pages import runs as runs_page
+from tracekit.dashboards.run_deleting import delete
+from tracekit.dashboards.run_rows import StepTimes, columns, rows
+from tracekit.dashboards.site import Site, registered
+from tracekit.dashboards.view import View
+
+from tracekit.store import Store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GIT = Git("a" * 40, "b" * 40, "main", dirty=True, diff_sha256=None, commit_time="2026-11-21T00:00:00Z")
+
+
+@pytest.fixture
+def site(store: Store) -> Site:
+    return Site(app=Dash(), store=store, pages=registered())
+
+
+def text(component: Any) -> str:
+    """A component as it travels to the browser."""
+    if isinstance(component, list):
+        return "".join(map(text, component))
+    return json.dumps(component.to_plotly_json(), default=lambda one: one.to_plotly_json())
+
+
+def test_a_run_is_read_once_and_again_when_it_was_written_again(store: Store) -> None:
+    make_run(store)
+    catalogue = Catalogue(store)
+    first = catalogue.listing()
+    assert catalogue.listing().runs[0] is first.runs[0]
+    second = make_run(store, after_s=1)
+    later = catalogue.listing()
+    assert (later.stamp != first.stamp, later.find(second.path.name)) == (True, later.runs[1])
+
+
+def test_an_unreadable_run_is_named_with_what_to_do(store: Store) -> None:
+    good, bad = make_run(store), make_run(store, after_s=1)
+    (bad.path / "run.json").write_text('{"schema_version": 99}')
+    listing = Catalogue(store).listing()
+    assert [run.path.name for run in listing.runs] == [good.path.name]
+    (left_out,) = listing.unreadable
+    assert (left_out.name, left_out.hint) == (bad.path.name, "upgrade tracekit")
+    assert bad.path.name in text(runs_page.shown(listing, StepTimes())[3])
+
+
+def test_a_run_that_ceases_to_be_json_hides_nothing(store: Store) -> None:
+    make_run(store)
+    (make_run(store, after_s=1).path / "run.json").write_text("{")
+    assert len(Catalogue(store).listing().runs) == 1
+
+
+def test_one_run_without_ranks_offers_nothing_but_itself(site: Site) -> None:
+    make_run(site.store)
+    hidden = [one.hidden for one in choices.offers(site, site.context(View(), dark=False))]
+    assert hidden == [False, True, True, True]
+
+
+def test_two_ranks_and_devices_are_offered(site: Site) -> None:
+    from tests.builders import make_run as built
+
+    rows_ = [kernel(0, 1, rank=rank, device=rank) for rank in (0, 1)]
+    built(site.store.path, device_intervals=rows_)
+    _, _, rank, device = choices.offers(site, site.context(View(rank=1), dark=False))
+    assert ([one["value"] for one in rank.options], rank.value) == (["", "0", "1"], "1")
+    assert (device.hidden, device.value) == (False, "")
+
+
+def test_a_run_is_never_its_own_baseline(site: Site) -> None:
+    first, second = make_run(site.store), make_run(site.store, after_s=1)
+    run, base, _, _ = choices.offers(site, site.context(View(), dark=False))
+    assert [one["value"] for one in run.options] == [second.path.name, first.path.name]
+    assert [one["value"] for one in base.options] == [first.path.name]
+
+
+def test_another_run_forgets_what_was_chosen_of_the_first() -> None:
+    before = View(page="kernels", run="a", base="b", rank=1, start_ns=5, row="device_intervals:1")
+    assert choices.chosen(before, "c", "b", 1, None) == View(page="kernels", run="c", base="b")
+    assert choices.chosen(before, "b", "b", 1, None).base == ""
+    assert choices.chosen(before, "a", "", 0, None) == View(
+        page="kernels", run="a", rank=0, start_ns=5, row="device_intervals:1"
+    )
+
+
+def test_the_menu_marks_where_one_is(site: Site) -> None:
+    make_run(site.store)
+    shown = text(shell.menu(site, site.context(View(page="kernels"), dark=False)))
+    assert shown.count('"aria-current": "page"') == 1
+    assert '"data-key": "r"' in shown
+
+
+def test_every_key_opens_one_page() -> None:
+    keys = shortcuts.keys(registered())
+    assert len(set(keys.values())) == len(keys)
+    assert "g" not in keys.values()
+    assert {"runs", "overview", "help"} <= set(keys)
+
+
+@pytest.mark.parametrize(
+    ("view", "said"),
+    [
+        (View(page="nothing"), "There is no such page"),
+        (View(page="kernels", run="gone"), "does not hold a readable run gone"),
+        (View(page="kernels"), "holds no run yet"),
+    ],
+)
+def test_what_cannot_be_shown_says_so_and_leads_back(site: Site, view: View, said: str) -> None:
+    shown = text(shell.laid_out(site, site.context(view, dark=False)))
+    assert said in shown
+    assert '"href": "/"' in shown
+
+
+def test_a_block_that_fails_can_be_tried_again(site: Site) -> None:
+    shown = text(blocks.content(site, View(page="kernels"), "result", dark=False))
+    assert "no run is chosen" in shown
+    assert '"type": "retry"' in shown
+
+
+def test_rows_say_what_is_known_of_a_run(store: Store) -> None:
+    make_run(
+        store,
+        tables={"steps": step_rows(0, 20, 40)},
+        label="base\x1bline",
+        workload={"name": "resnet50", "mode": "train", "device": "cuda"},
+        environment={"gpus": [{"name": "A100"}, {"name": "A100"}]},
+        git=GIT,
+        diagnostics=[Diagnostic(Level.WARN, "c", "one"), Diagnostic(Level.INFO, "d", "two")],
+    )
+    listing, times = Catalogue(store).listing(), StepTimes()
+    assert rows(listing.runs, times)[0]["step_text"] == "…"
+    assert times.work(listing.runs)
+    (row,) = rows(listing.runs, times)
+    assert (row["label"], row["workload"], row["gpu"]) == ("base\\x1bline", "resnet50", "2 × A100")
+    assert (row["commit"], row["diagnostics"]) == ("aaaaaaaaa+", "1 warning, 1 remark")
+    assert (row["step"], row["step_text"], row["steps"], row["messages"]) == (10, "10 ns", 3, "one\ntwo")
+    assert not times.work(listing.runs)
+
+
+def test_an_import_says_its_files(store: Store) -> None:
+    sources = [{"name": "rank0.json"}, {"name": "rank1.json"}]
+    make_run(store, tables={"counters": []}, collector=Collector("import", "1", {"sources": sources}))
+    (row,) = rows(Catalogue(store).listing().runs, StepTimes())
+    assert (row["source"], row["step_text"], row["commit"]) == ("rank0.json and 1 more", "–", None)
+
+
+def test_columns_that_no_run_fills_are_not_shown(store: Store) -> None:
+    make_run(store)
+    shown = [one["field"] for one in columns(rows(Catalogue(store).listing().runs, StepTimes()))]
+    assert shown == ["run", "step", "steps", "created", "size", "source"]
+
+
+def test_the_older_of_two_is_the_baseline() -> None:
+    link = text(runs_page._comparing(View(), ["old", "new"]))
+    assert '"/compare?run=new&base=old"' in link
+    assert '"disabled": true' in text(runs_page._comparing(View(), ["one"]))
+
+
+def test_runs_are_deleted_by_name_only_from_the_store(site: Site, tmp_path: Path) -> None:
+    run = make_run(site.store)
+    outside = make_run(Store(tmp_path / "other"), after_s=1)
+    (site.store.path / outside.path.name).symlink_to(outside.path)
+    delete(site, ["../other", "gone", run.path.name])
+    with pytest.raises(UnusableInputError, match="not in the store"):
+        delete(site, [outside.path.name])
+    assert outside.path.is_dir()
+    assert not run.path.exists()

@@ -1,0 +1,202 @@
+from __future__ import annotations
+
+import gzip
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("dash")
+
+from pathlib import Path
+
+from tracekit.dashboards import import_routes, importing
+from tracekit.dashboards.import_state import Phase
+from tracekit.dashboards.importing import Imports
+from tracekit.dashboards.uploads import FOLDER, safe
+
+from tests.unit.dashboards.test_security import client_of
+
+if TYPE_CHECKING:
+    from flask.testing import FlaskClient
+    from tracekit.dashboards.import_state import State
+
+    from tracekit.store import Store
+
+RECORDED = Path(__file__).parents[3] / "samples"
+TRACE = import_routes.SAMPLES / "simulated-training.json.gz"
+LONG_S = 120.0
+
+
+@pytest.fixture
+def imports(store: Store) -> Imports:
+    return Imports(store, limit=1 << 30)
+
+
+def sent(imports: Imports, name: str, content: bytes, *, key: str = "", parts: int = 1) -> State:
+    """A file sent in so many slices."""
+    import io
+
+    length = max(-(-len(content) // parts), 1)
+    for offset in range(0, max(len(content), 1), length):
+        body = io.BytesIO(content[offset : offset + length])
+        state = imports.receive(key, name=name, offset=offset, size=len(content), body=body)
+        key = state.id
+    return state
+
+
+def over(imports: Imports, state: State) -> State:
+    imports.start(state.id)
+    return imports.wait(state.id, seconds=LONG_S)
+
+
+def left(store: Store) -> list[str]:
+    folder = store.path / FOLDER
+    return [str(path) for path in folder.rglob("*")] if folder.exists() else []
+
+
+def test_slices_become_a_run_and_nothing_is_left(imports: Imports, store: Store) -> None:
+    state = over(imports, sent(imports, "../../tr ace.json.gz", TRACE.read_bytes(), parts=5))
+    assert state.phase is Phase.DONE
+    assert state.runs == tuple(run.path.name for run in store.readable())
+    assert "tr_ace" in state.runs[0]
+    assert left(store) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"hello", "not JSON"),
+        (b"", "empty"),
+        (b'{"a": 1}', "trace"),
+        (gzip.compress(b"x")[:8], "x.json.gz"),
+    ],
+)
+def test_what_is_no_trace_says_why_and_what_to_do(
+    imports: Imports, store: Store, content: bytes, said: str
+) -> None:
+    state = over(imports, sent(imports, "x.json.gz", content))
+    assert (state.phase, state.runs) == (Phase.FAILED, ())
+    ((message, hint),) = state.errors
+    assert said in message
+    assert str(store.path) not in message
+    assert hint
+    assert left(store) == []
+    assert store.runs() == []
+
+
+def test_a_truncated_trace_becomes_a_run_with_a_warning(imports: Imports) -> None:
+    whole = gzip.decompress(TRACE.read_bytes())
+    state = over(imports, sent(imports, "cut.json", whole[: len(whole) // 2]))
+    assert (state.phase, state.warnings > 0) == (Phase.DONE, True)
+
+
+def test_one_bad_file_does_not_keep_the_others_back(imports: Imports) -> None:
+    first = sent(imports, "good.json.gz", TRACE.read_bytes())
+    state = over(imports, sent(imports, "bad.json", b"no", key=first.id))
+    assert (state.phase, len(state.runs), len(state.errors)) == (Phase.DONE, 1, 1)
+
+
+def test_more_than_the_limit_is_refused_before_it_is_kept(store: Store) -> None:
+    imports = Imports(store, limit=100)
+    with pytest.raises(Exception, match="upload-limit"):
+        sent(imports, "large.json", b"x" * 101)
+    assert left(store) == []
+
+
+def test_a_slice_that_says_less_than_it_holds_is_refused(store: Store) -> None:
+    import io
+
+    imports = Imports(store, limit=100)
+    with pytest.raises(Exception, match="not taken"):
+        imports.receive("", name="a", offset=0, size=1, body=io.BytesIO(b"x" * 101))
+    assert left(store) == []
+
+
+def test_a_missing_slice_is_noticed(imports: Imports) -> None:
+    import io
+
+    state = sent(imports, "a.json", b"abc")
+    with pytest.raises(Exception, match="missing"):
+        imports.receive(state.id, name="a.json", offset=7, size=9, body=io.BytesIO(b"xy"))
+
+
+def test_a_cancelled_import_leaves_nothing(imports: Imports, store: Store) -> None:
+    state = sent(imports, "a.json.gz", TRACE.read_bytes())
+    assert imports.cancel(state.id).phase is Phase.CANCELLED
+    assert left(store) == []
+    with pytest.raises(Exception, match="cancelled"):
+        imports.start(state.id)
+
+
+def test_what_a_page_left_behind_is_deleted(
+    imports: Imports, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left_behind = sent(imports, "a.json", b"abc")
+    assert left(store) != []
+    monkeypatch.setattr(importing, "IDLE_S", -1)
+    imports.cancel(sent(imports, "b.json", b"abc").id)
+    assert imports.wait(left_behind.id, seconds=0).phase is Phase.CANCELLED
+    assert left(store) == []
+
+
+def test_a_running_import_is_ended(imports: Imports, store: Store) -> None:
+    state = sent(imports, "a.json.gz", TRACE.read_bytes())
+    imports.start(state.id)
+    imports.cancel(state.id)
+    assert imports.wait(state.id, seconds=LONG_S).phase is Phase.CANCELLED
+    assert left(store) == []
+    assert [entry for entry in store.path.iterdir() if entry.name.startswith(".tmp")] == []
+
+
+def test_names_are_only_names() -> None:
+    assert [safe(name) for name in ("a/../b.json", "..\\c", "\0d", "é.json", ".hidden", "")] == [
+        "b.json",
+        "c",
+        "d",
+        "json",
+        "hidden",
+        "trace",
+    ]
+
+
+def test_samples_are_those_of_the_repository() -> None:
+    twins = {
+        "mnist_cnn-train-cpu.json.gz": "recorded/mnist_cnn-train-cpu/trace.json.gz",
+        "mnist_cnn-train-zero-cpu.json.gz": "recorded/mnist_cnn-train-zero-cpu/trace.json.gz",
+        "simulated-training.json.gz": "simulated/training.json.gz",
+    }
+    assert {path.name for path in import_routes.samples()} == set(twins)
+    for path in import_routes.samples():
+        assert path.read_bytes() == (RECORDED / twins[path.name]).read_bytes()
+
+
+def answered(client: FlaskClient, path: str, **request: Any) -> tuple[int, Any]:
+    answer = client.open(path, **request)
+    return answer.status_code, answer.get_json()
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("", "no name"),
+        ("?name=a&from=-1", "not a number"),
+        ("?name=a&size=1e9", "not a number"),
+        ("?name=a&id=nothing", "no such import"),
+        ("?name=a&from=5", "missing"),
+        ("?name=a&size=99999999999999", "not taken"),
+    ],
+)
+def test_a_wrong_request_is_answered_in_words(store: Store, query: str, said: str) -> None:
+    status, answer = answered(client_of(store), f"/import{query}", method="POST", data=b"x")
+    assert (status, said in answer["error"]) == (422, True)
+    assert answer["hint"]
+
+
+def test_a_page_sees_all_imports_and_forgets_one(store: Store) -> None:
+    client = client_of(store)
+    _, begun = answered(client, "/import?name=a.json&more=1", method="POST", data=b"{")
+    assert [one["phase"] for one in answered(client, "/import")[1]] == ["receiving"]
+    assert answered(client, f"/import/{begun['id']}", method="DELETE")[1]["phase"] == "cancelled"
+    answered(client, f"/import/{begun['id']}", method="DELETE")
+    assert answered(client, "/import") == (200, [])
+    assert answered(client, f"/import/{begun['id']}", method="DELETE")[0] == 422

@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.runs import make_run
+
+pytest.importorskip("dash")
+
+from dash import Dash
+from tracekit.dashboards.app import create_app
+from tracekit.dashboards.security import LARGEST_BODY
+from tracekit.dashboards.site import Site
+from tracekit.dashboards.view import View
+
+from tracekit.store import Store
+
+if TYPE_CHECKING:
+    from flask.testing import FlaskClient
+
+SESAME = "sesame"
+UPDATE = "/_dash-update-component"
+HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "X-Frame-Options": "DENY",
+}
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> FlaskClient:
+    return client_of(Store(tmp_path_factory.mktemp("store")))
+
+
+def client_of(store: Store, **options: object) -> FlaskClient:
+    """A client of a dashboard over a store."""
+    client: FlaskClient = create_app(store, **options).server.test_client()  # type: ignore[arg-type]
+    return client
+
+
+def test_health_is_told_by_its_body(client: FlaskClient) -> None:
+    answer = client.get("/healthz")
+    assert (answer.status_code, answer.text) == (200, "ok")
+
+
+def test_an_unknown_path_shows_the_app(client: FlaskClient) -> None:
+    answer = client.get("/no/such/page")
+    assert answer.status_code == 200
+    assert "_dash-config" in answer.text
+
+
+@pytest.mark.parametrize("host", ["example.org", "127.0.0.1.example.org", "localhost@evil", "", "[::1"])
+def test_a_foreign_host_is_refused(client: FlaskClient, host: str) -> None:
+    assert client.get("/", headers={"Host": host}).status_code == 400
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost:8050", "LOCALHOST", "127.0.0.1:1"])
+def test_this_machine_is_served(client: FlaskClient, host: str) -> None:
+    assert client.get("/", headers={"Host": host}).status_code == 200
+
+
+def test_a_numbered_address_of_the_newer_kind_is_served(store: Store) -> None:
+    client = client_of(store, hosts=("127.0.0.1", "::1"))
+    assert client.get("/", headers={"Host": "[::1]:8050"}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "http://example.org"},
+        {"Origin": "null"},
+        {"Origin": "http://127.0.0.1:9999"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+    ],
+)
+@pytest.mark.parametrize(
+    ("method", "path"), [("POST", UPDATE), ("POST", "/import?name=x.json"), ("DELETE", "/import/1")]
+)
+def test_another_site_cannot_act(
+    client: FlaskClient, method: str, path: str, headers: dict[str, str]
+) -> None:
+    assert client.open(path, method=method, headers=headers, data=b"{}").status_code == 403
+
+
+def test_its_own_pages_can_act(client: FlaskClient) -> None:
+    headers = {
+        "Host": "127.0.0.1:8050",
+        "Origin": "http://127.0.0.1:8050",
+        "Sec-Fetch-Site": "same-origin",
+    }
+    assert client.post("/import?name=", headers=headers).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "status"),
+    [
+        ("GET", "/", {}, 200),
+        ("GET", "/assets/none.js", {}, 404),
+        ("GET", "/", {"Host": "example.org"}, 400),
+        ("POST", UPDATE, {"Origin": "http://example.org"}, 403),
+        ("PUT", "/healthz", {}, 405),
+        ("POST", UPDATE, {}, 500),
+    ],
+)
+def test_every_answer_carries_the_headers(
+    client: FlaskClient, method: str, path: str, headers: dict[str, str], status: int
+) -> None:
+    answer = client.open(path, method=method, headers=headers)
+    assert answer.status_code == status or status == 500
+    assert {name: answer.headers.get(name) for name in HEADERS} == HEADERS
+    assert "script-src 'self'" in answer.headers["Content-Security-Policy"]
+
+
+def test_no_script_of_the_page_is_beyond_the_policy(client: FlaskClient) -> None:
+    answer = client.get("/")
+    policy = answer.headers["Content-Security-Policy"]
+    script = policy.split("script-src")[1].split(";")[0]
+    assert "unsafe" not in script
+    assert "http" not in policy
+    inline = re.findall(r"<script(?![^>]*\ssrc=)(?![^>]*application/json)[^>]*>", answer.text)
+    assert len(inline) <= script.count("'sha256-")
+    assert not re.search(r"(?:src|href)=\"(?:https?:)?//", answer.text)
+
+
+def test_a_large_body_is_refused(client: FlaskClient) -> None:
+    body = b" " * (LARGEST_BODY + 1)
+    assert client.post(UPDATE, data=body, content_type="application/json").status_code in {413, 400}
+    answer = client.post("/import?name=x.json", data=body)
+    assert answer.status_code == 413
+    assert "slices" in answer.get_json()["hint"]
+
+
+@pytest.mark.parametrize("name", ["../secret", "/etc", "..", ".", "", "a/b", "r\0", "x" * 100, ".tmp-1-ab"])
+def test_a_run_is_looked_up_and_never_a_path(store: Store, name: str) -> None:
+    make_run(store)
+    outside = make_run(Store(store.path.parent / "secret"))
+    site = Site(app=Dash(), store=store, pages={})
+    assert site.run(name) is None
+    assert site.run(f"../secret/{outside.path.name}") is None
+    assert site.context(View(run=name or "x"), dark=False).chosen is None
+
+
+def test_a_token_is_shown_once_and_then_remembered(store: Store) -> None:
+    client = client_of(store, hosts=(), token=SESAME)
+    assert client.get("/").status_code == 401
+    assert client.get("/?token=wrong").status_code == 401
+    assert client.get("/healthz").status_code == 200
+    shown = client.get("/kernels?token=sesame&run=r1")
+    assert (shown.status_code, shown.headers["Location"]) == (302, "/kernels?run=r1")
+    cookie = shown.headers["Set-Cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=Strict" in cookie
+    assert client.get("/").status_code == 200
+
+
+def test_a_token_leads_nowhere_else(store: Store) -> None:
+    client = client_of(store, hosts=(), token=SESAME)
+    answer = client.get("//example.org/?token=sesame", base_url="http://127.0.0.1:8050")
+    assert not answer.headers.get("Location", "").startswith("//")

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tracekit.errors import UnusableInputError
+
+pytest.importorskip("dash")
+pytest.importorskip("waitress")
+
+from tracekit.dashboards import serving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tracekit.store import Store
+
+EVERY = "0.0.0.0"  # noqa: S104
+TRACEKIT = "from tracekit.cli.main import main; main()"
+
+
+@contextmanager
+def dashboard(store: Store, *words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A dashboard of its own process, with the line that it printed."""
+    command = [sys.executable, "-c", TRACEKIT, "dashboard", "--store", str(store.path), "--port", "0", *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        try:
+            yield process, process.stdout.readline()
+        finally:
+            process.kill()
+
+
+def fetched(address: str) -> str:
+    with urllib.request.urlopen(address, timeout=30) as answer:  # noqa: S310 (our own server)
+        text: str = answer.read().decode()
+    return text
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_it_prints_one_line_and_ends_quietly_when_interrupted(
+    store: Store, number: signal.Signals, code: int
+) -> None:
+    with dashboard(store) as (process, line):
+        match = re.fullmatch(r"tracekit dashboard: (http://127\.0\.0\.1:\d+/) \(Ctrl-C ends it\)\n", line)
+        assert match
+        assert fetched(match[1] + "healthz") == "ok"
+        process.send_signal(number)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (code, "", "")
+
+
+def test_beyond_this_machine_a_token_is_asked_for(store: Store) -> None:
+    with dashboard(store, "--host", EVERY) as (_, line):
+        match = re.search(r"http://[^:/]+:(\d+)/\?token=([\w-]{16,}) ", line)
+        assert match
+        address = f"http://127.0.0.1:{match[1]}/"
+        with pytest.raises(urllib.request.HTTPError, match="401"):  # type: ignore[attr-defined]
+            fetched(address)
+        assert fetched(address + "healthz") == "ok"
+
+
+def test_a_port_in_use_is_told_with_what_to_do(store: Store) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(UnusableInputError, match=f"127.0.0.1:{port}.*in use") as caught:
+            serving.serve(store, host="127.0.0.1", port=port, tell=print)
+    assert "--port" in caught.value.hint
+
+
+def test_an_address_of_another_machine_is_told(store: Store) -> None:
+    with pytest.raises(UnusableInputError, match="cannot listen on"):
+        serving.serve(store, host="192.0.2.1", port=0, tell=print)
+
+
+def has_ipv6() -> bool:
+    try:
+        with socket.socket(socket.AF_INET6) as tried:
+            tried.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no address ::1")
+def test_the_newer_kind_of_address_is_served(store: Store) -> None:
+    with dashboard(store, "--host", "::1") as (_, line):
+        match = re.search(r"http://\[::1\]:\d+/", line)
+        assert match
+        assert fetched(match[0] + "healthz") == "ok"
+        assert "_dash-config" in fetched(match[0])
