@@ -47,7 +47,8 @@ def _layout(analysis: Analysis, _: Context) -> list[Component]:
 
 def _result(analysis: Analysis, context: Context) -> list[Component]:
     result = context.result(analysis.name)
-    shown: list[Component] = [parts.finding(context, one) for one in result.findings]
+    ranked = sorted(result.findings, key=lambda one: -(one.saving_ns_per_step or 0))
+    shown: list[Component] = [parts.finding(context, one) for one in ranked]
     shown += [parts.note(note) for note in result.notes]
     figure = first(analysis.tables, result.tables)
     if figure:

@@ -34,7 +34,7 @@ TOOLS = "tools"
 
 def place() -> Component:
     """Where the tools of a page stand, in its heading."""
-    return html.Div(id=TOOLS, className="tk-tools", role="group", **aria(label="Exports"))
+    return html.Div(id=TOOLS, className="tk-exports", role="group", **aria(label="Exports"))
 
 
 def connect(site: Site) -> None:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pandas as pd
+
 from tracekit.render import human
 from tracekit.render.cells import PROSE, SCALES, clean
+from tracekit.render.data import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,6 +49,34 @@ def cell(value: Any, unit: str) -> Any:
     if isinstance(value, int):
         return value if abs(value) <= EXACT else human(value, unit)
     return clean(str(value))
+
+
+def column(series: pd.Series[Any]) -> list[Any]:
+    """The values of a column as `tracekit.render.data.records` gives them, a column at a time.
+
+    Example:
+        >>> import pandas as pd
+        >>> column(pd.Series([1.5, float("nan")])), column(pd.Series([1, None], dtype="Int64"))
+        ([1.5, None], [1, None])
+    """
+    if isinstance(series.dtype, np.dtype) and series.dtype.kind in "iu":
+        return series.tolist()
+    if pd.api.types.is_integer_dtype(series.dtype):
+        return series.astype(object).where(series.notna(), None).tolist()
+    return [plain(value) for value in series.astype(object).tolist()]
+
+
+def cells(values: list[Any], unit: str) -> list[Any]:
+    """A column's values as they travel to the browser; each different text is looked at once."""
+    kinds = {type(value) for value in values}
+    if kinds <= {float, bool, type(None)}:
+        return values
+    if kinds <= {int, type(None)} and max((abs(value) for value in values if value), default=0) <= EXACT:
+        return values
+    if kinds <= {str, type(None)}:
+        known = {value: cell(value, unit) for value in set(values)}
+        return [known[value] for value in values]
+    return [cell(value, unit) for value in values]
 
 
 def has_floats(values: Iterable[Any]) -> bool:

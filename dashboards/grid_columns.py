@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit.render import human
 from tracekit.render.cells import ID, PROSE, SCALES, clean
-from tracekit.render.data import records
 from tracekit.render.headers import header
 from tracekit.schema import C
 
-from .formats import has_floats, number_format
+from .formats import column, has_floats, number_format
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -129,9 +128,8 @@ def _tooltip(column: Column) -> str:
 
 def shown(frame: pd.DataFrame, columns: tuple[Column, ...], most: int) -> list[Shown]:
     """Each column with its values, of the first rows at most."""
-    rows = records(frame.head(most), columns)
-    empty = frame.isna().all()
-    return [Shown(one, [row[one.name] for row in rows], bool(empty[one.name])) for one in columns]
+    head = frame.head(most)
+    return [Shown(one, column(head[one.name]), bool(frame[one.name].isna().all())) for one in columns]
 
 
 def jump(columns: list[Shown]) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from dash import MATCH, Input, Output, State, no_update
 
 from tracekit import analysis
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from .site import Site
 
+_LONGEST = 200
 _MOST = 2_000
 """Rows of one answer at most."""
 
@@ -37,10 +39,13 @@ def connect(site: Site) -> None:
             return no_update
         spec = next(one for one in analysis.get(of["page"]).tables if one.name == of["name"])
         frame = site.results.of(run, of["page"]).tables[spec.name]
-        order = _order(spec, request.get("sortModel") or [])
-        if order:
-            key = (run.path, of["page"], spec.name, "sorted", *order)
-            frame = site.results.get(key, lambda: in_order(frame, *order))
+        order, wanted = (
+            _order(spec, request.get("sortModel") or []),
+            _wanted(request.get("filterModel") or {}),
+        )
+        if order or wanted:
+            key = (run.path, of["page"], spec.name, "rows", order, wanted)
+            frame = site.results.get(key, lambda: in_order(holding(frame, wanted), order))
         return {"rowData": part(frame, spec, request), "rowCount": len(frame)}
 
 
@@ -51,10 +56,30 @@ def _order(spec: TableSpec, model: list[dict[str, str]]) -> tuple[str, bool] | N
     return (asked["colId"], asked.get("sort") != "desc") if asked else None
 
 
-def in_order(frame: pd.DataFrame, column: str, ascending: bool) -> pd.DataFrame:  # noqa: FBT001
+def _wanted(model: dict[str, dict[str, Any]]) -> str:
+    """The text of the quick filter, which comes as the filter of one column."""
+    texts = (one.get("filter") for one in model.values())
+    return next((text[:_LONGEST] for text in texts if isinstance(text, str)), "")
+
+
+def holding(frame: pd.DataFrame, text: str) -> pd.DataFrame:
+    """The rows of which a column of words holds a text, in any case of letters."""
+    if not text:
+        return frame
+    words = frame.select_dtypes(include=["object", "string", "category"])
+    found = np.zeros(len(frame), dtype=bool)
+    for name in words:
+        held = words[name].astype("string").str.contains(text, case=False, regex=False)
+        found |= held.to_numpy(dtype=bool, na_value=False)
+    return frame[found]
+
+
+def in_order(frame: pd.DataFrame, order: tuple[str, bool] | None) -> pd.DataFrame:
     """The rows by a column, those without a value last, equal ones as they were."""
-    sorted_: pd.DataFrame = frame.sort_values(column, ascending=ascending, kind="stable", na_position="last")
-    return sorted_
+    if order is None:
+        return frame
+    column, ascending = order
+    return frame.sort_values(column, ascending=ascending, kind="stable", na_position="last")
 
 
 def part(frame: pd.DataFrame, spec: TableSpec, request: dict[str, Any]) -> list[dict[str, Any]]:

@@ -12,11 +12,11 @@ from dash import html
 from tracekit import registry
 from tracekit.analysis import get
 from tracekit.errors import TracekitError
-from tracekit.render import data
 from tracekit.render.cells import clean
+from tracekit.render.headers import header
 
 from .aria import aria
-from .formats import cell
+from .formats import cells, column
 from .grid_columns import jump, shown
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 KIND = "table"
 MOST = 20_000
 """Rows that go to the browser at most; beyond them it asks for what is scrolled to."""
+CELLS = 150_000
+"""Cells that go to the browser at most where the others can be asked for: about 8 MB."""
 SMALL = 16
 """Tables up to so many rows are as high as they are; longer ones scroll."""
 ROW = 30
@@ -64,9 +66,9 @@ def table(
         return html.Section(
             [*_title(title), dmc.Text(empty or "No rows.", c="dimmed", size="sm")], className="tk-section"
         )
-    many = len(frame) > MOST and _whole(context, page, spec, frame)
+    many = _long(frame) and _whole(context, page, spec, frame)
     columns = shown(frame, spec.columns, _SAMPLE if many else MOST)
-    missing = [clean(one.column.name.replace("_", " ")) for one in columns if one.empty]
+    missing = [clean(header(one.column)) for one in columns if one.empty]
     return html.Section(
         [
             _bar(context, page, spec, len(frame), title=title, many=many),
@@ -78,6 +80,10 @@ def table(
         className="tk-table tk-section",
         **aria(label=clean(spec.title)),
     )
+
+
+def _long(frame: pd.DataFrame) -> bool:
+    return len(frame) > MOST or frame.size > CELLS
 
 
 def _whole(context: Context, page: str, spec: TableSpec, frame: pd.DataFrame) -> bool:
@@ -117,7 +123,7 @@ def _bar(context: Context, page: str, spec: TableSpec, rows: int, *, title: str,
             *_title(title),
             html.Span(count, className="tk-count"),
             html.Span(className="tk-grow"),
-            *([quick] if rows > SMALL // 2 and not many else []),
+            *([quick] if rows > SMALL // 2 else []),
             *([link] if address else []),
         ],
         className="tk-table-bar",
@@ -142,19 +148,10 @@ def _grid(
     visible = [one for one in columns if not one.empty] or columns
     definitions = [*jump(columns), *(one.definition(filters=not many) for one in visible)]
     _sort(definitions, context.view.options.get("sort", ""), spec.name)
-    options = {
-        "rowHeight": ROW,
-        "headerHeight": _HEAD,
-        "animateRows": False,
-        "enableCellTextSelection": True,
-        "ensureDomOrder": True,
-        "suppressFieldDotNotation": True,
-        "tooltipShowDelay": 400,
-        "domLayout": "autoHeight" if rows <= SMALL else "normal",
-        "context": {"timeline": timeline(context), "table": spec.name},
-    }
+    options = _options(context, spec, rows)
     if many:
         options |= {"cacheBlockSize": _BLOCK, "maxBlocksInCache": 20, "infiniteInitialRowCount": rows}
+        options["context"]["filter"] = _filtered(definitions, visible)
         kind: dict[str, Any] = {"rowModelType": "infinite"}
     else:
         kind = {"rowData": sent(columns)}
@@ -172,6 +169,29 @@ def _grid(
         style=_size(definitions, rows),
         **kind,
     )
+
+
+def _options(context: Context, spec: TableSpec, rows: int) -> dict[str, Any]:
+    return {
+        "rowHeight": ROW,
+        "headerHeight": _HEAD,
+        "animateRows": False,
+        "enableCellTextSelection": True,
+        "ensureDomOrder": True,
+        "suppressFieldDotNotation": True,
+        "tooltipShowDelay": 400,
+        "domLayout": "autoHeight" if rows <= SMALL else "normal",
+        "context": {"timeline": timeline(context), "table": spec.name},
+    }
+
+
+def _filtered(definitions: list[dict[str, Any]], columns: list[Shown]) -> str:
+    """The column as whose filter the quick filter of a long table travels; empty for none."""
+    named = next((one.column.name for one in columns if one.words), "")
+    for definition in definitions:
+        if definition["field"] == named:
+            definition |= {"filter": "agTextColumnFilter", "suppressHeaderFilterButton": True}
+    return named
 
 
 def _size(definitions: list[dict[str, Any]], rows: int) -> dict[str, Any]:
@@ -192,14 +212,15 @@ def timeline(context: Context) -> str:
 def sent(columns: list[Shown]) -> list[Record]:
     """The rows as they travel to the browser."""
     names = [one.column.name for one in columns if not one.empty]
-    lists = [[cell(value, one.column.unit) for value in one.values] for one in columns if not one.empty]
+    lists = [cells(one.values, one.column.unit) for one in columns if not one.empty]
     return [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]
 
 
 def rows(frame: pd.DataFrame, columns: tuple[Column, ...]) -> list[Record]:
     """Rows of a long table as they travel to the browser."""
-    found = data.records(frame, columns)
-    return [{one.name: cell(row[one.name], one.unit) for one in columns} for row in found]
+    names = [one.name for one in columns]
+    lists = [cells(column(frame[one.name]), one.unit) for one in columns]
+    return [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]
 
 
 def _sort(definitions: list[dict[str, Any]], asked: str, name: str) -> None:

@@ -68,15 +68,45 @@
     window.history.replaceState(window.history.state, "", address.pathname + search + address.hash);
   }
 
+  /* Rows that are not here are filtered by the server, once no more is typed. */
+  let typing = null;
+  function ask(api, column, text) {
+    clearTimeout(typing);
+    typing = setTimeout(async () => {
+      const model = text ? { filterType: "text", type: "contains", filter: text } : null;
+      await api.setColumnFilterModel(column, model);
+      api.onFilterChanged();
+    }, 300);
+  }
+
+  /* How many rows are left stands where their number stood. */
+  function counted(place, api, text) {
+    const count = place.querySelector(".tk-count");
+    count.dataset.all = count.dataset.all || count.textContent;
+    const left = api.getDisplayedRowCount().toLocaleString("en-US");
+    count.textContent = text ? `${left} of ${count.dataset.all}` : count.dataset.all;
+  }
+
+  const watched = new WeakSet();
+  function watch(place, api, box) {
+    if (!watched.has(api)) {
+      watched.add(api);
+      api.addEventListener("modelUpdated", () => counted(place, api, box.value));
+    }
+  }
+
   document.addEventListener("input", (event) => {
     const place = event.target.closest && event.target.closest(".tk-filter") && event.target.closest(".tk-table");
     const api = apiOf(place);
-    if (api) {
+    if (!api) {
+      return;
+    }
+    watch(place, api, event.target);
+    const column = api.getGridOption("context").filter;
+    if (column) {
+      ask(api, column, event.target.value);
+    } else {
       api.setGridOption("quickFilterText", event.target.value);
-      const count = place.querySelector(".tk-count");
-      count.dataset.all = count.dataset.all || count.textContent;
-      const left = api.getDisplayedRowCount().toLocaleString("en-US");
-      count.textContent = event.target.value ? `${left} of ${count.dataset.all}` : count.dataset.all;
     }
   });
 

@@ -127,9 +127,13 @@ def _series(spec: TableSpec, frame: pd.DataFrame) -> Standard | None:
     groups = _grouped(rows, [column.name for column in before])
     if not 0 < len(groups) <= _LINES or len(rows) > _POINTS or not _distinct(groups, over.name):
         return None
-    return Standard(
-        _drawn(groups, over, value), f"{spec.title}: {header(value)}, {value.meaning.rstrip('.')}."
-    )
+    return Standard(_drawn(groups, over, value), f"{spec.title}: {_says(value)}.")
+
+
+def _says(value: Column) -> str:
+    """What a column holds, in its own words where its name adds nothing."""
+    meaning = value.meaning.rstrip(".")
+    return meaning if meaning.startswith(header(value)) else f"{header(value)}, {meaning}"
 
 
 def _grouped(rows: list[Record], keys: list[str]) -> dict[str, list[Record]]:
@@ -178,7 +182,7 @@ def _largest(spec: TableSpec, frame: pd.DataFrame) -> Standard | None:
     if len(rows) < 2 or not labels:
         return None
     which = f", the {TOP} largest of {len(frame):,}" if len(frame) > TOP else ""
-    caption = f"{spec.title}{which}: {header(value)}, {value.meaning.rstrip('.')}."
+    caption = f"{spec.title}{which}: {_says(value)}."
     return Standard(bars(labels, [row[value.name] for row in rows], value.unit, title=header(value)), caption)
 
 
