@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from dash import dcc, html
 
+from .aria import aria
 from .figures.palette import COLORWAY
 
 if TYPE_CHECKING:
@@ -15,10 +16,10 @@ if TYPE_CHECKING:
 
 HEIGHT = 320
 _INK = {False: ("#1f2328", "#d8dce1"), True: ("#e4e6e9", "#3b3f46")}
-_CONFIG = {
+_CONFIG: Any = {
     "displaylogo": False,
     "responsive": True,
-    "modeBarButtonsToRemove": ["select2d", "lasso2d"],
+    "modeBarButtonsToRemove": ["select2d", "lasso2d", "toImage"],
 }
 
 
@@ -31,16 +32,23 @@ def chart(context: Context, name: str, figure: dict[str, Any], *, caption: str) 
         figure: From a function of `figures`.
         caption: What it shows, in a sentence; also its text for assistive technology.
     """
-    config: Any = {**_CONFIG, "toImageButtonOptions": {"filename": f"{context.view.run}-{name}"}}
     shown = themed(figure, dark=context.dark)
     graph = dcc.Graph(
         id={"type": "chart", "page": context.view.page, "name": name},
         figure=shown,
-        config=config,
+        config=_CONFIG,
         className="tk-graph",
         style={"height": shown["layout"]["height"]},
     )
-    return html.Figure([graph, html.Figcaption(caption)], className="tk-chart")
+    pictures = [_picture(kind, f"{context.view.run}-{name}", caption) for kind in ("PNG", "SVG")]
+    words = html.Figcaption([html.Span(caption), html.Span(pictures, className="tk-picture")])
+    return html.Figure([graph, words], className="tk-chart")
+
+
+def _picture(kind: str, name: str, caption: str) -> Component:
+    data: dict[str, Any] = {"data-format": kind.lower(), "data-name": name}
+    data |= aria(label=f"{kind}: {caption}")
+    return html.Button(kind, type="button", title=f"Save this chart as {kind}", **data)
 
 
 def themed(figure: dict[str, Any], *, dark: bool) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -169,10 +168,7 @@ def _grid(
         className="tk-grid",
         columnDefs=definitions,
         dashGridOptions=options,
-        eventListeners={
-            "firstDataRendered": [f"tracekit.ready(params, {json.dumps(clean(spec.title))})"],
-            "sortChanged": ["tracekit.sorted(params)"],
-        },
+        eventListeners={"sortChanged": ["tracekit.sorted(params)"]},
         style=_size(definitions, rows),
         **kind,
     )

@@ -8,7 +8,6 @@
     human: (value, format) => window.tracekit.human(value, format),
     exact: (value, base) => window.tracekit.exact(value, base),
     bar: (params) => window.tracekit.grid.bar(params),
-    ready: (params, label) => window.tracekit.grid.ready(params, label),
     sorted: (params) => window.tracekit.grid.sorted(params),
   };
 })();

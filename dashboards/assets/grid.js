@@ -2,7 +2,13 @@
 (() => {
   "use strict";
   window.tracekit = window.tracekit || {};
-  const apis = new WeakMap();
+
+  /* The grid within an element; null until it is there. */
+  function apiOf(place) {
+    const grid = place && place.querySelector(".tk-grid");
+    const known = grid && grid.id && window.dash_ag_grid && window.dash_ag_grid.getApi;
+    return known ? window.dash_ag_grid.getApi(grid.id.startsWith("{") ? JSON.parse(grid.id) : grid.id) : null;
+  }
 
   function bar(params) {
     if (typeof params.value !== "number") {
@@ -12,35 +18,35 @@
     return { "--tk-share": `${width.toFixed(2)}%` };
   }
 
-  function wrapper(api) {
-    return document.querySelector(`[grid-id="${CSS.escape(api.getGridId())}"]`);
+  /* New grids get their name, and the sort that the address says. */
+  function greet() {
+    waiting = false;
+    for (const root of document.querySelectorAll(".tk-table .ag-root:not([aria-label])")) {
+      const place = root.closest(".tk-table");
+      root.setAttribute("aria-label", place.getAttribute("aria-label"));
+      const api = apiOf(place);
+      if (api) {
+        resort(api);
+      }
+    }
   }
 
-  function ready(params, label) {
-    const root = wrapper(params.api);
-    if (!root) {
-      return;
+  let waiting = false;
+  new MutationObserver(() => {
+    if (!waiting) {
+      waiting = true;
+      requestAnimationFrame(greet);
     }
-    const grid = root.querySelector('[role="grid"], [role="treegrid"]');
-    if (grid) {
-      grid.setAttribute("aria-label", label);
-    }
-    const place = root.closest(".tk-table");
-    if (place) {
-      apis.set(place, params.api);
-      resort(params);
-    }
-  }
+  }).observe(document, { childList: true, subtree: true });
 
   /* The address may say another sort than when the page was made: it changes without the page being made anew. */
-  function resort(params) {
-    const asked = new URLSearchParams(window.location.search).get("sort") || "";
-    const [table, column, order] = split(asked);
-    const now = params.api.getColumnState().find((one) => one.sort);
-    if (table !== params.context.table || (now && now.colId === column && now.sort === order)) {
+  function resort(api) {
+    const [table, column, order] = split(new URLSearchParams(window.location.search).get("sort") || "");
+    const now = api.getColumnState().find((one) => one.sort);
+    if (table !== api.getGridOption("context").table || (now && now.colId === column && now.sort === order)) {
       return;
     }
-    params.api.applyColumnState({ state: [{ colId: column, sort: order }], defaultState: { sort: null } });
+    api.applyColumnState({ state: [{ colId: column, sort: order }], defaultState: { sort: null } });
   }
 
   function split(asked) {
@@ -64,7 +70,7 @@
 
   document.addEventListener("input", (event) => {
     const place = event.target.closest && event.target.closest(".tk-filter") && event.target.closest(".tk-table");
-    const api = place && apis.get(place);
+    const api = apiOf(place);
     if (api) {
       api.setGridOption("quickFilterText", event.target.value);
       const count = place.querySelector(".tk-count");
@@ -88,5 +94,5 @@
     }
   });
 
-  window.tracekit.grid = { bar, ready, sorted };
+  window.tracekit.grid = { bar, sorted };
 })();

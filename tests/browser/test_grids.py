@@ -113,7 +113,7 @@ def named(page: Page, title: str) -> Any:
 
 def test_names_of_traces_are_text_in_cells_and_tooltips(page: Page, address: str) -> None:
     page.goto(f"{address}/kernels?sort=names:sum_ns:asc")
-    cell = named(page, "By full name").locator(".tk-name", has_text="<script>")
+    cell = named(page, "By full name").locator('[col-id="name"] .tk-name', has_text="<script>")
     playwright.expect(cell).to_have_text(HOSTILE)
     cell.hover()
     playwright.expect(page.locator(".ag-tooltip")).to_have_text(HOSTILE)
@@ -128,7 +128,9 @@ def test_a_sort_is_in_the_address_and_the_page_stays(page: Page, address: str) -
     )
     playwright.expect(grid).to_have_count(1)
     filled: list[str] = []
-    page.on("request", lambda asked: filled.append(asked.url) if "_dash-update" in asked.url else None)
+    page.on(
+        "request", lambda asked: filled.append(asked.url) if "aria-busy" in (asked.post_data or "") else None
+    )
     table.locator(".ag-header-cell", has_text="sum").click()
     playwright.expect(page).to_have_url(re.compile(r"sort=names:sum_ns:desc"))
     first = table.locator('.ag-row[row-index="0"]')
@@ -175,3 +177,14 @@ def test_without_a_network_the_trace_can_be_saved(page: Page, address: str) -> N
     page.clock.run_for(25_000)
     playwright.expect(page.get_by_role("status").filter(has_text="did not answer")).to_be_visible()
     playwright.expect(page.get_by_role("link", name="Save the trace")).to_be_visible()
+
+
+@pytest.mark.parametrize("kind", ["PNG", "SVG"])
+def test_a_chart_is_saved_as_a_picture(page: Page, address: str, kind: str) -> None:
+    page.goto(f"{address}/kernels")
+    playwright.expect(page.locator(".js-plotly-plot .main-svg").first).to_be_visible()
+    with page.expect_download() as saved:
+        page.get_by_role("button", name=kind).click()
+    assert saved.value.suggested_filename.endswith(f"-standard.{kind.lower()}")
+    begins = {"PNG": b"\x89PNG", "SVG": b"<svg"}
+    assert saved.value.path().read_bytes().startswith(begins[kind])

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import zipfile
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tracekit.dashboards.app import create_app
+from tracekit.dashboards.sheets import safe
+
+from tests.builders import host, kernel, make_run
+from tracekit.analysis import analyze, get
+from tracekit.render.data import records
+from tracekit.schema import C
+from tracekit.store import Store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from flask.testing import FlaskClient
+
+    from tracekit.run import Run
+
+HOSTILE = "=cmd|'/c calc'!A1<script>alert(1)</script>"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return make_run(
+        tmp_path / "store",
+        host_intervals=[host("cudaLaunchKernel", 0, 5)],
+        device_intervals=[
+            kernel(100, 200, **{C.NAME: HOSTILE, C.LAUNCH_ROW: 0, C.STREAM: 7}),
+            kernel(300, 350, **{C.NAME: "gemm", C.STREAM: 7}),
+        ],
+    )
+
+
+@pytest.fixture
+def client(tmp_path: Path, run: Run) -> FlaskClient:
+    return create_app(Store(tmp_path / "store")).server.test_client()
+
+
+def rows(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_a_sheet_holds_exact_values_and_no_formula(client: FlaskClient, run: Run) -> None:
+    answer = client.get(f"/export/{run.path.name}/kernels/names.csv")
+    spec = next(one for one in get("kernels").tables if one.name == "names")
+    expected = records(analyze(run, "kernels").tables["names"], spec.columns)
+    found = rows(answer.text)
+    assert [int(row["sum_ns"]) for row in found] == [row["sum_ns"] for row in expected] == [100, 50]
+    assert [float(row["share"]) for row in found] == [row["share"] for row in expected]
+    assert found[0]["name"] == f"'{HOSTILE}"
+    assert answer.headers["Content-Disposition"].startswith("attachment; filename=")
+
+
+@pytest.mark.parametrize("text", ["=1", "+1", "-1", "@a", " =1"])
+def test_text_that_begins_like_a_formula_is_quoted(text: str) -> None:
+    assert safe(text) == f"'{text}"
+
+
+def test_an_archive_holds_every_table(client: FlaskClient, run: Run) -> None:
+    answer = client.get(f"/export/{run.path.name}/kernels.zip")
+    names = zipfile.ZipFile(io.BytesIO(answer.data)).namelist()
+    assert names == [f"kernels-{name}.csv" for name in analyze(run, "kernels").tables]
+
+
+def test_a_report_stands_alone_and_its_text_is_text(client: FlaskClient, run: Run) -> None:
+    answer = client.get(f"/export/{run.path.name}/kernels.html")
+    assert "<script" not in answer.text
+    assert "&lt;script&gt;" in answer.text
+    assert "<svg" in answer.text
+    assert "100 ns" in answer.text
+    assert "src=" not in answer.text
+    assert answer.headers["Content-Security-Policy"] == "default-src 'none'; style-src 'unsafe-inline'"
+
+
+def test_the_trace_is_packed_json(client: FlaskClient, run: Run) -> None:
+    answer = client.get(f"/export/{run.path.name}/trace.json.gz")
+    events = json.loads(gzip.decompress(answer.data))["traceEvents"]
+    assert [one["name"] for one in events if one.get("cat") == "kernel"] == [HOSTILE, "gemm"]
+
+
+@pytest.mark.parametrize(
+    "path", ["{}/kernels/nothing.csv", "{}/nothing/x.csv", "{}/nothing.zip", "{}/runs.html", "no/kernels.zip"]
+)
+def test_what_is_not_there_is_not_found(client: FlaskClient, run: Run, path: str) -> None:
+    assert client.get(f"/export/{path.format(run.path.name)}").status_code == 404
+
+
+def test_a_path_is_never_a_run(client: FlaskClient) -> None:
+    found: Any = client.get("/export/..%2f..%2fetc/kernels.zip")
+    assert found.status_code == 404 or b"PK" not in found.data[:2]

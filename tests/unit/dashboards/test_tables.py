@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import pytest
+from tracekit.dashboards import tables
+from tracekit.dashboards.context import Context
+from tracekit.dashboards.grid_rows import in_order, part
+from tracekit.dashboards.results import Results
+from tracekit.dashboards.view import View
+
+from tests.builders import kernel, make_run
+from tests.unit.dashboards.test_values import grids
+from tracekit.analysis import Column, TableSpec
+from tracekit.store import Store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SPEC = TableSpec(
+    "things",
+    "All things",
+    (
+        Column("name", "", "what it is called"),
+        Column("sum_ns", "ns", "how long"),
+        Column("share", "share", "part of all"),
+        Column("fused", "", "whether it is fused"),
+        Column("first_row", "", "row in device_intervals"),
+        Column("why", "prose", "in words"),
+        Column("nothing", "", "never known"),
+    ),
+)
+
+
+def frame(rows: int = 2) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "name": [f"{'long_' * 12}{at}" for at in range(rows)],
+            "sum_ns": [(at * 7) % rows for at in range(rows)],
+            "share": [at / rows for at in range(rows)],
+            "fused": [True] * rows,
+            "first_row": range(rows),
+            "why": ["because it is so"] * rows,
+            "nothing": [None] * rows,
+        }
+    )
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Context:
+    run = make_run(tmp_path / "store", device_intervals=[kernel(0, 1)])
+    return look(tmp_path, run)
+
+
+def look(tmp_path: Path, run: Any, **view: Any) -> Context:
+    seen = View(**{"page": "kernels", "run": run.path.name, **view})
+    return Context(view=seen, dark=False, store=Store(tmp_path / "store"), results=Results(), chosen=run)
+
+
+def definitions(context: Context, rows: int = 2) -> dict[str, dict[str, Any]]:
+    (grid,) = grids(tables.table(context, "things", SPEC, frame(rows)))
+    return {one.get("colId", one["field"]): one for one in grid.columnDefs}
+
+
+def test_columns_are_headed_in_words_and_explained(context: Context) -> None:
+    column = definitions(context)["sum_ns"]
+    assert column["headerName"] == "sum"
+    assert column["headerTooltip"] == "sum_ns (nanoseconds): how long"
+
+
+def test_numbers_stand_right_and_words_left(context: Context) -> None:
+    found = definitions(context)
+    right = {name for name, one in found.items() if one.get("type") == "rightAligned"}
+    assert right == {"sum_ns", "share", "first_row"}
+
+
+def test_names_stretch_and_numbers_do_not(context: Context) -> None:
+    found = definitions(context)
+    assert {name for name, one in found.items() if "flex" in one} == {"name", "why"}
+
+
+def test_a_column_without_values_is_named_not_shown(context: Context) -> None:
+    assert "nothing" not in definitions(context)
+    assert "Without values here: nothing." in str(tables.table(context, "things", SPEC, frame()))
+
+
+def test_rows_of_the_run_lead_to_the_timeline(context: Context) -> None:
+    found = definitions(context)
+    assert next(iter(found)) == "timeline"
+    assert found["timeline"]["cellRendererParams"]["table"] == "device_intervals"
+
+
+def test_the_timeline_keeps_what_it_shows(tmp_path: Path, context: Context) -> None:
+    assert tables.timeline(context) == f"/timeline?run={context.view.run}"
+    zoomed = look(tmp_path, context.run, page="timeline", start_ns=5, end_ns=9, row="device_intervals:1")
+    assert tables.timeline(zoomed) == f"/timeline?run={context.view.run}&from=5&to=9"
+
+
+def test_the_address_sorts(tmp_path: Path, context: Context) -> None:
+    sorted_ = look(tmp_path, context.run, options={"sort": "things:sum_ns:desc"})
+    assert {name: one.get("sort") for name, one in definitions(sorted_).items() if "sort" in one} == {
+        "sum_ns": "desc"
+    }
+    other = look(tmp_path, context.run, options={"sort": "others:sum_ns:desc"})
+    assert not any("sort" in one for one in definitions(other).values())
+
+
+def test_an_empty_table_says_why(context: Context) -> None:
+    shown = tables.table(context, "things", SPEC, frame(0), title="All things", empty="Nothing was copied.")
+    assert not list(grids(shown))
+    assert "Nothing was copied." in str(shown)
+
+
+def test_a_table_of_no_analysis_is_cut_and_says_so(context: Context) -> None:
+    shown = tables.table(context, "things", SPEC, frame(tables.MOST + 5))
+    (grid,) = grids(shown)
+    assert len(grid.rowData) == tables.MOST
+    assert "the first 20,000 of 20,005 rows" in str(shown)
+
+
+def test_long_tables_are_sorted_and_cut_where_they_are_kept() -> None:
+    whole = frame(50)
+    rows = part(in_order(whole, "sum_ns", False), SPEC, {"startRow": 0, "endRow": 3})
+    assert [row["sum_ns"] for row in rows] == [49, 48, 47]
+    assert part(whole, SPEC, {"startRow": 48, "endRow": 10**9})[-1]["first_row"] == 49

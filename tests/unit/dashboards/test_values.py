@@ -1,0 +1,77 @@
+"""What a page shows is what `tracekit analyze --format json` prints of the same run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import dash_ag_grid as dag
+import pytest
+from tracekit.dashboards.analysis_page import of_analysis
+from tracekit.dashboards.context import Context
+from tracekit.dashboards.results import Results
+from tracekit.dashboards.view import View
+
+from tests.traces import imported
+from tracekit import analysis
+from tracekit.render.cells import clean
+from tracekit.render.results import as_json
+from tracekit.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SAMPLES = Path(__file__).parents[3] / "samples"
+TRACES = {
+    "simulated": SAMPLES / "simulated" / "training.json.gz",
+    "mnist": SAMPLES / "recorded" / "mnist_cnn-train-cpu" / "trace.json.gz",
+    "resnet50": SAMPLES / "recorded" / "resnet50-train-cpu" / "trace.json.gz",
+}
+
+
+@pytest.fixture(scope="module", params=TRACES)
+def context(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Context:
+    store = Store(tmp_path_factory.mktemp(request.param) / "store")
+    run = imported(store, TRACES[request.param])
+    view = View(page="any", run=run.path.name)
+    return Context(view=view, dark=False, store=store, results=Results(), chosen=run)
+
+
+def grids(shown: Any) -> Iterator[Any]:
+    if isinstance(shown, list):
+        for one in shown:
+            yield from grids(one)
+    elif isinstance(shown, dag.AgGrid):
+        yield shown
+    elif hasattr(shown, "children"):
+        yield from grids(shown.children)
+
+
+def printed(context: Context, name: str) -> dict[str, list[dict[str, Any]]]:
+    result = analysis.analyze(context.run, name)
+    text = as_json(context.run.id, {name: (analysis.get(name), result)})
+    tables: dict[str, list[dict[str, Any]]] = json.loads(text)["results"][name]["tables"]
+    return tables
+
+
+def in_cell(value: Any) -> Any:
+    return clean(value) if isinstance(value, str) else value
+
+
+@pytest.mark.parametrize("name", [one.name for one in analysis.available()])
+def test_the_tables_of_a_page_hold_what_is_printed(context: Context, name: str) -> None:
+    shown = list(grids(of_analysis(analysis.get(name)).blocks["result"](context)))
+    expected = {table: rows for table, rows in printed(context, name).items() if rows}
+    assert [grid.id["name"] for grid in shown] == list(expected)
+    for grid in shown:
+        rows = expected[grid.id["name"]]
+        fields = list(dict.fromkeys(one["field"] for one in grid.columnDefs))
+        assert grid.rowData == [
+            {field: in_cell(row[field]) for field in fields if field in row} for row in rows
+        ]
+        left_out = set(rows[0]) - set(fields)
+        assert all(row[field] is None for row in rows for field in left_out)
+        for field in fields:  # how a column is written is decided by whether it holds floats
+            kinds = {type(row[field]) for row in rows} - {type(None), bool}
+            assert len(kinds) <= 1, field
