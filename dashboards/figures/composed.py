@@ -37,9 +37,10 @@ def composed(
     beside = len(parts) > FEW
     legend = {"orientation": "v", "x": 1.02, "xanchor": "left", "y": 1, "yanchor": "top"}
     least = 100 + 19 * len(parts) if beside else 150
-    layout = figure["layout"]
-    figure["layout"] = layout | {
-        "height": max(least, 110 + 26 * len(names)),
+    height = max(least, 110 + 26 * len(names))
+    figure["layout"] |= {
+        "height": height,
+        "bargap": max(0.25, 1 - 30 * len(names) / (height - 90)),
         "legend": (legend if beside else {}) | {"traceorder": "normal"},
     }
     return figure
