@@ -102,7 +102,7 @@ def some(value: Any, unit: str) -> Component:
 def named(text: Any) -> Component:
     """A name inside a sentence, cut where it is long."""
     whole = clean(str(text))
-    return html.Code(brief(whole, WIDTH), title=whole, className="tk-name")
+    return html.Code(brief(whole, WIDTH), title=whole, className="tk-quoted")
 
 
 def answer(*sentence: Any) -> Component:

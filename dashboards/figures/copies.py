@@ -34,6 +34,7 @@ def sizes(tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
     figure = histogram(
         lower, upper, counted, bin_unit="bytes", title="number of copies", x_title="size of a copy"
     )
+    figure["layout"]["height"] = 380
     figure["layout"]["xaxis"]["ticktext"] = ["unknown" if low is None else _least(low) for low in lower]
     return figure
 

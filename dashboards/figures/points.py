@@ -96,8 +96,8 @@ def decades(values: Sequence[float]) -> dict[str, Any]:
     """Ticks of a logarithmic axis: powers of ten, and their double and fivefold where it spans few.
 
     Example:
-        >>> decades([3, 700])["ticktext"]
-        ['1', '2', '5', '10', '20', '50', '100', '200', '500', '1,000', '2,000']
+        >>> decades([4, 60])["ticktext"]
+        ['2', '5', '10', '20', '50', '100']
     """
     if not values:
         return {}

@@ -11,7 +11,8 @@ from tracekit.schema import C
 
 from ..answer_page import answer_page
 from ..charts import chart
-from ..figures.bars import bars, stacked
+from ..figures.bars import bars
+from ..figures.composed import composed
 from ..page import Section
 from ..reading import answer, largest, named, some
 
@@ -65,7 +66,7 @@ def _figures(reading: Reading) -> list[Component]:
             str(origin): [_sum(rows, rank) for rank in ranks]
             for origin, rows in kernels.groupby("origin", sort=False, observed=True)
         }
-        figure = stacked([f"rank {rank}" for rank in ranks], parts, "ns", title="Σ of durations")
+        figure = composed([f"rank {rank}" for rank in ranks], parts, "ns", title="Σ of durations")
         caption = "Time of kernels by where they come from."
         shown.append(chart(context, "origins", figure, caption=caption))
     pair = [part for table in ("regions", "graphs") for part in _calls(reading, table)]

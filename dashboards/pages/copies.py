@@ -44,8 +44,8 @@ def _answer(reading: Reading) -> list[Component]:
     return [answer(*(part for direction in directions for part in _direction(table, direction)))]
 
 
-def _place(direction: str) -> tuple[bool, str]:
-    return direction not in DIRECTIONS, direction
+def _place(direction: str) -> tuple[int, str]:
+    return (list(DIRECTIONS).index(direction) if direction in DIRECTIONS else len(DIRECTIONS)), direction
 
 
 def _narrowed(reading: Reading) -> bool:

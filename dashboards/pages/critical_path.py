@@ -10,7 +10,8 @@ from tracekit.schema import C
 
 from ..answer_page import answer_page
 from ..charts import chart
-from ..figures.bars import bars, stacked
+from ..figures.bars import bars
+from ..figures.composed import composed
 from ..page import Section
 from ..reading import HOST_TABLE, answer, largest, named, short, some
 
@@ -59,7 +60,7 @@ def _figures(reading: Reading) -> list[Component]:
     ranks = sorted(int(rank) for rank in kinds[C.RANK].unique())
     order = list(dict.fromkeys(kinds.sort_values("path_ns", ascending=False)[C.KIND].astype(str)))
     parts = {kind: [_time(kinds, rank, kind) for rank in ranks] for kind in order}
-    figure = stacked([f"rank {rank}" for rank in ranks], parts, "ns", title="time on the path")
+    figure = composed([f"rank {rank}" for rank in ranks], parts, "ns", title="time on the path")
     shown = [chart(context, "kinds", figure, caption="What the path is made of; the parts sum to all steps.")]
     pair = [*_saved(reading), *_ops(reading)]
     return [*shown, html.Div(pair, className="tk-pair"), *_segments(reading)]

@@ -110,7 +110,7 @@ def _peak(reading: Reading, rank: int, device: int) -> list[Component]:
     ops = _of(reading.frame("by_op"), rank, device)
     live = bool(ops["live_at_peak"].fillna(0).any())
     column = "live_at_peak" if live else "allocated"
-    top = ops[ops[column].notna()].sort_values(column, ascending=False, kind="stable").head(OPS)
+    top = ops[ops[column].fillna(0) > 0].sort_values(column, ascending=False, kind="stable").head(OPS)
     if top.empty:
         return []
     what = "in use at the peak" if live else "allocated in all"

@@ -10,7 +10,8 @@ from tracekit.schema import C
 
 from ..answer_page import answer_page
 from ..charts import chart
-from ..figures.bars import bars, stacked
+from ..figures.bars import bars
+from ..figures.composed import composed
 from ..page import Section
 from ..reading import answer, largest, some
 
@@ -61,27 +62,26 @@ def _names(frame: pd.DataFrame, column: str) -> list[str]:
 def _parts(frame: pd.DataFrame, column: str) -> dict[str, object]:
     hidden = {"hidden behind kernels": "overlapped_ns", "exposed": "exposed_ns"}
     parts = {name: [int(value) for value in frame[held]] for name, held in hidden.items()}
-    return stacked(_names(frame, column), parts, "ns", title="time")
+    return composed(_names(frame, column), parts, "ns", title="time")
 
 
 def _figures(reading: Reading) -> list[Component]:
-    context = reading.context
     whole = reading.frame("whole")
     held = whole[whole["union_ns"] > 0].sort_values("union_ns", ascending=False, kind="stable")
     talk = held["what"] == "communication"
-    kinds = {
-        "communication": held[talk],
-        "copies by direction": held[~talk & (held["what"] != "all copies")],
-    }
-    shown: list[Component] = []
-    for words, rows in kinds.items():
-        if len(rows):
-            left = f" The {LONGEST} longest of {len(rows)}." if len(rows) > LONGEST else ""
-            caption = f"Time of {words}, hidden behind kernels or not, whole capture.{left}"
-            name = words.split()[0]
-            shown.append(chart(context, name, _parts(rows.head(LONGEST), "what"), caption=caption))
-    pair = [*_collectives(reading), *_streams(reading)]
-    return [html.Div(shown, className="tk-pair"), *([html.Div(pair, className="tk-pair")] if pair else [])]
+    pairs = [
+        [*_hidden(reading, held[talk], "communication"), *_collectives(reading)],
+        [*_hidden(reading, held[~talk & (held["what"] != "all copies")], "copies"), *_streams(reading)],
+    ]
+    return [html.Div(pair, className="tk-pair") for pair in pairs if pair]
+
+
+def _hidden(reading: Reading, rows: pd.DataFrame, words: str) -> list[Component]:
+    if rows.empty:
+        return []
+    left = f" The {LONGEST} longest of {len(rows)}." if len(rows) > LONGEST else ""
+    caption = f"Time of {words}, hidden behind kernels or not, whole capture.{left}"
+    return [chart(reading.context, words, _parts(rows.head(LONGEST), "what"), caption=caption)]
 
 
 def _collectives(reading: Reading) -> list[Component]:

@@ -10,7 +10,8 @@ from tracekit.schema import C
 
 from ..answer_page import answer_page
 from ..charts import chart
-from ..figures.bars import bars, stacked
+from ..figures.bars import bars
+from ..figures.composed import composed
 from ..figures.waits import matrix
 from ..page import Section
 from ..reading import answer, largest, nothing, short, some
@@ -88,7 +89,7 @@ def _figures(reading: Reading) -> list[Component]:
     if per_rank.empty:
         return []
     parts = {name: [int(value) for value in per_rank[column]] for name, column in _PARTS.items()}
-    work = stacked(_names(per_rank), parts, "ns", title="time in the window")
+    work = composed(_names(per_rank), parts, "ns", title="time in the window")
     caption = "Where the time of each rank goes; the parts sum to its window. Waiting is communication."
     return [chart(context, "work", work, caption=caption), *_waiting(reading), *_skew(reading)]
 

@@ -1,0 +1,46 @@
+"""Bars of parts, with room for as many kinds of parts as there are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .bars import stacked
+from .palette import COLORWAY
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+FEW = 5
+"""Kinds whose legend stands in a line above the bars; that of more stands beside them."""
+
+
+def composed(
+    names: Sequence[str], parts: Mapping[str, Sequence[float | None]], unit: str, *, title: str = ""
+) -> dict[str, Any]:
+    """Horizontal bars of parts; kinds beyond the palette's colours are hatched, so that no two look alike.
+
+    Args:
+        names: One label per bar.
+        parts: Values per bar, by the name of the part, in the order of the bars.
+        unit: Unit of all values.
+        title: What the values are, for the axis.
+
+    Example:
+        >>> composed(["rank 0"], {"idle": [5], "busy": [7]}, "ns")["layout"]["height"]
+        150
+    """
+    figure = stacked(names, parts, unit, title=title)
+    for at, trace in enumerate(figure["data"]):
+        trace["marker"] = {"color": COLORWAY[at % len(COLORWAY)]}
+        if at >= len(COLORWAY):
+            trace["marker"]["pattern"] = {"shape": "/", "size": 6, "fgopacity": 0.6}
+    beside = len(parts) > FEW
+    legend = {"orientation": "v", "x": 1.02, "xanchor": "left", "y": 1, "yanchor": "top"}
+    least = 100 + 19 * len(parts) if beside else 150
+    height = max(least, 110 + 26 * len(names))
+    figure["layout"] |= {
+        "height": height,
+        "bargap": max(0.25, 1 - 30 * len(names) / (height - 90)),
+        "legend": (legend if beside else {}) | {"traceorder": "normal"},
+    }
+    return figure
