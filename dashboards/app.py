@@ -6,7 +6,11 @@ from typing import TYPE_CHECKING
 
 from dash import Dash
 
-from . import blocks, choices, exports, grid_rows, import_routes, security, shell
+from . import blocks, security
+from .exports import offers
+from .frame import pickers, shell
+from .grids import long_rows
+from .imports import routes
 from .site import Site, registered
 
 if TYPE_CHECKING:
@@ -52,11 +56,11 @@ def create_app(
     site = Site(app=app, store=store, pages=registered())
     app.layout = shell.frame(site.pages)
     shell.connect(site)
-    choices.connect(site)
-    import_routes.connect(site, limit=upload_limit)
+    pickers.connect(site)
+    routes.connect(site, limit=upload_limit)
     blocks.connect(site)
-    grid_rows.connect(site)
-    exports.connect(site)
+    long_rows.connect(site)
+    offers.connect(site)
     for page in site.pages.values():
         if page.connect:
             page.connect(site)

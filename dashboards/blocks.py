@@ -10,7 +10,7 @@ from dash import MATCH, ClientsideFunction, Input, Output, State, dcc, html, no_
 
 from tracekit.errors import TracekitError
 
-from .aria import aria
+from .parts.aria import aria
 from .view import View
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tracekit import analysis, registry
 from tracekit.errors import TracekitError
 
-from .analysis_page import of_analysis
+from .answers.analysis_page import of_analysis
 from .catalogue import Catalogue
 from .context import Context
 from .results import Results

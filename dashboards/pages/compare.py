@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import dash_mantine_components as dmc
 from dash import html
 
-from ..aria import aria
 from ..blocks import block
+from ..grids.table import table
 from ..page import Page, Section
-from ..parts import finding, note
-from ..tables import table
+from ..parts.aria import aria
+from ..parts.notes import finding, note
 from ._compare import export, ledgers, progress
 from ._compare.asked import asked, compared, explained
 from ._compare.sides import sides

@@ -8,17 +8,17 @@ from dash import html
 
 from tracekit.schema import C, CopyKind
 
-from ..answer_page import answer_page
-from ..charts import chart
+from ..answers.answer_page import answer_page
+from ..answers.reading import answer, largest, nothing, short, some
 from ..figures.copies import rates, sizes
 from ..page import Section
-from ..reading import answer, largest, nothing, short, some
+from ..parts.charts import chart
 
 if TYPE_CHECKING:
     import pandas as pd
     from dash.development.base_component import Component
 
-    from ..reading import Reading
+    from ..answers.reading import Reading
 
 DIRECTIONS = {str(CopyKind.H2D): "h2d_copies", str(CopyKind.D2H): "d2h_copies"}
 TINY = 8

@@ -12,16 +12,16 @@ from dash import ClientsideFunction, Input, Output, dcc, html
 from tracekit.analysis import Column
 from tracekit.schema import C
 
-from ..answer_page import answer_page
-from ..aria import aria
+from ..answers.answer_page import answer_page
+from ..answers.reading import answer, chosen_of, largest, named, nothing, short, some, switch
 from ..figures.flame import SIDES, flame
 from ..page import Section
-from ..reading import answer, chosen_of, largest, named, nothing, short, some, switch
+from ..parts.aria import aria
 
 if TYPE_CHECKING:
     from dash.development.base_component import Component
 
-    from ..reading import Reading
+    from ..answers.reading import Reading
     from ..site import Site
 
 _SIDES = [("host", "Host time"), ("device", "Device time")]

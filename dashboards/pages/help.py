@@ -8,9 +8,9 @@ from dash import html
 
 from tracekit import analysis
 
-from .. import shortcuts
-from ..empty import command
+from ..frame import shortcuts
 from ..page import Needs, Page, Section
+from ._runs.empty import command
 
 if TYPE_CHECKING:
     from dash.development.base_component import Component

@@ -13,11 +13,11 @@ from tracekit.measuring.metrics import METRICS, OF_RUNS, STEP_TIME
 from tracekit.stats.comparison import THRESHOLD, Verdict
 
 from ..blocks import block
-from ..charts import chart
 from ..figures import commits
-from ..links import Choice, choices, copyable
 from ..page import Needs, Page, Section
-from ..rows import rows
+from ..parts.charts import chart
+from ..parts.links import Choice, choices, copyable
+from ..parts.rows import rows
 from ._history.commands import bisect, ends
 from ._history.series import configurations, states, subjects
 

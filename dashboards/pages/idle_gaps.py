@@ -8,13 +8,14 @@ from dash import html
 
 from tracekit import analysis
 
-from .. import gap_numbers, looked, parts, tiles
-from ..aria import aria
 from ..blocks import block
-from ..charts import chart
 from ..figures import gaps as figures
+from ..grids.table import MOST, table
 from ..page import Page, Section
-from ..tables import MOST, table
+from ..parts import looked, notes, tiles
+from ..parts.aria import aria
+from ..parts.charts import chart
+from ._shared import gap_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,15 +47,15 @@ def _layout(_: Context) -> list[Component]:
         block(NAME, "advice", height=120),
         block(NAME, "longest", height=480),
         block(NAME, "waits", height=300),
-        parts.definition(analysis.get(NAME)),
-        parts.definition(analysis.get(WAITS)),
+        notes.definition(analysis.get(NAME)),
+        notes.definition(analysis.get(WAITS)),
     ]
 
 
 def _numbers(context: Context) -> list[Component]:
     result = context.result(NAME)
     shown = tiles.shown(gap_numbers.idle(result, context.view))
-    return shown or [parts.note(note) for note in result.notes]
+    return shown or [notes.note(note) for note in result.notes]
 
 
 def _causes(context: Context) -> list[Component]:
@@ -103,7 +104,7 @@ def _named(frame: pd.DataFrame) -> list[str]:
 
 def _advice(context: Context) -> list[Component]:
     found = [
-        parts.finding(context, one, analysis=name)
+        notes.finding(context, one, analysis=name)
         for name in (NAME, WAITS)
         for one in context.result(name).findings
     ]
@@ -133,7 +134,7 @@ def _waits(context: Context) -> list[Component]:
             shown.append(table(context, WAITS, looked.spec(one, name), frame, title=title))
     if shown:
         return shown
-    told = [parts.note(note) for note in result.notes if note not in context.result(NAME).notes]
+    told = [notes.note(note) for note in result.notes if note not in context.result(NAME).notes]
     return [_title("Where the host waited"), *told] if told else []
 
 

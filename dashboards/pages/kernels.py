@@ -8,16 +8,16 @@ from dash import html
 
 from tracekit.schema import C
 
-from ..answer_page import answer_page
-from ..charts import chart
+from ..answers.answer_page import answer_page
+from ..answers.reading import answer, chosen_of, largest, named, short, some, switch
 from ..figures.pareto import cumulative, grouped
 from ..page import Section
-from ..reading import answer, chosen_of, largest, named, short, some, switch
+from ..parts.charts import chart
 
 if TYPE_CHECKING:
     from dash.development.base_component import Component
 
-    from ..reading import Reading
+    from ..answers.reading import Reading
 
 SHOWN = 15
 _BY = [("families", "By family"), ("names", "By full name"), ("by_op", "By launching op")]

@@ -9,18 +9,18 @@ from dash import html
 
 from tracekit.schema import HOST_DEVICE, C
 
-from ..answer_page import answer_page
-from ..charts import chart
+from ..answers.answer_page import answer_page
+from ..answers.reading import answer, largest, named, nothing, short, some
 from ..figures.bars import bars
 from ..figures.lines import lines
 from ..figures.memory import over_time
 from ..page import Section
-from ..reading import answer, largest, named, nothing, short, some
+from ..parts.charts import chart
 
 if TYPE_CHECKING:
     from dash.development.base_component import Component
 
-    from ..reading import Reading
+    from ..answers.reading import Reading
 
 LINES = 4
 """Devices drawn at once; the pickers choose among more."""

@@ -9,19 +9,19 @@ from dash import html
 from tracekit.render import human
 from tracekit.schema import C
 
-from ..answer_page import answer_page
-from ..charts import chart
+from ..answers.answer_page import answer_page
+from ..answers.reading import answer, chosen_of, largest, named, nothing, some, switch
 from ..figures.axis import whole
 from ..figures.bars import bars
 from ..figures.points import Dots, points
 from ..page import Section
-from ..reading import answer, chosen_of, largest, named, nothing, some, switch
+from ..parts.charts import chart
 
 if TYPE_CHECKING:
     import pandas as pd
     from dash.development.base_component import Component
 
-    from ..reading import Reading
+    from ..answers.reading import Reading
 
 SHOWN = 15
 COMPARED = 300

@@ -8,18 +8,18 @@ from dash import html
 
 from tracekit.schema import C
 
-from ..answer_page import answer_page
-from ..charts import chart
+from ..answers.answer_page import answer_page
+from ..answers.reading import answer, largest, some
 from ..figures.bars import bars
 from ..figures.composed import composed
 from ..page import Section
-from ..reading import answer, largest, some
+from ..parts.charts import chart
 
 if TYPE_CHECKING:
     import pandas as pd
     from dash.development.base_component import Component
 
-    from ..reading import Reading
+    from ..answers.reading import Reading
 
 LONGEST = 24
 """Bars of a figure at most."""

@@ -8,13 +8,15 @@ from dash import html
 
 from tracekit.render.cells import clean
 
-from .. import advice, numbers, ran, tiles, verdict
-from ..advising import settle
-from ..aria import aria
-from ..baseline import compared
 from ..blocks import block
-from ..breakdown import breakdown
 from ..page import Page, Section
+from ..parts import tiles
+from ..parts.aria import aria
+from ._overview import advice, ran, verdict
+from ._overview.advising import settle
+from ._overview.baseline import compared
+from ._shared import numbers
+from ._shared.breakdown import breakdown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from tracekit.analysis import Result
 
     from ..context import Context
-    from ..tiles import Tile
+    from ..parts.tiles import Tile
     from ..view import View
 
 NAME = "overview"

@@ -8,19 +8,19 @@ from dash import html
 
 from tracekit.schema import C
 
-from ..answer_page import answer_page
-from ..charts import chart
+from ..answers.answer_page import answer_page
+from ..answers.reading import answer, largest, nothing, short, some
 from ..figures.bars import bars
 from ..figures.composed import composed
 from ..figures.waits import matrix
 from ..page import Section
-from ..reading import answer, largest, nothing, short, some
+from ..parts.charts import chart
 
 if TYPE_CHECKING:
     import pandas as pd
     from dash.development.base_component import Component
 
-    from ..reading import Reading
+    from ..answers.reading import Reading
 
 _PARTS = {
     "computation": "computation_ns",

@@ -9,17 +9,17 @@ from dash import html
 
 from tracekit.schema import C
 
-from ..answer_page import answer_page
-from ..charts import chart
+from ..answers.answer_page import answer_page
+from ..answers.reading import answer, largest, named, nothing, short, some
 from ..figures.bars import bars
 from ..figures.roofs import roofs
 from ..page import Section
-from ..reading import answer, largest, named, nothing, short, some
+from ..parts.charts import chart
 
 if TYPE_CHECKING:
     from dash.development.base_component import Component
 
-    from ..reading import Reading
+    from ..answers.reading import Reading
 
 SHOWN = 15
 

@@ -9,13 +9,13 @@ import dash_ag_grid as dag
 import dash_mantine_components as dmc
 from dash import ClientsideFunction, Input, Output, State, dcc, html, no_update
 
-from ..aria import aria, data
 from ..blocks import trouble
-from ..empty import welcome
 from ..page import Needs, Page, Section
-from ..run_deleting import ask, connect_deleting, deleting
-from ..run_rows import StepTimes, columns, rows
+from ..parts.aria import aria, data
 from ..view import View
+from ._runs.deleting import ask, connect_deleting, deleting
+from ._runs.empty import welcome
+from ._runs.rows import StepTimes, columns, rows
 
 if TYPE_CHECKING:
     from dash.development.base_component import Component

@@ -10,22 +10,23 @@ from tracekit import analysis
 from tracekit.render import human
 from tracekit.schema import C
 
-from .. import looked, numbers, parts, tiles
-from ..aria import aria
 from ..blocks import block
-from ..breakdown import per_step
-from ..charts import chart
-from ..evidence import TIMELINE
 from ..figures import bars, durations
+from ..grids.table import table
 from ..page import Page, Section
-from ..tables import table
+from ..parts import looked, notes, tiles
+from ..parts.aria import aria
+from ..parts.charts import chart
+from ..parts.evidence import TIMELINE
+from ._shared import numbers
+from ._shared.breakdown import per_step
 
 if TYPE_CHECKING:
     import pandas as pd
     from dash.development.base_component import Component
 
     from ..context import Context
-    from ..tiles import Tile
+    from ..parts.tiles import Tile
 
 NAME = "steps"
 _SLOWEST = 5
@@ -44,14 +45,14 @@ def _layout(_: Context) -> list[Component]:
         block(NAME, "made_of", height=360),
         block(NAME, "advice", height=60),
         block(NAME, "tables", height=420),
-        parts.definition(analysis.get(NAME)),
+        notes.definition(analysis.get(NAME)),
     ]
 
 
 def _numbers(context: Context) -> list[Component]:
     result = context.result(NAME)
     own = [*numbers.step_times(result, context.view), *_spread(context)]
-    return tiles.shown(own) or [parts.note(note) for note in result.notes]
+    return tiles.shown(own) or [notes.note(note) for note in result.notes]
 
 
 def _spread(context: Context) -> list[Tile]:
@@ -118,7 +119,7 @@ def _made_of(context: Context) -> list[Component]:
 
 
 def _advice(context: Context) -> list[Component]:
-    found = [parts.finding(context, one, analysis=NAME) for one in context.result(NAME).findings]
+    found = [notes.finding(context, one, analysis=NAME) for one in context.result(NAME).findings]
     return [_title("What to change"), *found] if found else []
 
 
@@ -129,7 +130,7 @@ def _tables(context: Context) -> list[Component]:
         frame = looked.rows(result, spec.name, context.view)
         if frame is not None:
             shown.append(table(context, NAME, spec, frame, title=spec.title))
-    return [*shown, *_ranks(context), *([parts.note(note) for note in result.notes] if shown else [])]
+    return [*shown, *_ranks(context), *([notes.note(note) for note in result.notes] if shown else [])]
 
 
 def _ranks(context: Context) -> list[Component]:

@@ -10,11 +10,11 @@ from dash import Input, Output, State, dcc, html, no_update
 from tracekit.analysis import Column
 
 from ..blocks import block
-from ..charts import chart
 from ..figures import sweep
-from ..links import copyable
 from ..page import Needs, Page, Section
-from ..rows import rows
+from ..parts.charts import chart
+from ..parts.links import copyable
+from ..parts.rows import rows
 from ._sweeps.chosen import HEATMAP, chosen, controls, spelled, told, words, workloads
 from ._sweeps.points import QUANTITIES, points, spreads
 

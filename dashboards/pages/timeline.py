@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from dash import ClientsideFunction, Input, Output, dcc, html
 
-from ..aria import aria
 from ..page import Page, Section
+from ..parts.aria import aria
 from ..timeline import routes
 from ..view import View
 

@@ -9,13 +9,14 @@ from dash import html
 from tracekit import analysis
 from tracekit.schema import C
 
-from .. import gap_numbers, looked, parts, tiles
-from ..aria import aria
 from ..blocks import block
-from ..charts import chart
 from ..figures import bars, bins
+from ..grids.table import table
 from ..page import Page, Section
-from ..tables import table
+from ..parts import looked, notes, tiles
+from ..parts.aria import aria
+from ..parts.charts import chart
+from ._shared import gap_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from tracekit.analysis import Result
 
     from ..context import Context
-    from ..tiles import Tile
+    from ..parts.tiles import Tile
     from ..view import View
 
     Read = Callable[[Result, View], list[Tile]]
@@ -58,7 +59,7 @@ def _layout(_: Context) -> list[Component]:
                 **aria(label=f"Key numbers: {one.title}"),
             ),
             block(NAME, name, height=300),
-            parts.definition(one),
+            notes.definition(one),
         ]
     return placed
 
@@ -73,14 +74,14 @@ def _numbers(name: str) -> Callable[[Context], list[Component]]:
 def _body(name: str) -> Callable[[Context], list[Component]]:
     def fill(context: Context) -> list[Component]:
         result, one = context.result(name), analysis.get(name)
-        shown = [parts.finding(context, found, analysis=name) for found in result.findings]
+        shown = [notes.finding(context, found, analysis=name) for found in result.findings]
         shown += _chart(context, name, result)
         for table_name in _TABLES[name]:
             frame = looked.rows(result, table_name, context.view)
             if frame is not None:
                 spec = looked.spec(one, table_name)
                 shown.append(table(context, name, spec, frame, title=spec.title))
-        shown += [parts.note(note) for note in result.notes]
+        shown += [notes.note(note) for note in result.notes]
         return shown or [html.P(_NOTHING[name], className="tk-dim")]
 
     return fill

@@ -10,7 +10,7 @@ import pytest
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
 from tracekit.dashboards.app import create_app  # noqa: E402
-from tracekit.dashboards.formats import number_format  # noqa: E402
+from tracekit.dashboards.grids.formats import number_format  # noqa: E402
 from werkzeug.serving import make_server  # noqa: E402
 
 from tests.builders import host, kernel, make_run, step  # noqa: E402

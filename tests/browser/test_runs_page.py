@@ -11,7 +11,7 @@ pytest.importorskip("playwright")
 pytest.importorskip("tests.browser.serving")
 
 from playwright.sync_api import expect
-from tracekit.dashboards.import_routes import samples
+from tracekit.dashboards.imports.routes import samples
 
 from tests.browser.serving import served
 from tests.runs import make_run

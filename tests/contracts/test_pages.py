@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import json
 import os
 import re
@@ -28,7 +27,7 @@ pytest.importorskip("dash")
 
 from dash_ag_grid import AgGrid
 from tracekit.dashboards import blocks
-from tracekit.dashboards.analysis_page import of_analysis
+from tracekit.dashboards.answers.analysis_page import of_analysis
 from tracekit.dashboards.app import create_app
 from tracekit.dashboards.page import Section
 from tracekit.dashboards.results import Results
@@ -92,15 +91,18 @@ def test_the_menu_has_an_order_and_every_analysis_is_shown() -> None:
 
 def test_what_is_not_python_is_installed_with_the_package() -> None:
     tool = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
-    patterns = tool["package-data"]["tracekit.dashboards"]
-    others = [
-        path.relative_to(DASHBOARDS).as_posix()
-        for path in DASHBOARDS.rglob("*")
-        if path.is_file() and path.suffix not in {".py", ".pyc"}
-    ]
-    assert "assets/shell.css" in others
-    depth = {name: [p for p in patterns if p.count("/") == name.count("/")] for name in others}
-    assert [name for name in others if not any(fnmatch.fnmatch(name, p) for p in depth[name])] == []
+    installed = {
+        path
+        for package, patterns in tool["package-data"].items()
+        if package.startswith("tracekit.dashboards")
+        for pattern in patterns
+        for path in DASHBOARDS.joinpath(*package.split(".")[2:]).glob(pattern)
+    }
+    others = {
+        path for path in DASHBOARDS.rglob("*") if path.is_file() and path.suffix not in {".py", ".pyc"}
+    }
+    assert DASHBOARDS / "assets/shell.css" in others
+    assert sorted(others - installed) == []
 
 
 @each_page

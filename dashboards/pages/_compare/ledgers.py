@@ -12,10 +12,10 @@ from tracekit.analysis import Column, TableSpec
 from tracekit.render import diff_tables, diff_words
 from tracekit.schema import TABLES
 
-from ...charts import chart
 from ...figures import ledger
-from ...rows import rows
-from ...tables import table
+from ...grids.table import table
+from ...parts.charts import chart
+from ...parts.rows import rows
 
 if TYPE_CHECKING:
     from dash.development.base_component import Component

@@ -10,8 +10,8 @@ from dash import dcc, html
 from tracekit.analysis import Column
 from tracekit.diff.comparability import DECIDES, EXPLAINS
 
-from ...links import Choice, choices
-from ...rows import rows
+from ...parts.links import Choice, choices
+from ...parts.rows import rows
 from .asked import asked, lines, repeats
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from tracekit.diff.comparability import IMPLIED
 from tracekit.diff.model import Status, Verdict
 from tracekit.render import diff_words, human
 
-from ...links import copyable
-from ...rows import rows
+from ...parts.links import copyable
+from ...parts.rows import rows
 from .asked import varying
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit.measuring.metrics import STEP_TIME
 
-from ...links import Choice, choices
+from ...parts.links import Choice, choices
 from .points import COMMIT, QUANTITIES, Point, points, varying
 
 if TYPE_CHECKING:

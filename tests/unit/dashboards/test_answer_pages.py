@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from plotly.utils import PlotlyJSONEncoder
+from tracekit.dashboards.answers.reading import Reading, chosen_of, largest, switch
 from tracekit.dashboards.context import Context
-from tracekit.dashboards.reading import Reading, chosen_of, largest, switch
 from tracekit.dashboards.results import Results
 from tracekit.dashboards.site import registered
 from tracekit.dashboards.view import View

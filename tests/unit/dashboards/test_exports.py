@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tracekit.dashboards.app import create_app
-from tracekit.dashboards.sheets import safe
+from tracekit.dashboards.exports.sheets import safe
 
 from tests.builders import host, kernel, make_run
 from tracekit.analysis import analyze, get

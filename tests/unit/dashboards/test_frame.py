@@ -13,11 +13,12 @@ from tracekit.meta import Collector, Diagnostic, Git, Level
 pytest.importorskip("dash")
 
 from dash import Dash
-from tracekit.dashboards import blocks, choices, shell, shortcuts
+from tracekit.dashboards import blocks
 from tracekit.dashboards.catalogue import Catalogue
+from tracekit.dashboards.frame import pickers, shell, shortcuts
 from tracekit.dashboards.pages import runs as runs_page
-from tracekit.dashboards.run_deleting import delete
-from tracekit.dashboards.run_rows import StepTimes, columns, rows
+from tracekit.dashboards.pages._runs.deleting import delete
+from tracekit.dashboards.pages._runs.rows import StepTimes, columns, rows
 from tracekit.dashboards.site import Site, registered
 from tracekit.dashboards.view import View
 
@@ -69,7 +70,7 @@ def test_a_run_that_ceases_to_be_json_hides_nothing(store: Store) -> None:
 
 def test_one_run_without_ranks_offers_nothing_but_itself(site: Site) -> None:
     make_run(site.store)
-    hidden = [one.hidden for one in choices.offers(site, site.context(View(), dark=False))]
+    hidden = [one.hidden for one in pickers.offers(site, site.context(View(), dark=False))]
     assert hidden == [False, True, True, True]
 
 
@@ -78,23 +79,23 @@ def test_two_ranks_and_devices_are_offered(site: Site) -> None:
 
     rows_ = [kernel(0, 1, rank=rank, device=rank) for rank in (0, 1)]
     built(site.store.path, device_intervals=rows_)
-    _, _, rank, device = choices.offers(site, site.context(View(rank=1), dark=False))
+    _, _, rank, device = pickers.offers(site, site.context(View(rank=1), dark=False))
     assert ([one["value"] for one in rank.options], rank.value) == (["", "0", "1"], "1")
     assert (device.hidden, device.value) == (False, "")
 
 
 def test_a_run_is_never_its_own_baseline(site: Site) -> None:
     first, second = make_run(site.store), make_run(site.store, after_s=1)
-    run, base, _, _ = choices.offers(site, site.context(View(), dark=False))
+    run, base, _, _ = pickers.offers(site, site.context(View(), dark=False))
     assert [one["value"] for one in run.options] == [second.path.name, first.path.name]
     assert [one["value"] for one in base.options] == [first.path.name]
 
 
 def test_another_run_forgets_what_was_chosen_of_the_first() -> None:
     before = View(page="kernels", run="a", base="b", rank=1, start_ns=5, row="device_intervals:1")
-    assert choices.chosen(before, "c", "b", 1, None) == View(page="kernels", run="c", base="b")
-    assert choices.chosen(before, "b", "b", 1, None).base == ""
-    assert choices.chosen(before, "a", "", 0, None) == View(
+    assert pickers.chosen(before, "c", "b", 1, None) == View(page="kernels", run="c", base="b")
+    assert pickers.chosen(before, "b", "b", 1, None).base == ""
+    assert pickers.chosen(before, "a", "", 0, None) == View(
         page="kernels", run="a", rank=0, start_ns=5, row="device_intervals:1"
     )
 
@@ -128,7 +129,7 @@ def test_what_cannot_be_shown_says_so_and_leads_back(site: Site, view: View, sai
 
 
 def test_a_block_that_fails_can_be_tried_again(site: Site) -> None:
-    shown = text(blocks.content(site, View(page="kernels"), "result", dark=False))
+    shown = text(blocks.content(site, View(page="integrity"), "result", dark=False))
     assert "no run is chosen" in shown
     assert '"type": "retry"' in shown
 

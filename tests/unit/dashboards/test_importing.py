@@ -9,21 +9,21 @@ pytest.importorskip("dash")
 
 from pathlib import Path
 
-from tracekit.dashboards import import_routes, importing
-from tracekit.dashboards.import_state import Phase
-from tracekit.dashboards.importing import Imports
-from tracekit.dashboards.uploads import FOLDER, safe
+from tracekit.dashboards.imports import jobs, routes
+from tracekit.dashboards.imports.jobs import Imports
+from tracekit.dashboards.imports.state import Phase
+from tracekit.dashboards.imports.uploads import FOLDER, safe
 
 from tests.unit.dashboards.test_security import client_of
 
 if TYPE_CHECKING:
     from flask.testing import FlaskClient
-    from tracekit.dashboards.import_state import State
+    from tracekit.dashboards.imports.state import State
 
     from tracekit.store import Store
 
 RECORDED = Path(__file__).parents[3] / "samples"
-TRACE = import_routes.SAMPLES / "simulated-training.json.gz"
+TRACE = routes.SAMPLES / "simulated-training.json.gz"
 LONG_S = 120.0
 
 
@@ -68,7 +68,7 @@ def test_slices_become_a_run_and_nothing_is_left(imports: Imports, store: Store)
         (b"hello", "not JSON"),
         (b"", "empty"),
         (b'{"a": 1}', "trace"),
-        (gzip.compress(b"x")[:8], "x.json.gz"),
+        (gzip.compress(b"x", mtime=0)[:8], "x.json.gz"),
     ],
 )
 def test_what_is_no_trace_says_why_and_what_to_do(
@@ -133,7 +133,7 @@ def test_what_a_page_left_behind_is_deleted(
 ) -> None:
     left_behind = sent(imports, "a.json", b"abc")
     assert left(store) != []
-    monkeypatch.setattr(importing, "IDLE_S", -1)
+    monkeypatch.setattr(jobs, "IDLE_S", -1)
     imports.cancel(sent(imports, "b.json", b"abc").id)
     assert imports.wait(left_behind.id, seconds=0).phase is Phase.CANCELLED
     assert left(store) == []
@@ -165,8 +165,8 @@ def test_samples_are_those_of_the_repository() -> None:
         "mnist_cnn-train-zero-cpu.json.gz": "recorded/mnist_cnn-train-zero-cpu/trace.json.gz",
         "simulated-training.json.gz": "simulated/training.json.gz",
     }
-    assert {path.name for path in import_routes.samples()} == set(twins)
-    for path in import_routes.samples():
+    assert {path.name for path in routes.samples()} == set(twins)
+    for path in routes.samples():
         assert path.read_bytes() == (RECORDED / twins[path.name]).read_bytes()
 
 

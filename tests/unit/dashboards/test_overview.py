@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from dash import dcc
-from tracekit.dashboards import blocks, looked, numbers, ran, tiles
-from tracekit.dashboards.advising import advising
+from tracekit.dashboards import blocks
 from tracekit.dashboards.app import create_app
-from tracekit.dashboards.evidence import around, spots
-from tracekit.dashboards.finding import coded, finding
+from tracekit.dashboards.pages._overview import ran
+from tracekit.dashboards.pages._overview.advising import advising
+from tracekit.dashboards.pages._shared import numbers
+from tracekit.dashboards.parts import looked, tiles
+from tracekit.dashboards.parts.evidence import around, spots
+from tracekit.dashboards.parts.finding import coded, finding
+from tracekit.dashboards.parts.tiles import Tile
 from tracekit.dashboards.site import Site, registered
-from tracekit.dashboards.tiles import Tile
 from tracekit.dashboards.view import View
 
 from tests.builders import host, kernel, make_run, memcpy, step
@@ -188,7 +191,7 @@ def test_advice_that_breaks_says_why(store: Store, monkeypatch: pytest.MonkeyPat
     def broken(*_: object) -> None:
         raise ValueError("no budget")
 
-    monkeypatch.setattr("tracekit.dashboards.advising.gather", broken)
+    monkeypatch.setattr("tracekit.dashboards.pages._overview.advising.gather", broken)
     under_way = advising(context_of(store))
     assert under_way.finished.wait(60)
     assert under_way.trouble == "ValueError: no budget"

@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pytest
-from tracekit.dashboards import tables
 from tracekit.dashboards.context import Context
-from tracekit.dashboards.grid_rows import holding, in_order, part
+from tracekit.dashboards.grids import table
+from tracekit.dashboards.grids.long_rows import holding, in_order, part
 from tracekit.dashboards.results import Results
 from tracekit.dashboards.view import View
 
@@ -59,7 +59,7 @@ def look(tmp_path: Path, run: Any, **view: Any) -> Context:
 
 
 def definitions(context: Context, rows: int = 2) -> dict[str, dict[str, Any]]:
-    (grid,) = grids(tables.table(context, "things", SPEC, frame(rows)))
+    (grid,) = grids(table.table(context, "things", SPEC, frame(rows)))
     return {one.get("colId", one["field"]): one for one in grid.columnDefs}
 
 
@@ -82,7 +82,7 @@ def test_names_stretch_and_numbers_do_not(context: Context) -> None:
 
 def test_a_column_without_values_is_named_not_shown(context: Context) -> None:
     assert "nothing" not in definitions(context)
-    assert "Without values here: nothing." in str(tables.table(context, "things", SPEC, frame()))
+    assert "Without values here: nothing." in str(table.table(context, "things", SPEC, frame()))
 
 
 def test_rows_of_the_run_lead_to_the_timeline(context: Context) -> None:
@@ -92,9 +92,9 @@ def test_rows_of_the_run_lead_to_the_timeline(context: Context) -> None:
 
 
 def test_the_timeline_keeps_what_it_shows(tmp_path: Path, context: Context) -> None:
-    assert tables.timeline(context) == f"/timeline?run={context.view.run}"
+    assert table.timeline(context) == f"/timeline?run={context.view.run}"
     zoomed = look(tmp_path, context.run, page="timeline", start_ns=5, end_ns=9, row="device_intervals:1")
-    assert tables.timeline(zoomed) == f"/timeline?run={context.view.run}&from=5&to=9"
+    assert table.timeline(zoomed) == f"/timeline?run={context.view.run}&from=5&to=9"
 
 
 def test_the_address_sorts(tmp_path: Path, context: Context) -> None:
@@ -107,15 +107,15 @@ def test_the_address_sorts(tmp_path: Path, context: Context) -> None:
 
 
 def test_an_empty_table_says_why(context: Context) -> None:
-    shown = tables.table(context, "things", SPEC, frame(0), title="All things", empty="Nothing was copied.")
+    shown = table.table(context, "things", SPEC, frame(0), title="All things", empty="Nothing was copied.")
     assert not list(grids(shown))
     assert "Nothing was copied." in str(shown)
 
 
 def test_a_table_of_no_analysis_is_cut_and_says_so(context: Context) -> None:
-    shown = tables.table(context, "things", SPEC, frame(tables.MOST + 5))
+    shown = table.table(context, "things", SPEC, frame(table.MOST + 5))
     (grid,) = grids(shown)
-    assert len(grid.rowData) == tables.MOST
+    assert len(grid.rowData) == table.MOST
     assert "the first 20,000 of 20,005 rows" in str(shown)
 
 
@@ -134,5 +134,5 @@ def test_long_tables_are_filtered_where_they_are_kept() -> None:
 
 
 def test_many_columns_make_a_table_long_sooner(context: Context) -> None:
-    assert not tables._long(frame(1_000))
-    assert tables._long(frame(tables.CELLS // len(SPEC.columns) + 1))
+    assert not table._long(frame(1_000))
+    assert table._long(frame(table.CELLS // len(SPEC.columns) + 1))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import dash_ag_grid as dag
 import pytest
-from tracekit.dashboards.analysis_page import of_analysis
+from tracekit.dashboards.answers.analysis_page import of_analysis
 from tracekit.dashboards.context import Context
 from tracekit.dashboards.results import Results
 from tracekit.dashboards.view import View

@@ -1,0 +1,150 @@
+"""Pages that answer a question: the answer in a sentence, figures, tables, then how numbers are defined."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import dash_mantine_components as dmc
+from dash import html
+
+from tracekit import analysis
+
+from ..blocks import block
+from ..grids.table import table
+from ..page import Page
+from ..parts import notes
+from .reading import Reading, nothing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from dash.development.base_component import Component
+
+    from tracekit.analysis import Analysis, Result, TableSpec
+
+    from ..context import Context
+    from ..page import Section
+
+    Part: TypeAlias = Callable[[Reading], list[Component]]
+
+
+def answer_page(
+    name: str,
+    *,
+    section: Section,
+    order: int,
+    answer: Part,
+    figures: Part,
+    analyses: Sequence[str] = (),
+    title: str = "",
+    question: str = "",
+    hidden: Sequence[str] = (),
+    height: int = 360,
+) -> Page:
+    """A page of one analysis or several.
+
+    Args:
+        name: Name of the page.
+        section: Heading of the menu.
+        order: Place among the pages.
+        answer: The question answered, from the results.
+        figures: What is drawn, from the results.
+        analyses: What it shows; the analysis of its name by default.
+        title: Heading; the analysis' by default.
+        question: What it answers; the analysis' question by default.
+        hidden: Tables that the figures hold already and that are too long to be read.
+        height: Height of the figures, for their skeleton.
+    """
+    names = tuple(analyses) or (name,)
+    main = analysis.get(names[0])
+    return Page(
+        name=name,
+        title=title or main.title,
+        question=question or main.question,
+        section=section,
+        order=order,
+        layout=lambda _: [
+            block(name, "answer", height=28),
+            block(name, "figures", height=height),
+            block(name, "tables", height=420),
+            *(_definition(analysis.get(each), alone=len(names) == 1) for each in names),
+        ],
+        blocks={
+            "answer": lambda context: _answered(Reading(context, names), answer),
+            "figures": lambda context: figures(Reading(context, names)) if _any(context, names) else [],
+            "tables": lambda context: _tables(context, names, frozenset(hidden)),
+        },
+        covers=names,
+    )
+
+
+def _definition(one: Analysis, *, alone: bool) -> Component:
+    """How numbers are defined, under the analysis' title where there are several."""
+    if alone:
+        return notes.definition(one)
+    return html.Section(
+        [dmc.Title(one.title, order=2, size="h5", className="tk-defined"), notes.definition(one)]
+    )
+
+
+def _any(context: Context, names: Sequence[str]) -> bool:
+    return any(len(frame) for name in names for frame in context.result(name).tables.values())
+
+
+def _answered(reading: Reading, answer: Part) -> list[Component]:
+    said = answer(reading) if _any(reading.context, reading.names) else []
+    if not said and not reading.notes:
+        said = [nothing("This run has nothing to show here.")]
+    return [
+        *said,
+        *(notes.note(note) for note in reading.notes),
+        *(notes.finding(reading.context, one) for one in reading.findings),
+    ]
+
+
+def _tables(context: Context, names: Sequence[str], hidden: frozenset[str]) -> list[Component]:
+    """Every table of the analyses, one at a time, those of a comparison first."""
+    shown: list[tuple[str, str, TableSpec, Result]] = []
+    for name in names:
+        one, result = analysis.get(name), context.result(name)
+        if context.base is not None and one.compare is not None:
+            compared = context.results.between(context.base, context.run, name)
+            shown += _held(one, compared, one.comparison, "against the baseline: ")
+        prefix = f"{one.title}: " if len(names) > 1 else ""
+        shown += _held(one, result, [spec for spec in one.tables if spec.name not in hidden], prefix)
+    if not shown:
+        return []
+    first = shown[0][2].name
+    return [
+        dmc.Title("Tables", order=2, size="h4"),
+        dmc.Tabs(
+            [
+                dmc.TabsList([dmc.TabsTab(title, value=f"{at}") for at, (title, *_) in enumerate(shown)]),
+                *(
+                    dmc.TabsPanel(_grid(context, name, spec, result), value=f"{at}")
+                    for at, (_, name, spec, result) in enumerate(shown)
+                ),
+            ],
+            value="0",
+            keepMounted=False,
+            className="tk-tabs",
+            id={"type": "tabs", "name": first},
+        ),
+    ]
+
+
+def _held(
+    one: Analysis, result: Result, specs: Sequence[TableSpec], prefix: str
+) -> list[tuple[str, str, TableSpec, Result]]:
+    present = [spec for spec in specs if spec.name in result.tables]
+    return [(_title(prefix, spec.title.split(";")[0]), one.name, spec, result) for spec in present]
+
+
+def _title(prefix: str, title: str) -> str:
+    return f"{prefix}{title}"[:1].upper() + f"{prefix}{title}"[1:]
+
+
+def _grid(context: Context, name: str, spec: TableSpec, result: Result) -> Component:
+    frame = Reading(context, (name,)).frame(spec.name) if spec in analysis.get(name).tables else None
+    rows = result.tables[spec.name] if frame is None else frame
+    return html.Div(table(context, name, spec, rows), className="tk-panel")

@@ -1,0 +1,221 @@
+"""Reading results: the tables of a page's analyses as the view narrows them, and sentences about them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import dash_mantine_components as dmc
+import pandas as pd
+from dash import dcc, html
+
+from tracekit import analysis
+from tracekit.kernel_names import brief
+from tracekit.render import data, human
+from tracekit.render.cells import clean
+from tracekit.schema import C
+
+from ..parts.aria import aria
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dash.development.base_component import Component
+
+    from tracekit.analysis import Column, Finding, TableSpec
+
+    from ..context import Context
+
+NUMBERS = {"ns", "bytes", "share", "count", "GB/s", "TFLOP/s", "FLOP", "×"}
+WIDTH = 46
+"""Characters of a name in a short table; its title holds all of it."""
+DEVICE_TABLE = "device_intervals"
+HOST_TABLE = "host_intervals"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Results of the analyses of a page, as its view narrows them.
+
+    Attributes:
+        context: What is looked at.
+        names: The analyses, the first of them the page's main one.
+    """
+
+    context: Context
+    names: tuple[str, ...]
+
+    def frame(self, table: str, name: str = "") -> pd.DataFrame:
+        """A table of an analysis, of the chosen rank and device alone; empty where there is none.
+
+        Args:
+            table: Name of the table.
+            name: The analysis; the main one by default.
+        """
+        found = self.context.result(name or self.names[0]).tables.get(table)
+        if found is None:
+            return pd.DataFrame(columns=[column.name for column in self.spec(table, name).columns])
+        view = self.context.view
+        for column, value in ((C.RANK, view.rank), (C.DEVICE, view.device)):
+            if value is not None and column in found.columns:
+                found = found[found[column] == value]
+        return found.reset_index(drop=True)
+
+    def spec(self, table: str, name: str = "") -> TableSpec:
+        """What a table of an analysis declares."""
+        specs = analysis.get(name or self.names[0]).tables
+        return next(spec for spec in specs if spec.name == table)
+
+    def columns(self, table: str, *wanted: str, name: str = "") -> list[Column]:
+        """Columns of a table, in the order wanted."""
+        known = {column.name: column for column in self.spec(table, name).columns}
+        return [known[each] for each in wanted]
+
+    @property
+    def notes(self) -> list[str]:
+        """What the analyses say was absent, each thing once."""
+        found = [note for name in self.names for note in self.context.result(name).notes]
+        return list(dict.fromkeys(found))
+
+    @property
+    def findings(self) -> list[Finding]:
+        """The advice of the analyses."""
+        return [one for name in self.names for one in self.context.result(name).findings]
+
+
+def largest(frame: pd.DataFrame, by: str = "") -> dict[str, Any]:
+    """The row with the largest value of a column, else the first, as plain values: integers stay exact.
+
+    Args:
+        frame: Rows, at least one.
+        by: The column; empty for the first row.
+    """
+    first = frame.sort_values(by, ascending=False, kind="stable") if by else frame
+    return {str(name): data.plain(first[name].iloc[0]) for name in first.columns}
+
+
+def some(value: Any, unit: str) -> Component:
+    """A number inside a sentence."""
+    return html.Strong(human(data.plain(value), unit))
+
+
+def named(text: Any) -> Component:
+    """A name inside a sentence, cut where it is long."""
+    whole = clean(str(text))
+    return html.Code(brief(whole, WIDTH), title=whole, className="tk-quoted")
+
+
+def answer(*sentence: Any) -> Component:
+    """The page's question answered in a sentence."""
+    return html.P(list(sentence), className="tk-answer")
+
+
+def nothing(text: str) -> Component:
+    """Why a part has nothing to show."""
+    return dmc.Text(text, c="dimmed", size="sm")
+
+
+def switch(context: Context, option: str, label: str, choices: Sequence[tuple[str, str]]) -> Component:
+    """Ways to look at a page, of which the address holds one.
+
+    Args:
+        context: What is looked at.
+        option: Name of the option in the address; its first choice is the default.
+        label: What is chosen, for assistive technology.
+        choices: Value and words of each.
+    """
+    chosen = chosen_of(context, option, choices)
+    default = choices[0][0]
+    links: list[Component] = []
+    for value, words in choices:
+        options = {name: held for name, held in context.view.options.items() if name != option}
+        options |= {} if value == default else {option: value}
+        here = value == chosen
+        if here:
+            current: Any = aria(current="true")
+            links.append(html.Span(words, className="tk-choose tk-chosen", **current))
+        else:
+            links.append(dcc.Link(words, className="tk-choose", href=context.view.href(options=options)))
+    return html.Div(links, role="group", className="tk-switch", **aria(label=label))
+
+
+def chosen_of(context: Context, option: str, choices: Sequence[tuple[str, str]]) -> str:
+    """The choice in the address; the first where it holds none of them."""
+    held = context.view.options.get(option, "")
+    return held if held in {value for value, _ in choices} else choices[0][0]
+
+
+def short(
+    context: Context,
+    frame: pd.DataFrame,
+    columns: Sequence[Column],
+    *,
+    title: str,
+    row: str = "",
+    table: str = DEVICE_TABLE,
+    limit: int = 10,
+) -> Component:
+    """The first rows of a table as a plain one, with a link to the timeline per row.
+
+    Args:
+        context: What is looked at.
+        frame: The rows.
+        columns: What is shown of them.
+        title: Heading.
+        row: Column that holds a row to show on the timeline; empty for none.
+        table: Table of the run which these rows are of.
+        limit: Rows at most.
+    """
+    first = frame.head(limit)
+    numbers = {column.name for column in columns if _is_number(column, first)}
+    links = first[row].tolist() if row else [None] * len(first)
+    body = [
+        html.Tr([*(_cell(record[column.name], column, numbers) for column in columns), *link])
+        for record, link in zip(
+            data.records(first, columns), (_link(context, table, at, row) for at in links), strict=True
+        )
+    ]
+    head = [_heading(column, numbers) for column in columns]
+    head += [html.Th("Timeline", scope="col")] if row else []
+    left = f" (first {limit} of {len(frame):,})" if len(frame) > limit else ""
+    return html.Section(
+        [
+            dmc.Title(f"{title}{left}", order=2, size="h4"),
+            html.Div(
+                html.Table([html.Thead(html.Tr(head)), html.Tbody(body)], className="tk-short"),
+                className="tk-scroll",
+                tabIndex="0",
+                role="region",
+                **aria(label=title),
+            ),
+        ],
+        className="tk-section",
+    )
+
+
+def _is_number(column: Column, frame: pd.DataFrame) -> bool:
+    return column.unit in NUMBERS or (not column.unit and frame[column.name].dtype.kind == "f")
+
+
+def _heading(column: Column, numbers: set[str]) -> Component:
+    words = column.name.removesuffix("_ns").replace("gb_per_s", "GB/s").replace("_", " ")
+    side = "tk-number" if column.name in numbers else "tk-text"
+    return html.Th(words, scope="col", title=column.meaning, className=side)
+
+
+def _cell(value: Any, column: Column, numbers: set[str]) -> Component:
+    text = human(value, column.unit)
+    if column.name in numbers:
+        return html.Td(text, className="tk-number")
+    shown = brief(text, WIDTH)
+    return html.Td(shown, className="tk-text", title=text if shown != text else None)
+
+
+def _link(context: Context, table: str, value: Any, row: str) -> list[Component]:
+    if not row:
+        return []
+    at = data.plain(value)
+    if at is None:
+        return [html.Td("–")]
+    href = context.view.elsewhere("timeline", row=f"{table}:{at}")
+    return [html.Td(dcc.Link("show", href=href, title=f"Show row {at} of {table} on the timeline"))]

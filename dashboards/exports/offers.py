@@ -1,0 +1,153 @@
+"""Exports of what a page shows: tables as CSV, the page as one HTML file, the run as a trace for Perfetto."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dash import Input, Output, html
+from flask import Response, abort
+
+from tracekit import analysis, registry
+from tracekit.errors import PluginError, TracekitError
+from tracekit.export.chrome import chrome_trace
+from tracekit.export.packing import gzipped
+
+from ..page import Needs
+from ..parts.aria import aria
+from ..view import View
+from .report import POLICY, report
+from .sheets import archive, sheet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dash.development.base_component import Component
+
+    from tracekit.run import Run
+
+    from ..page import Page
+    from ..site import Site
+
+TOOLS = "tools"
+"""Id of the place in a page's heading that `tools` fills."""
+
+
+def place() -> Component:
+    """Where the tools of a page stand, in its heading."""
+    return html.Div(id=TOOLS, className="tk-exports", role="group", **aria(label="Exports"))
+
+
+def connect(site: Site) -> None:
+    """The routes of exports, and what fills the toolbar of each page."""
+    routes: dict[str, Callable[..., Response]] = {
+        "/export/<run_id>/<name>/<table>.csv": _csv,
+        "/export/<run_id>/<name>.zip": _zip,
+        "/export/<run_id>/<name>.html": _html,
+        "/export/<run_id>/trace.json.gz": _trace,
+    }
+    for rule, view in routes.items():
+        site.app.server.add_url_rule(rule, f"export{rule}", _told(site, view))
+
+    @site.app.callback(Output(TOOLS, "children"), Input("view", "data"))
+    def fill(view: dict[str, str] | None) -> list[Component]:
+        if view is None:
+            return []
+        context = site.context(View.parse(view["path"], view["search"]), dark=False)
+        page = site.pages.get(context.view.page)
+        return tools(page, context.chosen) if page and context.chosen else []
+
+
+def shown_by(page: Page) -> list[str]:
+    """The analyses that a page shows."""
+    known = registry.names(registry.ANALYSES)
+    return [name for name in dict.fromkeys([*page.covers, page.name]) if name in known]
+
+
+def tools(page: Page, run: Run) -> list[Component]:
+    """What a page of a run can be taken away as."""
+    if page.needs is Needs.NOTHING:
+        return []
+    root = f"/export/{run.path.name}"
+    kept: list[Component] = []
+    if shown_by(page):
+        kept = [
+            _link("CSV", f"{root}/{page.name}.zip", "Every table of this page with exact values, in one zip"),
+            _link("HTML report", f"{root}/{page.name}.html", "This page as one file that can be sent"),
+        ]
+    handed: dict[str, Any] = {"data-trace": f"{root}/trace.json.gz", "data-title": run.path.name}
+    opener = html.Button(
+        "Open in Perfetto",
+        type="button",
+        className="tk-tool",
+        id="perfetto",
+        title="Opens ui.perfetto.dev in a window and hands it this run; the trace stays in your browser",
+        **handed,
+    )
+    return [*kept, opener, html.Span(id="perfetto-said", className="tk-said", role="status")]
+
+
+def _link(text: str, address: str, title: str) -> Component:
+    return html.A(text, href=address, download="", className="tk-tool", title=title)
+
+
+def _told(site: Site, view: Callable[..., Response]) -> Callable[..., Response]:
+    """The view of a route, for a run of the store; errors in words instead of a page of the app."""
+
+    def answer(*, run_id: str, **words: str) -> Response:
+        run = site.run(run_id)
+        if run is None:
+            abort(404)
+        try:
+            return view(site, run, **words)
+        except TracekitError as error:
+            unknown = isinstance(error, PluginError) and words.get("name") not in site.pages
+            return Response(f"{error}\n", 404 if unknown else 500, mimetype="text/plain")
+
+    return answer
+
+
+def _csv(site: Site, run: Run, *, name: str, table: str) -> Response:
+    specs = {spec.name: spec for spec in analysis.get(name).tables}
+    frames = site.results.of(run, name).tables
+    if table not in specs or table not in frames:
+        abort(404)
+    file = f"{run.path.name}-{name}-{table}.csv"
+    return _file(sheet(frames[table], specs[table].columns), "text/csv; charset=utf-8", file)
+
+
+def _zip(site: Site, run: Run, *, name: str) -> Response:
+    found = {
+        f"{one.name}-{spec.name}": (spec, result.tables[spec.name])
+        for one, result in _results(site, run, name)
+        for spec in one.tables
+        if spec.name in result.tables
+    }
+    return _file(archive(found), "application/zip", f"{run.path.name}-{name}.zip")
+
+
+def _html(site: Site, run: Run, *, name: str) -> Response:
+    page, results = site.pages.get(name), _results(site, run, name)
+    assert page is not None  # noqa: S101 - its results were found
+    integrity = site.results.of(run, "integrity")
+    text = report(run, title=page.title, question=page.question, results=results, integrity=integrity)
+    response = _file(text, "text/html; charset=utf-8", f"{run.path.name}-{name}.html")
+    response.headers["Content-Security-Policy"] = POLICY
+    return response
+
+
+def _trace(_: Site, run: Run) -> Response:
+    return _file(gzipped(chrome_trace(run)), "application/gzip", f"{run.path.name}.json.gz")
+
+
+def _results(site: Site, run: Run, name: str) -> list[tuple[analysis.Analysis, analysis.Result]]:
+    page = site.pages.get(name)
+    names = shown_by(page) if page else []
+    if not names:
+        abort(404)
+    return [(analysis.get(one), site.results.of(run, one)) for one in names]
+
+
+def _file(content: Any, kind: str, name: str) -> Response:
+    """A file to be saved; its name holds nothing but a run's id and registered names."""
+    disposition = f'attachment; filename="{name}"'
+    return Response(content, content_type=kind, headers={"Content-Disposition": disposition})

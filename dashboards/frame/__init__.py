@@ -1,0 +1,1 @@
+"""The frame around every page: header with its pickers, menu, shortcuts."""

@@ -1,0 +1,1 @@
+"""Parts of the overview: verdict, what ran, advice."""

@@ -1,0 +1,121 @@
+"""Deleting runs from the list, in two steps: a button that says which, and one that does it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import dash_mantine_components as dmc
+from dash import Input, Output, State, dcc, html, no_update
+
+from tracekit.errors import TracekitError, UnusableInputError
+
+from ...blocks import trouble
+from ...parts.aria import data
+from ...view import View
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dash.development.base_component import Component
+
+    from ...site import Site
+
+
+def ask() -> Component:
+    """The button of the first step."""
+    return html.Button(
+        "Delete…", id="runs-delete", className="tk-button", disabled=True, title="Select runs to delete"
+    )
+
+
+def deleting() -> list[Component]:
+    """The second step, shown when asked for."""
+    buttons = [
+        html.Button("Keep", id="runs-keep", className="tk-button", **data(autofocus="true")),
+        html.Button("Delete", id="runs-confirm", className="tk-button tk-danger"),
+    ]
+    content = [
+        html.Div(id="runs-doomed"),
+        html.Div(id="runs-trouble"),
+        html.Div(buttons, className="tk-buttons"),
+    ]
+    return [
+        dmc.Modal(content, id="runs-sheet", title="Delete runs", size="lg", opened=False),
+        dcc.Store(id="runs-deleted"),
+    ]
+
+
+def connect_deleting(site: Site) -> None:
+    """Callbacks of both steps."""
+
+    @site.app.callback(
+        Output("runs-delete", "disabled"),
+        Output("runs-doomed", "children"),
+        Input("runs-grid", "selectedRows"),
+    )
+    def choose(selected: list[dict[str, Any]] | None) -> tuple[bool, Any]:
+        names = [row["run"] for row in selected or []]
+        return not names, _named(names)
+
+    @site.app.callback(
+        Output("runs-sheet", "opened"),
+        Output("runs-trouble", "children"),
+        Input("runs-delete", "n_clicks"),
+        prevent_initial_call=True,
+    )
+    def begin(clicks: int | None) -> tuple[Any, Any]:
+        return (True, None) if clicks else (no_update, no_update)
+
+    site.app.callback(
+        Output("runs-sheet", "opened", allow_duplicate=True),
+        Input("runs-keep", "n_clicks"),
+        prevent_initial_call=True,
+    )(lambda clicks: False if clicks else no_update)
+
+    @site.app.callback(
+        Output("runs-sheet", "opened", allow_duplicate=True),
+        Output("runs-trouble", "children", allow_duplicate=True),
+        Output("runs-grid", "selectedRows"),
+        Output("runs-deleted", "data"),
+        Output("url", "search", allow_duplicate=True),
+        Input("runs-confirm", "n_clicks"),
+        State("runs-grid", "selectedRows"),
+        State("view", "data"),
+        prevent_initial_call=True,
+    )
+    def confirm(clicks: int | None, selected: list[dict[str, Any]] | None, view: dict[str, str]) -> Any:
+        if not clicks:
+            return [no_update] * 5
+        names = [str(row["run"]) for row in selected or []]
+        try:
+            delete(site, names)
+        except TracekitError as error:
+            return True, trouble(error.message, error.hint), no_update, names, no_update
+        looked_at = View.parse(view["path"], view["search"])
+        address = "" if {looked_at.run, looked_at.base} & set(names) else no_update
+        return False, None, [], names, address
+
+
+def _named(names: Sequence[str]) -> Component:
+    many = len(names) != 1
+    return html.Div(
+        [
+            html.P(f"{len(names)} run{'s' * many} will be deleted from the store. This cannot be undone."),
+            html.Ul([html.Li(name) for name in names], className="tk-doomed"),
+        ]
+    )
+
+
+def delete(site: Site, names: Sequence[str]) -> None:
+    """Delete runs of the store by name; one that is gone already is passed over.
+
+    Raises:
+        UnusableInputError: A run is a link that leads out of the store, or cannot be deleted.
+    """
+    for name in names:
+        run = site.run(name)
+        if run is None:
+            continue
+        if run.path.resolve().parent != site.store.path.resolve():
+            raise UnusableInputError(f"{name} is not in the store", hint="delete the folder yourself")
+        site.store.remove(run)

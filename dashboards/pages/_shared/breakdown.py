@@ -1,0 +1,82 @@
+"""Where the time of a run's devices went, whole and step by step, as two charts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dash import html
+
+from tracekit.schema import C
+
+from ...figures import bars, shares
+from ...parts import looked
+from ...parts.charts import chart
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from dash.development.base_component import Component
+
+    from tracekit.analysis import Result
+
+    from ...context import Context
+
+DEFINED = (
+    "Active: a kernel runs. Data movement: a copy or memset runs and no kernel does. Idle: nothing runs. "
+    "They sum to the window exactly (TorchBench's breakdown)."
+)
+_OPS = 12
+
+
+def breakdown(context: Context) -> list[Component]:
+    """The charts; without a device, the ops that took the host's time."""
+    result = context.result("gpu_breakdown")
+    title = html.H2("Where the time went", className="tk-block-title")
+    in_steps = looked.rows(result, "profiled_steps", context.view)
+    frame = in_steps if in_steps is not None else looked.rows(result, "whole", context.view)
+    if frame is None:
+        return [title, *_host(context, result)]
+    of = "the profiled steps" if in_steps is not None else "the whole capture, no steps being marked"
+    devices = chart(
+        context,
+        "devices",
+        shares.by_device(frame, looked.places(frame)),
+        caption=f"Share of {of}. {DEFINED}",
+    )
+    return [title, devices, *per_step(context, result)]
+
+
+def per_step(context: Context, result: Result, *, height: int = 250) -> list[Component]:
+    """The chart of each step of one device; none where there are fewer than two steps."""
+    frame = looked.rows(result, "per_step", context.view)
+    if frame is None:
+        return []
+    one = of_one(frame)
+    steps = one[C.STEP].tolist()
+    if len(steps) < 2:
+        return []
+    figure = shares.by_step(one, steps)
+    figure["layout"]["height"] = height
+    name = looked.places(frame)[0]
+    more = "" if len(one) == len(frame) else " The other devices: choose one at the top."
+    caption = f"Each profiled step on {name}, from its start to the last end of what it launched.{more}"
+    return [chart(context, "steps", figure, caption=caption)]
+
+
+def of_one(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the first rank and device of a table."""
+    first = frame.iloc[0]
+    return frame[(frame[C.RANK] == first[C.RANK]) & (frame[C.DEVICE] == first[C.DEVICE])]
+
+
+def _host(context: Context, result: Result) -> list[Component]:
+    ops = looked.rows(result, "host", context.view)
+    if ops is None:
+        words = " ".join(result.notes) or "Nothing ran on a device, and no ops of the host were recorded."
+        return [html.P(words, className="tk-dim")]
+    top = ops.head(_OPS)
+    figure = bars.bars(top[C.NAME].tolist(), top["self_ns"].tolist(), "ns", title="self time")
+    caption = (
+        f"No device in this capture: the {len(top)} ops with the most time of their own on the host, of "
+        f"{len(ops):,} listed."
+    )
+    return [chart(context, "host", figure, caption=caption)]

@@ -1,0 +1,76 @@
+"""Charts: a figure in the theme of the page, with a caption that says in words what it shows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dash import dcc, html
+
+from ..figures.palette import COLORWAY
+from .aria import aria
+
+if TYPE_CHECKING:
+    from dash.development.base_component import Component
+
+    from ..context import Context
+
+HEIGHT = 320
+_INK = {False: ("#1f2328", "#d8dce1"), True: ("#e4e6e9", "#3b3f46")}
+_CONFIG: Any = {
+    "displaylogo": False,
+    "responsive": True,
+    "modeBarButtonsToRemove": ["select2d", "lasso2d", "toImage"],
+}
+
+
+def chart(context: Context, name: str, figure: dict[str, Any], *, caption: str) -> Component:
+    """A figure as it is shown.
+
+    Args:
+        context: What is looked at; gives the theme.
+        name: Id of the chart, unique on its page.
+        figure: From a function of `figures`.
+        caption: What it shows, in a sentence; also its text for assistive technology.
+    """
+    shown = themed(figure, dark=context.dark)
+    graph = dcc.Graph(
+        id={"type": "chart", "page": context.view.page, "name": name},
+        figure=shown,
+        config=_CONFIG,
+        className="tk-graph",
+        style={"height": shown["layout"]["height"]},
+    )
+    pictures = [_picture(kind, f"{context.view.run}-{name}", caption) for kind in ("PNG", "SVG")]
+    words = html.Figcaption([html.Span(caption), html.Span(pictures, className="tk-picture")])
+    return html.Figure([graph, words], className="tk-chart")
+
+
+def _picture(kind: str, name: str, caption: str) -> Component:
+    data: dict[str, Any] = {"data-format": kind.lower(), "data-name": name}
+    data |= aria(label=f"{kind}: {caption}")
+    return html.Button(kind, type="button", title=f"Save this chart as {kind}", **data)
+
+
+def themed(figure: dict[str, Any], *, dark: bool) -> dict[str, Any]:
+    """The figure with the theme's colours, fonts and spaces; what the figure says itself stays.
+
+    Example:
+        >>> themed({"data": [], "layout": {"height": 100}}, dark=True)["layout"]["height"]
+        100
+    """
+    ink, grid = _INK[dark]
+    axis = {"gridcolor": grid, "zerolinecolor": grid, "linecolor": grid}
+    layout = figure.get("layout", {})
+    base = {
+        "height": HEIGHT,
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": {"family": "system-ui, sans-serif", "size": 12, "color": ink},
+        "colorway": list(COLORWAY),
+        "margin": {"l": 48, "r": 16, "t": 16, "b": 44},
+        "hoverlabel": {"align": "left", "font": {"family": "system-ui, sans-serif"}},
+        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        "bargap": 0.25,
+    }
+    axes = {name: axis | layout[name] for name in layout if name[1:].startswith("axis")}
+    return {"data": figure["data"], "layout": base | {"xaxis": axis, "yaxis": axis} | layout | axes}
