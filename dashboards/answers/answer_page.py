@@ -125,12 +125,18 @@ def _tables(context: Context, names: Sequence[str], hidden: frozenset[str]) -> l
                     for at, (_, name, spec, result) in enumerate(shown)
                 ),
             ],
-            value="0",
+            value=f"{_opened(context, [spec.name for _, _, spec, _ in shown])}",
             keepMounted=False,
             className="tk-tabs",
             id={"type": "tabs", "name": first},
         ),
     ]
+
+
+def _opened(context: Context, tables: list[str]) -> int:
+    """Place of the table that the address sorts, or of the first."""
+    sort = context.view.options.get("sort", "")
+    return next((at for at, name in enumerate(tables) if sort.startswith(f"{name}:")), 0)
 
 
 def _held(

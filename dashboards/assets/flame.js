@@ -12,6 +12,7 @@
       this.canvas = document.createElement("canvas");
       this.canvas.tabIndex = 0;
       this.canvas.setAttribute("role", "img");
+      this.canvas.setAttribute("aria-label", host.getAttribute("aria-label"));
       this.tip = document.createElement("div");
       this.tip.className = "tk-flame-tip";
       this.tip.hidden = true;

@@ -16,6 +16,11 @@
     return Object.is(value, -0) || (value < 0 && !text.startsWith("-")) ? `-${text.replace("-", "")}` : text;
   }
 
+  /* What rounds to zero has no sign. */
+  function unsigned(text) {
+    return Number(text) === 0 ? text.replace("-", "") : text;
+  }
+
   function grouped(text) {
     const [whole, fraction] = text.split(".");
     const spaced = whole.replace(/\B(?=(\d{3})+$)/g, ",");
@@ -54,7 +59,7 @@
       case "scaled":
         return scaled(value, format);
       case "share":
-        return `${fixed(100 * value, 1)} %`;
+        return `${unsigned(fixed(100 * value, 1))} %`;
       case "count":
         return grouped(format.decimals ? fixed(value, 2) : String(value));
       default: {

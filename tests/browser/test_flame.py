@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 expect = playwright.expect
 HOSTILE = "<img src=x onerror='window.hurt=1'>" + "x" * 300
-ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync"]
 WAIT_MS = 30_000
 
 
@@ -50,14 +49,6 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
     thread.join()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as started:
-        chromium = started.chromium.launch(executable_path=CHROMIUM, headless=True, args=ARGUMENTS)
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,9 +11,8 @@ pytest.importorskip("dash", reason="the dashboard is not installed")
 pytest.importorskip("playwright", reason="playwright is not installed")
 
 from playwright.sync_api import expect
-from tracekit.dashboards.app import create_app
-from werkzeug.serving import make_server
 
+from tests.browser.serving import served
 from tests.builders import device, host, kernel, step
 from tests.runs import make_run
 from tracekit.schema import C, DeviceKind, HostKind
@@ -22,6 +20,7 @@ from tracekit.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from playwright.sync_api import Browser, Locator, Page
 
@@ -67,13 +66,8 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where the timeline of the run is served."""
     store = Store(tmp_path_factory.mktemp("store"))
     run = make_run(store, tables=training())
-    server = make_server("127.0.0.1", 0, create_app(store).server, threaded=True)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/timeline?run={run.path.name}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with served(store, {"run": run.path.name}) as answering:
+        yield answering.url("timeline", "run")
 
 
 @pytest.fixture
@@ -116,7 +110,7 @@ def test_the_whole_capture_is_painted_and_its_lanes_are_named(tab: Page, address
     canvas = opened(tab, address)
     shows(canvas, 0, 2 * STEP_NS)
     expect(canvas).to_have_attribute("role", "application")
-    for title in ("steps", "stream 7", "stream 9", "idle", "thread 1"):
+    for title in ("steps", "stream 7", "stream 9", "idle", "main thread 1"):
         expect(tab.locator(".tkl-title", has_text=re.compile(f"^{title}$")).first).to_be_visible()
     painted = tab.evaluate("performance.getEntriesByName('tracekit:painted').at(-1).detail")
     assert painted["settled"]
@@ -240,16 +234,26 @@ def test_hidden_pinned_and_folded_lanes_and_categories_survive_a_reload(tab: Pag
     expect(tab.get_by_role("button", name="Hide idle")).to_be_attached()
 
 
-def test_choosing_a_device_keeps_the_range_and_what_is_hidden(tab: Page, address: str) -> None:
+def test_choosing_a_device_keeps_the_range_and_what_is_hidden(tab: Page, tmp_path: Path) -> None:
+    tables = training()
+    another = {**tables["device_intervals"][0], C.ROW_ID: len(tables["device_intervals"]), C.DEVICE: 1}
+    tables["device_intervals"].append(another)
+    store = Store(tmp_path / "store")
+    run = make_run(store, tables=tables)
+    with served(store, {"two": run.path.name}) as answering:
+        _choose_a_device(tab, answering.url("timeline", "two"))
+
+
+def _choose_a_device(tab: Page, address: str) -> None:
     opened(tab, address)
-    tab.get_by_role("button", name="Hide idle").focus()
+    tab.get_by_role("button", name="Hide idle").first.focus()
     tab.keyboard.press("Enter")
     tab.evaluate("window.tracekit.timeline.current.jump(100000, 200000)")
     expect(tab).to_have_url(re.compile("from=100000&to=200000"))
     with tab.expect_response(re.compile("_dash-update-component")):
         tab.locator("#device").hover()
     tab.locator("#device").click()
-    tab.get_by_role("option", name="device 0").click()
+    tab.get_by_role("option", name="0", exact=True).click()
     expect(tab).to_have_url(re.compile("device=0"))
     shows(tab.locator("#timeline-canvas"), 100_000, 200_000)
     expect(tab).to_have_url(re.compile("from=100000"))

@@ -77,7 +77,7 @@ def _verdict(context: Context, diff: Diff) -> Component:
         title=_capital(diff_words.headline(diff)),
         color=_TONES.get(diff.verdict, "gray"),
         variant="light",
-        className="tk-verdict",
+        className="tk-compare-verdict",
     )
 
 
