@@ -116,7 +116,9 @@ def _of_excess(table: pd.DataFrame) -> list[str]:
 def _over(rows: pd.DataFrame, why: str) -> str:
     if rows.empty:
         return ""
-    some = "1 row is" if len(rows) == 1 else f"{len(rows)} rows are"
+    some = "1 row (op, shapes and precision) is"
+    if len(rows) > 1:
+        some = f"{len(rows)} rows (op, shapes and precision) are"
     return f"{some} above the roof, the highest at {percent(rows['utilization'].max())}: {why}"
 
 

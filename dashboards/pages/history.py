@@ -104,7 +104,7 @@ def _choices(context: Context, known: dict[str, list[Run]], chosen: str, metric:
     rest = [one for one in offered if one not in several]
     more = html.Details(
         [
-            html.Summary(f"{len(rest)} more configurations, each with runs of one commit"),
+            html.Summary(f"{len(rest)} more with runs of one commit only"),
             choices("", rest[:OFFERED]),
         ],
         className="tk-more",
@@ -195,7 +195,7 @@ def _table(context: Context, found: list[Code], metric: str) -> Component:
 def _record(context: Context, state: Code, known: dict[str, str]) -> dict[str, Any]:
     change = state.change
     told = {
-        "change": None if change is None or change.ratio is None else change.ratio - 1,
+        "change": _signed(change.ratio) if change and change.ratio is not None else None,
         "interval": html.Span(_interval(change.ci95)) if change and change.ci95 else None,
         "detectable": change.mde if change else None,
         "verdict": html.Span(f"{_CHANGES.get(change.verdict, '')} {change.verdict}", title=change.reason)
@@ -218,6 +218,10 @@ def _record(context: Context, state: Code, known: dict[str, str]) -> dict[str, A
         **told,
         "compare": dcc.Link("with the commit before", href=href) if before else overview,
     }
+
+
+def _signed(ratio: float) -> Component:
+    return html.Span(f"{100 * (ratio - 1):+.1f} %")
 
 
 def _interval(ends: tuple[float, float]) -> str:

@@ -8,6 +8,7 @@ import dash_mantine_components as dmc
 from dash import html
 
 from tracekit.analysis import Column
+from tracekit.render import data
 
 from ..answers.answer_page import answer_page
 from ..answers.reading import answer, largest
@@ -63,8 +64,8 @@ def _record(row: dict[Any, Any]) -> dict[str, Any]:
         "result": html.Span(_LEVELS[row["level"]], className=f"tk-level-{row['level']}"),
         "check": str(row["check"]).replace("_", " "),
         "found": html.Span(coded(str(row["detail"])), className="tk-wrapped"),
-        "count": row["count"],
-        "share": row["share"],
+        "count": data.plain(row["count"]),
+        "share": data.plain(row["share"]),
     }
 
 

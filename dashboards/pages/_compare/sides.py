@@ -166,7 +166,7 @@ def _offer(context: Context, run: Run) -> dict[str, Any]:
         "compare_with": dcc.Link(run.path.name, href=context.view.href(base=run.path.name)),
         "label": run.meta.label,
         "commit": _commit(run) or None,
-        "recorded": run.meta.created_at.replace("T", " ").removesuffix("Z"),
+        "recorded": html.Span(run.meta.created_at.replace("T", " ").removesuffix("Z")),
         "to_declare": _words([name for name in apart if name in DECIDES]),
         "also_different": _words([name for name in apart if name not in DECIDES]),
         "alike_in": len(alike),

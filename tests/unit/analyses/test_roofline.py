@@ -90,7 +90,8 @@ def test_whole_tables(tmp_path: Path) -> None:
         (4, 50, 10, 0, FLOPS, pytest.approx(roof / 50), FLOPS / 50_000)
     ]
     (note,) = result.notes
-    assert note.startswith("1 row is above the roof, the highest at 158.0 %: the data moved faster")
+    assert note.startswith("1 row (op, shapes and precision) is above the roof, the highest at 158.0 %")
+    assert "faster than the memory's bandwidth" in note
 
 
 def test_work_counts_at_the_innermost_op_that_has_flops(tmp_path: Path) -> None:
