@@ -68,6 +68,8 @@ def _slowest(reading: Reading) -> list[Component]:
     if steps.empty:
         return []
     top = largest(steps, "spread_ns")
+    if not top["spread_ns"]:
+        return [answer("Every step takes all ranks equally long.")]
     return [
         answer(
             f"The ranks are furthest apart in step {top[C.STEP]}: rank {top['slowest_rank']} took ",
