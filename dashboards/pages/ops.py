@@ -91,7 +91,8 @@ def _top(reading: Reading, frame: pd.DataFrame, measure: str) -> Component:
     unit = "bytes" if measure.endswith("bytes") else "ns"
     title = dict(_MEASURES)[measure]
     figure = bars(_labels(first), [int(value) for value in first[measure]], unit, title=title)
-    caption = f"{title}: the {len(first)} largest of {len(frame):,}, over all threads and ranks."
+    which = f"the {len(first)} largest of {len(frame):,}" if len(first) < len(frame) else "all that have any"
+    caption = f"{title}: {which}, over all threads and ranks."
     return chart(reading.context, "top", figure, caption=caption)
 
 
