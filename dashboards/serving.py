@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
+import logging
 import secrets
 import socket
 import threading
@@ -49,6 +51,7 @@ def serve(
     token = "" if _is_loopback(host) else secrets.token_urlsafe(16)
     hosts = () if token else (*LOOPBACK, host)
     listening = _bound(host, port)
+    logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # a page that waits its turn is no warning
     app = create_app(store, hosts=hosts, token=token, upload_limit=upload_limit)
     server = waitress.create_server(
         app.server,
@@ -84,9 +87,14 @@ def _bound(host: str, port: int) -> socket.socket:
     except OSError as error:
         raise UnusableInputError(
             f"cannot listen on {_bracketed(host)}:{port}: {error.strerror or error}",
-            hint="choose another with --port; 0 takes a free one",
+            hint=f"{_taken(host, port) if error.errno == errno.EADDRINUSE else ''}"
+            "choose another with --port; 0 takes a free one",
         ) from error
     return listening
+
+
+def _taken(host: str, port: int) -> str:
+    return f"a dashboard that runs already would be at http://{_named(host)}:{port}/; else "
 
 
 def _is_loopback(host: str) -> bool:

@@ -36,6 +36,14 @@ NOT_COUNTED = (
 HOST_HAS_NO_PEAK = (
     "the ops ran on the host, whose peak is not known: FLOPs and rates are given, no utilization"
 )
+OVER_BANDWIDTH = (
+    "the data moved faster than the memory's bandwidth, so at least a part of it came from a cache, or was "
+    "an expanded input, which counts at its full size; such an op is not limited by the memory"
+)
+OVER_PEAK = (
+    "more work was done than the peak allows, so the kernel ran on faster units than its precision tells, or "
+    "did less work than the formula counts (Winograd, FFT)"
+)
 UNLINKED_NOTE = f"{UNLINKED}, so the work of no kernel is known"
 _NOTABLE = 0.01
 """Share of the window below which what was not counted changes nothing worth saying."""
@@ -57,10 +65,11 @@ def _multiplies(names: pd.Series) -> bool:
 def of_run(run: Run, tables: dict[str, pd.DataFrame], table: pd.DataFrame, peaks: Peaks) -> tuple[str, ...]:
     """What to know beside the tables of a run."""
     found = [*_of_devices(table, peaks), *_of_precisions(table, peaks)]
+    over = _of_excess(table)
     if "summary" not in tables:
-        return (*found, NOT_COUNTED if table[MATRIX].any() else NO_FLOPS)
+        return (*found, NOT_COUNTED if table[MATRIX].any() else NO_FLOPS, *over)
     found += _of_coverage(tables["summary"])
-    return (*found, *(() if "per_step" in tables else (_no_steps(run),)))
+    return (*found, *(() if "per_step" in tables else (_no_steps(run),)), *over)
 
 
 def _no_steps(run: Run) -> str:
@@ -94,6 +103,23 @@ def _of_precisions(table: pd.DataFrame, peaks: Peaks) -> list[str]:
         "the kernels of some float32 products do not say by their names whether they used TF32: those are "
         "held against the FP32 peak"
     ]
+
+
+def _of_excess(table: pd.DataFrame) -> list[str]:
+    """Rows that were faster than their roof, by the roof that they exceed."""
+    over = table[table["utilization"] > 1 + _NOTABLE]
+    by_bytes = over["by_bytes"].fillna(0) >= over["by_flops"].fillna(0)
+    found = (_over(over[by_bytes], OVER_BANDWIDTH), _over(over[~by_bytes], OVER_PEAK))
+    return [note for note in found if note]
+
+
+def _over(rows: pd.DataFrame, why: str) -> str:
+    if rows.empty:
+        return ""
+    some = "1 row (op, shapes and precision) is"
+    if len(rows) > 1:
+        some = f"{len(rows)} rows (op, shapes and precision) are"
+    return f"{some} above the roof, the highest at {percent(rows['utilization'].max())}: {why}"
 
 
 def _of_coverage(summary: pd.DataFrame) -> list[str]:

@@ -18,9 +18,11 @@ from ..parts import notes
 from ..parts.charts import chart
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from dash.development.base_component import Component
 
-    from tracekit.analysis import Analysis, Result
+    from tracekit.analysis import Analysis, Result, TableSpec
 
     from ..context import Context
 
@@ -46,6 +48,22 @@ def _layout(analysis: Analysis, _: Context) -> list[Component]:
 
 
 def _result(analysis: Analysis, context: Context) -> list[Component]:
+    return [*_compared(analysis, context), *_own(analysis, context)] or [_nothing(analysis)]
+
+
+def _compared(analysis: Analysis, context: Context) -> list[Component]:
+    """What the analysis says of the baseline against the run; where none is chosen, that one can be."""
+    if analysis.compare is None:
+        return []
+    if context.base is None:
+        return [notes.note("choose a baseline above to see what this analysis says of both runs")]
+    result = context.results.between(context.base, context.run, analysis.name)
+    shown: list[Component] = [notes.finding(context, one) for one in result.findings]
+    shown += [notes.note(note) for note in result.notes]
+    return shown + tables(context, analysis, analysis.comparison, result)
+
+
+def _own(analysis: Analysis, context: Context) -> list[Component]:
     result = context.result(analysis.name)
     ranked = sorted(result.findings, key=lambda one: -(one.saving_ns_per_step or 0))
     shown: list[Component] = [notes.finding(context, one) for one in ranked]
@@ -53,15 +71,17 @@ def _result(analysis: Analysis, context: Context) -> list[Component]:
     figure = first(analysis.tables, result.tables)
     if figure:
         shown.append(chart(context, "standard", figure.figure, caption=figure.caption))
-    return shown + tables(context, analysis, result) or [_nothing(analysis)]
+    return shown + tables(context, analysis, analysis.tables, result)
 
 
-def tables(context: Context, analysis: Analysis, result: Result) -> list[Component]:
+def tables(
+    context: Context, analysis: Analysis, specs: Iterable[TableSpec], result: Result
+) -> list[Component]:
     """Every table of a result under its title; those without rows say why, or that there was nothing."""
     why = " ".join(result.notes) or "This run has nothing of the kind."
     return [
         table(context, analysis.name, spec, result.tables[spec.name], title=spec.title, empty=why)
-        for spec in analysis.tables
+        for spec in specs
         if spec.name in result.tables
     ]
 

@@ -13,6 +13,7 @@ from tracekit import analysis
 from tracekit.kernel_names import brief
 from tracekit.render import data, human
 from tracekit.render.cells import clean
+from tracekit.render.headers import header
 from tracekit.schema import C
 
 from ..parts.aria import aria
@@ -198,9 +199,8 @@ def _is_number(column: Column, frame: pd.DataFrame) -> bool:
 
 
 def _heading(column: Column, numbers: set[str]) -> Component:
-    words = column.name.removesuffix("_ns").replace("gb_per_s", "GB/s").replace("_", " ")
     side = "tk-number" if column.name in numbers else "tk-text"
-    return html.Th(words, scope="col", title=column.meaning, className=side)
+    return html.Th(header(column), scope="col", title=column.meaning, className=side)
 
 
 def _cell(value: Any, column: Column, numbers: set[str]) -> Component:

@@ -57,6 +57,8 @@ def titled(title: str, scale: str) -> str:
     Example:
         >>> titled("sum", "ms"), titled("", "ms"), titled("step", "")
         ('sum (ms)', 'ms', 'step')
+        >>> titled("launches", "count")  # what is counted says so
+        'launches'
     """
     name = label(title)
-    return f"{name} ({scale})" if name and scale else name or scale
+    return f"{name} ({scale})" if name and scale and scale != "count" else name or scale

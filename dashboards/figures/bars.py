@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .axis import label, scaled, texts, titled, whole
+from .palette import TOTAL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -73,6 +74,12 @@ def stacked(
     ]
     layout = _rows(names, titled(title, name))
     return {"data": traces, "layout": layout | {"barmode": "stack", "showlegend": True}}
+
+
+def upright(at: float) -> dict[str, Any]:
+    """A dotted line across all bars, at a place of their axis."""
+    place = {"xref": "x", "x0": at, "x1": at, "yref": "paper", "y0": 0, "y1": 1}
+    return {"type": "line", **place, "line": {"dash": "dot", "width": 1.5, "color": TOTAL}}
 
 
 def _rows(names: Sequence[str], title: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .bars import stacked
-from .palette import COLORWAY
+from .palette import COLORWAY, TOTAL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,6 +19,8 @@ def composed(
 ) -> dict[str, Any]:
     """Horizontal bars of parts; kinds beyond the palette's colours are hatched, so that no two look alike.
 
+    What is idle is grey: no work has that colour.
+
     Args:
         names: One label per bar.
         parts: Values per bar, by the name of the part, in the order of the bars.
@@ -31,7 +33,8 @@ def composed(
     """
     figure = stacked(names, parts, unit, title=title)
     for at, trace in enumerate(figure["data"]):
-        trace["marker"] = {"color": COLORWAY[at % len(COLORWAY)]}
+        idle = trace["name"] == "idle" and len(parts) < len(COLORWAY)
+        trace["marker"] = {"color": TOTAL if idle else COLORWAY[at % len(COLORWAY)]}
         if at >= len(COLORWAY):
             trace["marker"]["pattern"] = {"shape": "/", "size": 6, "fgopacity": 0.6}
     beside = len(parts) > FEW

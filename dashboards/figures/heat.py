@@ -62,7 +62,7 @@ def heatmap(
     if width <= 12 and len(rows) <= 30:
         trace |= {"text": written, "texttemplate": "%{text}"}
     layout = {
-        "height": max(160, 90 + 26 * min(len(rows), 40)),
+        "height": max(210, 90 + 26 * min(len(rows), 40)),
         "xaxis": _named(columns, column_title),
         "yaxis": _named(rows, row_title) | {"autorange": "reversed"},
     }

@@ -161,7 +161,7 @@ def laid_out(site: Site, context: Context) -> Component | list[Component]:
     if page.needs is Needs.RUN and context.chosen is None:
         if context.view.run:
             return _notice(page.title, f"The store does not hold a readable run {context.view.run[:80]}.")
-        return _notice(page.title, "The store holds no run yet.")
+        return _notice(page.title, "The store holds no run yet.", "Import or record one")
     body = page.layout(context)
     return [heading(page), *(body if isinstance(body, list) else [body])]
 
@@ -177,14 +177,13 @@ def heading(page: Page) -> Component:
     )
 
 
-def _notice(title: str, text: str) -> Component:
+def _notice(title: str, text: str, link: str = "All runs") -> Component:
     return html.Div(
         [
-            html.H1(title, tabIndex="-1", className="tk-title"),
+            html.Header(html.H1(title, tabIndex="-1", className="tk-title"), className="tk-heading"),
             html.P(text),
-            html.A("All runs", href="/", className="tk-go"),
-        ],
-        className="tk-heading",
+            html.A(link, href="/", className="tk-button tk-go"),
+        ]
     )
 
 

@@ -35,6 +35,9 @@ _CHAR, _PAD, _SORT = 8.0, 24, 16
 _SHORT = 26
 """Texts up to so many characters get their whole width; longer ones share what is left."""
 
+_NAME = 232
+"""Pixels of a column of long texts at least: what is left of a name must still tell it."""
+
 
 @dataclass(frozen=True)
 class Shown:
@@ -90,7 +93,7 @@ class Shown:
         if self.column.unit == PROSE:
             return {"flex": 3, "minWidth": 280}
         if self.words and self.column.unit != ID and self.widest > _SHORT:
-            return {"flex": 2 if self.widest > 60 else 1, "minWidth": max(180, int(head))}
+            return {"flex": 2 if self.widest > 60 else 1, "minWidth": max(_NAME, int(head))}
         return {"width": int(max(head, full, 64))}
 
     def _text(self) -> dict[str, Any]:

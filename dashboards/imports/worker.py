@@ -43,6 +43,7 @@ def start(store: Path, traces: Sequence[Path]) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         text=True,
         encoding="utf-8",
+        start_new_session=True,  # Ctrl-C in the terminal is the parent's, also while this one still starts
     )
 
 
@@ -53,7 +54,6 @@ def work(store: str, traces: Sequence[str]) -> None:
     from tracekit.ingest.importer import import_each
     from tracekit.store import Store
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # unwinds, so nothing is left
     threading.Thread(target=_end_with_parent, daemon=True).start()
     pa.set_memory_pool(pa.system_memory_pool())

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 SHOWN = 12
 _COUNTS = {
-    "regions": "calls of compiled regions",
-    "breaks": "graph breaks at most",
-    "recompiled": "regions compiled again",
-    "graph_calls": "calls of Inductor's graphs",
-    "replays": "launches of CUDA graphs",
+    "regions": ("call of compiled regions", "calls of compiled regions"),
+    "breaks": ("graph break at most", "graph breaks at most"),
+    "recompiled": ("region compiled again", "regions compiled again"),
+    "graph_calls": ("call of Inductor's graphs", "calls of Inductor's graphs"),
+    "replays": ("launch of CUDA graphs", "launches of CUDA graphs"),
 }
 
 
@@ -37,9 +37,9 @@ def _answer(reading: Reading) -> list[Component]:
         return _eager(reading)
     row = largest(summary)
     said: list[Any] = [f"Rank {row[C.RANK]}: "]
-    for column, words in _COUNTS.items():
+    for column, (one, several) in _COUNTS.items():
         if pd.notna(row[column]):
-            said += [some(row[column], "count"), f" {words}, "]
+            said += [some(row[column], "count"), f" {one if row[column] == 1 else several}, "]
     guards = (some(row["lookup_ns"], "ns"), " in guards, of which devices stood idle ")
     return [answer(*said, *guards, some(row["lookup_idle_ns"], "ns"), ".")]
 

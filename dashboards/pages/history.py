@@ -16,6 +16,7 @@ from ..blocks import block
 from ..figures import commits
 from ..page import Needs, Page, Section
 from ..parts.charts import chart
+from ..parts.finding import coded
 from ..parts.links import Choice, choices, copyable
 from ..parts.rows import rows
 from ._history.commands import bisect, ends
@@ -35,6 +36,7 @@ LISTED = 200
 """Commits listed at most."""
 OFFERED = 24
 """Configurations offered at most."""
+TOLD = "`tracekit collect` records both inside a git repository; an imported trace holds neither."
 _CHANGES = {Verdict.REGRESSION: "▲", Verdict.IMPROVEMENT: "▼"}
 _TITLES = {
     "step_time": "step time without a profiler",
@@ -68,13 +70,16 @@ def _history(context: Context) -> list[Component]:
 
 def _nothing(count: int) -> list[Component]:
     return [
-        dmc.Text(
-            f"None of the {count} runs of this store knows its commit and has un-profiled step times: "
-            "`tracekit collect` records both inside a git repository, an imported trace holds neither.",
-        ),
+        html.P([f"{_none(count)} ", *coded(TOLD)], className="tk-prose"),
         dmc.Text("Record runs at several commits, a few at each:", size="sm", mt="sm"),
         copyable("tracekit collect --workload resnet50 --repeat 5", "Copy the command"),
     ]
+
+
+def _none(count: int) -> str:
+    if not count:
+        return "The store holds no run yet."
+    return f"None of the {count} runs here knows its commit and its step times without a profiler."
 
 
 def _choices(context: Context, known: dict[str, list[Run]], chosen: str, metric: str) -> Component:
@@ -99,7 +104,7 @@ def _choices(context: Context, known: dict[str, list[Run]], chosen: str, metric:
     rest = [one for one in offered if one not in several]
     more = html.Details(
         [
-            html.Summary(f"{len(rest)} more configurations, each with runs of one commit"),
+            html.Summary(f"{len(rest)} more with runs of one commit only"),
             choices("", rest[:OFFERED]),
         ],
         className="tk-more",
@@ -190,7 +195,7 @@ def _table(context: Context, found: list[Code], metric: str) -> Component:
 def _record(context: Context, state: Code, known: dict[str, str]) -> dict[str, Any]:
     change = state.change
     told = {
-        "change": None if change is None or change.ratio is None else change.ratio - 1,
+        "change": _signed(change.ratio) if change and change.ratio is not None else None,
         "interval": html.Span(_interval(change.ci95)) if change and change.ci95 else None,
         "detectable": change.mde if change else None,
         "verdict": html.Span(f"{_CHANGES.get(change.verdict, '')} {change.verdict}", title=change.reason)
@@ -213,6 +218,10 @@ def _record(context: Context, state: Code, known: dict[str, str]) -> dict[str, A
         **told,
         "compare": dcc.Link("with the commit before", href=href) if before else overview,
     }
+
+
+def _signed(ratio: float) -> Component:
+    return html.Span(f"{100 * (ratio - 1):+.1f} %")
 
 
 def _interval(ends: tuple[float, float]) -> str:

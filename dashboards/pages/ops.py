@@ -70,7 +70,10 @@ def _figures(reading: Reading) -> list[Component]:
     by = chosen_of(context, "by", _BY)
     frame = reading.frame(by)
     on_device = bool(frame["device_self_ns"].notna().any())
-    measures = _MEASURES if on_device else _HOST_FIRST
+    ordered = _MEASURES if on_device else _HOST_FIRST
+    measures = [(name, title) for name, title in ordered if (frame[name].fillna(0) != 0).any()]
+    if not measures:
+        return [switch(context, "by", "Operators by", _BY), nothing("No op of this run has a time.")]
     measure = chosen_of(context, "measure", measures)
     switches = html.Div(
         [
@@ -80,8 +83,6 @@ def _figures(reading: Reading) -> list[Component]:
         className="tk-switches",
     )
     kept = frame[frame[measure].notna() & (frame[measure] != 0)]
-    if kept.empty:
-        return [switches, nothing(f"{dict(measures)[measure]} is not known for any op of this run.")]
     return [switches, html.Div([_top(reading, kept, measure), *_both(reading, frame)], className="tk-pair")]
 
 
@@ -90,7 +91,8 @@ def _top(reading: Reading, frame: pd.DataFrame, measure: str) -> Component:
     unit = "bytes" if measure.endswith("bytes") else "ns"
     title = dict(_MEASURES)[measure]
     figure = bars(_labels(first), [int(value) for value in first[measure]], unit, title=title)
-    caption = f"{title}: the {len(first)} largest of {len(frame):,}, over all threads and ranks."
+    which = f"the {len(first)} largest of {len(frame):,}" if len(first) < len(frame) else "all that have any"
+    caption = f"{title}: {which}, over all threads and ranks."
     return chart(reading.context, "top", figure, caption=caption)
 
 

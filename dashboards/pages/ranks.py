@@ -42,7 +42,7 @@ def _answer(reading: Reading) -> list[Component]:
                 some(row["computation_share"], "share"),
                 " of its time and is idle for ",
                 some(row["idle_share"], "share"),
-                ". Import the traces of all ranks together to compare them.",
+                ".",
             )
         ]
     return [answer(*_last(stragglers)), *_slowest(reading)]
@@ -68,6 +68,8 @@ def _slowest(reading: Reading) -> list[Component]:
     if steps.empty:
         return []
     top = largest(steps, "spread_ns")
+    if not top["spread_ns"]:
+        return [answer("Every step takes all ranks equally long.")]
     return [
         answer(
             f"The ranks are furthest apart in step {top[C.STEP]}: rank {top['slowest_rank']} took ",
@@ -88,7 +90,11 @@ def _figures(reading: Reading) -> list[Component]:
     context, per_rank = reading.context, reading.frame("per_rank")
     if per_rank.empty:
         return []
-    parts = {name: [int(value) for value in per_rank[column]] for name, column in _PARTS.items()}
+    parts = {
+        name: [int(value) for value in per_rank[column]]
+        for name, column in _PARTS.items()
+        if per_rank[column].any()
+    }
     work = composed(_names(per_rank), parts, "ns", title="time in the window")
     caption = "Where the time of each rank goes; the parts sum to its window. Waiting is communication."
     return [chart(context, "work", work, caption=caption), *_waiting(reading), *_skew(reading)]

@@ -11,7 +11,7 @@ from tracekit.schema import C
 
 from ..answers.answer_page import answer_page
 from ..answers.reading import answer, largest, named, nothing, short, some
-from ..figures.bars import bars
+from ..figures.bars import bars, upright
 from ..figures.roofs import roofs
 from ..page import Section
 from ..parts.charts import chart
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ..answers.reading import Reading
 
-SHOWN = 15
+SHOWN, FULL = 15, 100
 
 
 def _answer(reading: Reading) -> list[Component]:
@@ -80,8 +80,20 @@ def _used(reading: Reading, held: pd.DataFrame) -> Component:
     figure = bars(
         held["op"].tolist(), held["utilization"].tolist(), "share", title="share of the roof reached"
     )
-    caption = "How near each op comes to its roof, whichever binds it; libraries reach 60 to 90 %."
-    return chart(reading.context, "used", figure, caption=caption)
+    if held["utilization"].max() > 1:
+        figure["layout"]["shapes"] = [upright(FULL)]
+    return chart(reading.context, "used", figure, caption=_near(held))
+
+
+def _near(held: pd.DataFrame) -> str:
+    said = "How near each op comes to its roof, whichever binds it; libraries reach 60 to 90 %."
+    over = int((held["utilization"] > 1).sum())
+    if not over:
+        return said
+    return (
+        f"{said} The line is the roof: {over} of them {'is' if over == 1 else 'are'} faster than it allows, "
+        "mostly because a cache and not the memory held the data; the note above says more."
+    )
 
 
 def _spent(reading: Reading, held: pd.DataFrame) -> Component:

@@ -13,6 +13,7 @@ from ..blocks import block
 from ..figures import sweep
 from ..page import Needs, Page, Section
 from ..parts.charts import chart
+from ..parts.finding import coded
 from ..parts.links import copyable
 from ..parts.rows import rows
 from ._sweeps.chosen import HEATMAP, chosen, controls, spelled, told, words, workloads
@@ -31,6 +32,10 @@ SERIES = 16
 """Lines drawn at most."""
 RUNS = 4
 """Runs linked from a row at most."""
+PART = (
+    "A sweep is made of runs of one workload that differ in batch size, resolution, level, mode, dtype, "
+    "threads or machine, and that `tracekit collect` recorded: an imported trace does not know its settings."
+)
 TRY = "for b in 8 16 32 64; do tracekit collect --workload resnet50 --batch-size $b --repeat 3; done"
 
 
@@ -57,14 +62,14 @@ def _sweep(context: Context) -> list[Component]:
 
 def _nothing(count: int) -> list[Component]:
     return [
-        dmc.Text(
-            f"None of the {count} runs of this store is part of a sweep: that takes runs of one workload "
-            "that differ in batch size, resolution, level, mode, dtype, threads or machine, recorded by "
-            "`tracekit collect`; an imported trace does not know them.",
-        ),
+        html.P([f"{_none(count)} ", *coded(PART)], className="tk-prose"),
         dmc.Text("To make one:", size="sm", mt="sm"),
         copyable(TRY, "Copy the command"),
     ]
+
+
+def _none(count: int) -> str:
+    return f"None of the {count} runs here is part of a sweep." if count else "The store holds no run yet."
 
 
 def _series(context: Context, one: Chosen) -> list[tuple[str, list[Spread]]]:

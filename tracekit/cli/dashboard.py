@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -50,6 +51,8 @@ def command(*, host: str, port: int, open_browser: bool, upload_limit: float, st
             tell=lambda address: click.echo(f"tracekit dashboard: {address} (Ctrl-C ends it)"),
         )
     except KeyboardInterrupt:
+        if sys.stderr.isatty():
+            click.echo(err=True)  # the terminal has written ^C: what comes next begins a line
         raise SystemExit(ExitCode.INTERRUPTED) from None  # this is how it is meant to end: nothing to say
 
 

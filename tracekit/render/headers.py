@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from tracekit.render.data import Record
 
 
+_RATES = (("gb_per_s", "GB/s"), ("tflops", "TFLOP/s"))
+"""Units as names of columns spell them, and as people write them."""
+
+
 def header(column: Column) -> str:
     """The column's name in words; the unit stands in the cells, so the suffix goes.
 
@@ -18,8 +22,13 @@ def header(column: Column) -> str:
         >>> from tracekit.analysis import Column
         >>> header(Column("kernel_sum_ns", "ns", ""))
         'kernel sum'
+        >>> header(Column("median_gb_per_s", "GB/s", ""))
+        'median GB/s'
     """
     name = column.name.removesuffix("_ns") if column.unit == "ns" else column.name
+    for written, unit in _RATES:
+        if unit == column.unit and name.endswith(written):
+            name = f"{name.removesuffix(written)}{unit}"
     return name.replace("_", " ")
 
 

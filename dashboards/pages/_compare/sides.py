@@ -22,13 +22,18 @@ if TYPE_CHECKING:
     from ...context import Context
 
 OFFERED = 25
+DECLARE = (
+    "Where something is to be declared, the comparison first asks whether that is what you study; what both "
+    "runs do not know is not listed."
+)
 _COLUMNS = (
     Column("compare_with", "id", "choose it as the base"),
     Column("label", "", "its label"),
     Column("commit", "", "commit it was recorded at, + with uncommitted changes"),
     Column("recorded", "", "when it was recorded, UTC"),
-    Column("differs_in", "prose", "fields of the fingerprint that both know and that differ; ! forbids"),
-    Column("alike_in", "count", "fields that both know and that are equal"),
+    Column("to_declare", "prose", "what differs and forbids a comparison until it is declared to vary"),
+    Column("also_different", "prose", "what else differs; it is told as a possible cause"),
+    Column("alike_in", "count", "fields of the fingerprint that both know and that are equal"),
 )
 _VIEWS = {"op": "by op", "module": "by module", "kernel": "by kernel"}
 
@@ -126,8 +131,12 @@ def _chooser(context: Context) -> list[Component]:
     return [
         dmc.Text(f"{said}Choose what {context.run.path.name} is compared with; the most alike come first."),
         rows(_COLUMNS, [_offer(context, run) for run in found[:OFFERED]], caption="Runs to compare with"),
-        dmc.Text(f"! marks what forbids a comparison unless it is declared to vary.{more}", size="xs"),
+        dmc.Text(f"{DECLARE}{more}", size="xs", c="dimmed"),
     ]
+
+
+def _words(names: list[str]) -> str:
+    return ", ".join(names).replace("_", " ") or "nothing"
 
 
 def nearest(context: Context) -> list[Run]:
@@ -157,7 +166,8 @@ def _offer(context: Context, run: Run) -> dict[str, Any]:
         "compare_with": dcc.Link(run.path.name, href=context.view.href(base=run.path.name)),
         "label": run.meta.label,
         "commit": _commit(run) or None,
-        "recorded": run.meta.created_at.replace("T", " ").removesuffix("Z"),
-        "differs_in": ", ".join(f"{name} !" if name in DECIDES else name for name in apart) or "nothing",
+        "recorded": html.Span(run.meta.created_at.replace("T", " ").removesuffix("Z")),
+        "to_declare": _words([name for name in apart if name in DECIDES]),
+        "also_different": _words([name for name in apart if name not in DECIDES]),
         "alike_in": len(alike),
     }

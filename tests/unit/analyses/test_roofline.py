@@ -89,7 +89,9 @@ def test_whole_tables(tmp_path: Path) -> None:
     assert rows(result, "per_step", C.STEP, *measures) == [
         (4, 50, 10, 0, FLOPS, pytest.approx(roof / 50), FLOPS / 50_000)
     ]
-    assert result.notes == ()
+    (note,) = result.notes
+    assert note.startswith("1 row (op, shapes and precision) is above the roof, the highest at 158.0 %")
+    assert "faster than the memory's bandwidth" in note
 
 
 def test_work_counts_at_the_innermost_op_that_has_flops(tmp_path: Path) -> None:

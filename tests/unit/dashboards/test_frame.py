@@ -129,7 +129,7 @@ def test_what_cannot_be_shown_says_so_and_leads_back(site: Site, view: View, sai
 
 
 def test_a_block_that_fails_can_be_tried_again(site: Site) -> None:
-    shown = text(blocks.content(site, View(page="integrity"), "result", dark=False))
+    shown = text(blocks.content(site, View(page="gpu_breakdown"), "result", dark=False))
     assert "no run is chosen" in shown
     assert '"type": "retry"' in shown
 

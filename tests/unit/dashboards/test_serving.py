@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import re
 import signal
 import socket
@@ -7,7 +8,7 @@ import subprocess
 import sys
 import urllib.request
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -28,10 +29,13 @@ TRACEKIT = "from tracekit.cli.main import main; main()"
 
 
 @contextmanager
-def dashboard(store: Store, *words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def dashboard(
+    store: Store, *words: str, session: bool = False
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A dashboard of its own process, with the line that it printed."""
     command = [sys.executable, "-c", TRACEKIT, "dashboard", "--store", str(store.path), "--port", "0", *words]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes, text=True, start_new_session=session) as process:
         assert process.stdout
         try:
             yield process, process.stdout.readline()
@@ -75,7 +79,7 @@ def test_a_port_in_use_is_told_with_what_to_do(store: Store) -> None:
         port = taken.getsockname()[1]
         with pytest.raises(UnusableInputError, match=f"127.0.0.1:{port}.*in use") as caught:
             serving.serve(store, host="127.0.0.1", port=port, tell=print)
-    assert "--port" in caught.value.hint
+    assert f"http://127.0.0.1:{port}/; else choose another with --port" in caught.value.hint
 
 
 def test_an_address_of_another_machine_is_told(store: Store) -> None:
@@ -90,6 +94,18 @@ def has_ipv6() -> bool:
     except OSError:
         return False
     return True
+
+
+def test_it_ends_quietly_while_an_import_starts(store: Store) -> None:
+    with dashboard(store, session=True) as (process, line):
+        match = re.search(r"http://127\.0\.0\.1:\d+/", line)
+        assert match
+        asked = urllib.request.Request(match[0] + "import/samples", method="POST")  # noqa: S310
+        with urllib.request.urlopen(asked, timeout=30) as answer:  # noqa: S310 (our own server)
+            assert answer.status == 200
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: every process of the group is told
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (130, "", "")
 
 
 @pytest.mark.skipif(not has_ipv6(), reason="this machine has no address ::1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,3 +76,20 @@ def test_the_tables_of_a_page_hold_what_is_printed(context: Context, name: str) 
         for field in fields:  # how a column is written is decided by whether it holds floats
             kinds = {type(row[field]) for row in rows} - {type(None), bool}
             assert len(kinds) <= 1, field
+
+
+def text(shown: Any) -> str:
+    return json.dumps(shown, default=lambda one: one.to_plotly_json())
+
+
+def test_an_analysis_that_compares_asks_for_a_baseline_and_then_shows_what_it_says(context: Context) -> None:
+    page = of_analysis(analysis.get("device_compare"))
+    asks = "choose a baseline"
+    assert asks in text(page.blocks["result"](context)).lower()
+    both = replace(context, base=context.run)
+    expected = analysis.compare(context.run, context.run, "device_compare")
+    shown = page.blocks["result"](both)
+    assert asks not in text(shown).lower()
+    assert all(clean(note.split("`")[0])[1:40] in text(shown) for note in expected.notes)
+    held = [name for name, table in expected.tables.items() if len(table)]
+    assert [grid.id["name"] for grid in grids(shown)][: len(held)] == held

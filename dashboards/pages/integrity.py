@@ -1,0 +1,80 @@
+"""Integrity: whether the numbers of a run can be trusted, check by check."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import dash_mantine_components as dmc
+from dash import html
+
+from tracekit.analysis import Column
+from tracekit.render import data
+
+from ..answers.answer_page import answer_page
+from ..answers.reading import answer, largest
+from ..page import Section
+from ..parts.finding import coded
+from ..parts.rows import rows
+from ._overview.verdict import WORDS
+
+if TYPE_CHECKING:
+    from dash.development.base_component import Component
+
+    from ..answers.reading import Reading
+
+_LEVELS = {"error": "✕ error", "warn": "! warning", "ok": "✓ passed", "info": "– for information"}
+"""How each level reads, the gravest first."""
+_CHECKS = (
+    Column("result", "", "what the check said"),
+    Column("check", "", "what was checked, or the code of a diagnostic"),
+    Column("found", "prose", "what was found and what it means"),
+    Column("count", "count", "how many rows it concerns"),
+    Column("share", "share", "count (or time) over what is named"),
+)
+
+
+def _answer(reading: Reading) -> list[Component]:
+    row = largest(reading.frame("verdict"))
+    word, meaning = WORDS.get(str(row["verdict"]), (str(row["verdict"]), ""))
+    return [answer(html.Strong(f"{word}: "), f"{meaning}. ", *coded(_sentence(str(row["reason"]))))]
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _figures(reading: Reading) -> list[Component]:
+    checks = reading.frame("checks")
+    order = list(_LEVELS)
+    ranked = checks.assign(rank=[order.index(level) for level in checks["level"]])
+    records = ranked.sort_values("rank", kind="stable").to_dict("records")
+    return [
+        html.Section(
+            [
+                dmc.Title("Checks, the gravest first", order=2, size="h4"),
+                rows(_CHECKS, [_record(one) for one in records], caption="Checks of the run"),
+            ],
+            className="tk-section",
+        )
+    ]
+
+
+def _record(row: dict[Any, Any]) -> dict[str, Any]:
+    return {
+        "result": html.Span(_LEVELS[row["level"]], className=f"tk-level-{row['level']}"),
+        "check": str(row["check"]).replace("_", " "),
+        "found": html.Span(coded(str(row["detail"])), className="tk-wrapped"),
+        "count": data.plain(row["count"]),
+        "share": data.plain(row["share"]),
+    }
+
+
+PAGE = answer_page(
+    "integrity",
+    section=Section.MORE,
+    order=890,
+    answer=_answer,
+    figures=_figures,
+    hidden=("verdict", "checks"),
+    height=560,
+)
