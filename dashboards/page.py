@@ -56,6 +56,7 @@ class Page:
         blocks: What is computed, by name.
         needs: What must be chosen first.
         covers: Analyses that it shows whole; they have no page of their own in the menu.
+        exports: Analyses that its files hold besides those it covers.
         connect: Adds what goes beyond blocks (callbacks, routes), once per app.
     """
 
@@ -68,4 +69,5 @@ class Page:
     blocks: Mapping[str, Block] = field(default_factory=dict)
     needs: Needs = Needs.RUN
     covers: tuple[str, ...] = ()
+    exports: tuple[str, ...] = ()
     connect: Callable[[Site], None] | None = None

@@ -58,9 +58,9 @@ def connect(site: Site) -> None:
 
 
 def shown_by(page: Page) -> list[str]:
-    """The analyses that a page shows."""
+    """The analyses that a page shows, as its files hold them."""
     known = registry.names(registry.ANALYSES)
-    return [name for name in dict.fromkeys([*page.covers, page.name]) if name in known]
+    return [name for name in dict.fromkeys([*page.covers, *page.exports, page.name]) if name in known]
 
 
 def tools(page: Page, run: Run) -> list[Component]:

@@ -16,6 +16,7 @@ from tracekit.render.results import verdict_line
 
 from ..figures.standard import first
 from ..figures.svg import svg
+from ..parts.prose import sentence
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,7 +63,7 @@ def _part(analysis: Analysis, result: Result) -> dict[str, Any]:
     return {
         "title": clean(analysis.title),
         "findings": [_finding(one) for one in result.findings],
-        "notes": [clean(note) for note in result.notes],
+        "notes": [sentence(clean(note)) for note in result.notes],
         # every text in it was escaped where it was drawn
         "picture": Markup(svg(figure.figure, label=caption)) if figure else "",  # noqa: S704
         "caption": caption,
@@ -89,8 +90,8 @@ def _finding(one: Any) -> dict[str, str]:
     return {
         "severity": str(one.severity),
         "title": clean(one.title),
-        "advice": clean(one.advice),
-        "how": clean(one.how),
+        "advice": sentence(clean(one.advice)),
+        "how": sentence(clean(one.how)),
         "saving": "" if saving is None else human(saving, "ns"),
     }
 

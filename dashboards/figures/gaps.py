@@ -52,7 +52,7 @@ def by_cause(frame: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
     if len(rows) == 1:
         ordered = frame.sort_values(IDLE, ascending=False, kind="stable")
         figure = _bars([cause(name) for name in ordered["cause"]], ordered, "idle time")
-        figure["layout"] |= {"showlegend": False, "margin": {"l": 8, "r": 16, "t": 4, "b": 44}}
+        figure["layout"] |= {"showlegend": False, "margin": {"l": 8, "r": 16, "t": 4, "b": 36}}
         return figure
     return _bars(list(names), frame, "idle time", rows=rows)
 
@@ -173,11 +173,11 @@ def _trace(name: str) -> dict[str, Any]:
 
 def _upright(names: Sequence[str], title: str) -> dict[str, Any]:
     return {
-        "height": 96 + 26 * len(names),
+        "height": 104 + 26 * len(names),
         "barmode": "stack",
         "showlegend": True,
         "legend": LEGEND,
-        "margin": {"l": 8, "r": 16, "t": 28, "b": 44},
+        "margin": {"l": 8, "r": 16, "t": 28, "b": 36},
         "xaxis": {"title": {"text": title}, "rangemode": "tozero"},
         "yaxis": {
             "tickvals": list(range(len(names))),

@@ -47,8 +47,8 @@ def _layout(_: Context) -> list[Component]:
         block(NAME, "advice", height=120),
         block(NAME, "longest", height=480),
         block(NAME, "waits", height=300),
-        notes.definition(analysis.get(NAME)),
-        notes.definition(analysis.get(WAITS)),
+        notes.definition(analysis.get(NAME), named=True),
+        notes.definition(analysis.get(WAITS), named=True),
     ]
 
 
@@ -147,7 +147,7 @@ PAGE = Page(
     title="Idle gaps",
     question="Why were the devices idle, and which op or call of the host is to blame?",
     section=Section.TIME,
-    order=110,
+    order=120,
     layout=_layout,
     blocks={
         "numbers": _numbers,

@@ -13,7 +13,7 @@ from ..page import Page, Section
 from ..parts import tiles
 from ..parts.aria import aria
 from ._overview import advice, ran, verdict
-from ._overview.advising import settle
+from ._overview.advising import FIRST, settle
 from ._overview.baseline import compared
 from ._shared import numbers
 from ._shared.breakdown import breakdown
@@ -109,5 +109,6 @@ PAGE = Page(
         "breakdown": breakdown,
         "findings": advice.findings,
     },
+    exports=FIRST,
     connect=advice.connect,
 )

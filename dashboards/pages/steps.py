@@ -154,7 +154,7 @@ PAGE = Page(
     title="Steps",
     question="How long do the steps take, what are they made of, and how steady are they?",
     section=Section.TIME,
-    order=120,
+    order=110,
     layout=_layout,
     blocks={
         "numbers": _numbers,

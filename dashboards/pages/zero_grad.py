@@ -59,7 +59,7 @@ def _layout(_: Context) -> list[Component]:
                 **aria(label=f"Key numbers: {one.title}"),
             ),
             block(NAME, name, height=300),
-            notes.definition(one),
+            notes.definition(one, named=True),
         ]
     return placed
 

@@ -12,6 +12,7 @@ from tracekit.render import human
 from tracekit.render.cells import clean
 
 from .evidence import ordered, spots
+from .prose import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,7 +60,7 @@ def finding(
                 ],
                 className="tk-finding-head",
             ),
-            html.P(coded(one.advice), className="tk-advice"),
+            html.P(coded(sentence(one.advice)), className="tk-advice"),
             html.Details(
                 [html.Summary(_sure(one)), *_proof(context, one, where, analysis)], className="tk-proof"
             ),
@@ -96,7 +97,7 @@ def _sure(one: Finding) -> str:
 
 
 def _proof(context: Context, one: Finding, where: list[Spot], analysis: str) -> list[Component]:
-    shown: list[Component] = [html.P(coded(one.how))] if one.how else []
+    shown: list[Component] = [html.P(coded(sentence(one.how)))] if one.how else []
     if where:
         rows = [html.Li(_row(context, spot)) for spot in where[:NAMED]]
         more = len(where) - NAMED

@@ -15,6 +15,7 @@ from ...blocks import trouble
 from ...parts.aria import aria
 from ...parts.evidence import spots
 from ...parts.finding import WORDS, coded, finding
+from ...parts.prose import sentence
 from ...view import View
 from .advising import advising
 
@@ -123,7 +124,7 @@ def _not_judged(advice: Advice) -> list[Component]:
     if not advice.lacking:
         return []
     lines = [
-        html.Li([*coded(note), html.Span(f" ({', '.join(names)})", className="tk-dim")])
+        html.Li([*coded(sentence(note)), html.Span(f" ({', '.join(names)})", className="tk-dim")])
         for note, names in advice.lacking
     ]
     count = len({name for _, names in advice.lacking for name in names})

@@ -11,6 +11,7 @@ from tracekit.schema import C
 from ...figures import bars, shares
 from ...parts import looked
 from ...parts.charts import chart
+from ...parts.prose import sentence
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,7 +72,10 @@ def of_one(frame: pd.DataFrame) -> pd.DataFrame:
 def _host(context: Context, result: Result) -> list[Component]:
     ops = looked.rows(result, "host", context.view)
     if ops is None:
-        words = " ".join(result.notes) or "Nothing ran on a device, and no ops of the host were recorded."
+        words = (
+            " ".join(map(sentence, result.notes))
+            or "Nothing ran on a device, and no ops of the host were recorded."
+        )
         return [html.P(words, className="tk-dim")]
     top = ops.head(_OPS)
     figure = bars.bars(top[C.NAME].tolist(), top["self_ns"].tolist(), "ns", title="self time")
