@@ -79,8 +79,9 @@ class Reading:
 
     @property
     def findings(self) -> list[Finding]:
-        """The advice of the analyses."""
-        return [one for name in self.names for one in self.context.result(name).findings]
+        """The advice of the analyses, the largest saving first."""
+        found = [one for name in self.names for one in self.context.result(name).findings]
+        return sorted(found, key=lambda one: -(one.saving_ns_per_step or 0))
 
 
 def largest(frame: pd.DataFrame, by: str = "") -> dict[str, Any]:
@@ -170,13 +171,13 @@ def short(
     numbers = {column.name for column in columns if _is_number(column, first)}
     links = first[row].tolist() if row else [None] * len(first)
     body = [
-        html.Tr([*(_cell(record[column.name], column, numbers) for column in columns), *link])
+        html.Tr([*link, *(_cell(record[column.name], column, numbers) for column in columns)])
         for record, link in zip(
             data.records(first, columns), (_link(context, table, at, row) for at in links), strict=True
         )
     ]
-    head = [_heading(column, numbers) for column in columns]
-    head += [html.Th("Timeline", scope="col")] if row else []
+    head: list[Component] = [html.Th("Timeline", scope="col")] if row else []
+    head += [_heading(column, numbers) for column in columns]
     left = f" (first {limit} of {len(frame):,})" if len(frame) > limit else ""
     return html.Section(
         [

@@ -112,7 +112,7 @@ def lengths(frame: pd.DataFrame) -> dict[str, Any]:
         frame: `idle_gaps.gaps`.
     """
     length = frame[C.DUR_NS].to_numpy(np.int64)
-    edges = np.array([edge for edge in _INNER if edge <= length.max()] or _INNER[:1], np.int64)
+    edges = _edges(int(length.min()), int(length.max()))
     bins = np.maximum(np.searchsorted(edges, length, side="right") - 1, 0)
     sums = {}
     for name in _ordered(frame["cause"].unique().tolist()):
@@ -149,6 +149,13 @@ def lengths(frame: pd.DataFrame) -> dict[str, Any]:
         "yaxis": {"title": {"text": f"idle time ({unit})"}, "rangemode": "tozero"},
     }
     return {"data": traces, "layout": layout}
+
+
+def _edges(least: int, most: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """The lower bounds of the bins from that of the shortest gap to that of the longest."""
+    inner = [edge for edge in _INNER if edge <= most] or _INNER[:1]
+    below = sum(edge <= least for edge in inner)
+    return np.array(inner[max(0, below - 1) :], np.int64)
 
 
 def _bin(edges: np.ndarray[tuple[int], np.dtype[np.int64]], at: int) -> str:

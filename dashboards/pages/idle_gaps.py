@@ -63,8 +63,8 @@ def _causes(context: Context) -> list[Component]:
     if frame is None:
         return []
     caption = (
-        "Idle time of each cause. Launch-bound, synchronization, waiting for data: the host was late. "
-        "Stream dependency, between kernels: work was queued and had to wait or to start."
+        "Idle time of each cause, text: its share. Launch-bound, synchronization, waiting for data: the host "
+        "was late. Stream dependency, between kernels: work was queued and had to wait or to start."
     )
     figure = figures.by_cause(frame, looked.places(frame))
     return [_title("By cause"), chart(context, "causes", figure, caption=caption)]
@@ -87,7 +87,8 @@ def _ops(context: Context) -> list[Component]:
         return []
     top = frame.head(_OPS)
     names = _named(top)
-    caption = f"The {len(top)} largest of {len(frame):,} pairs of cause and op; colours as above."
+    which = f"The {len(top)} largest of {len(frame):,} pairs" if len(top) < len(frame) else "Each pair"
+    caption = f"{which} of cause and op; colours as above, text: share of the device's idle time."
     return [
         _title("What held the device up"),
         chart(context, "ops", figures.by_op(top, names), caption=caption),
@@ -103,11 +104,9 @@ def _named(frame: pd.DataFrame) -> list[str]:
 
 
 def _advice(context: Context) -> list[Component]:
-    found = [
-        notes.finding(context, one, analysis=name)
-        for name in (NAME, WAITS)
-        for one in context.result(name).findings
-    ]
+    pairs = [(name, one) for name in (NAME, WAITS) for one in context.result(name).findings]
+    pairs.sort(key=lambda pair: -(pair[1].saving_ns_per_step or 0))
+    found = [notes.finding(context, one, analysis=name) for name, one in pairs]
     return [_title("What to change"), *found] if found else []
 
 

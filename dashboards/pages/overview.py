@@ -110,5 +110,6 @@ PAGE = Page(
         "findings": advice.findings,
     },
     exports=FIRST,
+    advice=advice.ranked,
     connect=advice.connect,
 )

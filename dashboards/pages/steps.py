@@ -19,7 +19,7 @@ from ..parts.aria import aria
 from ..parts.charts import chart
 from ..parts.evidence import TIMELINE
 from ._shared import numbers
-from ._shared.breakdown import per_step
+from ._shared.breakdown import in_steps, per_step
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -114,7 +114,8 @@ def _slowest(context: Context, frame: pd.DataFrame) -> list[Component]:
 
 
 def _made_of(context: Context) -> list[Component]:
-    shown = per_step(context, context.result("gpu_breakdown"), height=320)
+    result = context.result("gpu_breakdown")
+    shown = per_step(context, result, height=320) or in_steps(context, result)
     return [_title("What the steps are made of"), *shown] if shown else []
 
 

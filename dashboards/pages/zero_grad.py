@@ -74,7 +74,8 @@ def _numbers(name: str) -> Callable[[Context], list[Component]]:
 def _body(name: str) -> Callable[[Context], list[Component]]:
     def fill(context: Context) -> list[Component]:
         result, one = context.result(name), analysis.get(name)
-        shown = [notes.finding(context, found, analysis=name) for found in result.findings]
+        ranked = sorted(result.findings, key=lambda one: -(one.saving_ns_per_step or 0))
+        shown = [notes.finding(context, found, analysis=name) for found in ranked]
         shown += _chart(context, name, result)
         for table_name in _TABLES[name]:
             frame = looked.rows(result, table_name, context.view)
@@ -130,6 +131,7 @@ def _histogram(context: Context, frame: pd.DataFrame) -> Component:
         {"calls": both["calls"].tolist(), "delays until the start": both["delays"].tolist()},
         bin_unit="ns",
         title="launches",
+        x_title="time",
     )
     return chart(
         context,

@@ -75,7 +75,17 @@ def themed(figure: dict[str, Any], *, dark: bool) -> dict[str, Any]:
         "bargap": 0.25,
     }
     axes = {name: axis | _titled(layout[name]) for name in layout if name[1:].startswith("axis")}
-    return {"data": figure["data"], "layout": base | {"xaxis": axis, "yaxis": axis} | layout | axes}
+    return {
+        "data": [_written(trace) for trace in figure["data"]],
+        "layout": base | {"xaxis": axis, "yaxis": axis} | layout | axes,
+    }
+
+
+def _written(trace: dict[str, Any]) -> dict[str, Any]:
+    """The trace with dark text inside of its bars, which is legible on every colour of the palette."""
+    if trace.get("type") != "bar" or "text" not in trace:
+        return trace
+    return {"insidetextfont": {"color": "#111"}} | trace
 
 
 def _titled(axis: dict[str, Any]) -> dict[str, Any]:

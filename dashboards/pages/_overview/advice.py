@@ -22,6 +22,7 @@ from .advising import advising
 if TYPE_CHECKING:
     from dash.development.base_component import Component
 
+    from tracekit.analysis import Finding
     from tracekit.findings import Advice
 
     from ...context import Context
@@ -38,6 +39,13 @@ def findings(context: Context) -> Component:
     under_way = advising(context)
     under_way.finished.wait(PATIENCE_S)
     return html.Section(_content(context, under_way), id="advice", **aria(label="Findings", live="polite"))
+
+
+def ranked(context: Context) -> list[Finding]:
+    """The findings of every analysis, the largest saving first, once all of them are done."""
+    under_way = advising(context)
+    under_way.finished.wait()
+    return [one.finding for one in under_way.advice.findings] if under_way.advice else []
 
 
 def connect(site: Site) -> None:
