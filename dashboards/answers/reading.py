@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 NUMBERS = {"ns", "bytes", "share", "count", "GB/s", "TFLOP/s", "FLOP", "×"}
 WIDTH = 46
 """Characters of a name in a short table; its title holds all of it."""
+CROWDED, NARROW = 10, 30
+"""From so many columns on, names are cut to so many characters."""
 DEVICE_TABLE = "device_intervals"
 HOST_TABLE = "host_intervals"
 
@@ -169,9 +171,10 @@ def short(
     """
     first = frame.head(limit)
     numbers = {column.name for column in columns if _is_number(column, first)}
+    width = WIDTH if len(columns) < CROWDED else NARROW
     links = first[row].tolist() if row else [None] * len(first)
     body = [
-        html.Tr([*link, *(_cell(record[column.name], column, numbers) for column in columns)])
+        html.Tr([*link, *(_cell(record[column.name], column, numbers, width) for column in columns)])
         for record, link in zip(
             data.records(first, columns), (_link(context, table, at, row) for at in links), strict=True
         )
@@ -204,11 +207,11 @@ def _heading(column: Column, numbers: set[str]) -> Component:
     return html.Th(words, scope="col", title=column.meaning, className=side)
 
 
-def _cell(value: Any, column: Column, numbers: set[str]) -> Component:
+def _cell(value: Any, column: Column, numbers: set[str], width: int) -> Component:
     text = human(value, column.unit)
     if column.name in numbers:
         return html.Td(text, className="tk-number")
-    shown = brief(text, WIDTH)
+    shown = brief(text, width)
     return html.Td(shown, className="tk-text", title=text if shown != text else None)
 
 
