@@ -163,13 +163,14 @@ def short(
     Args:
         context: What is looked at.
         frame: The rows.
-        columns: What is shown of them.
+        columns: What is shown of them, as far as there are values.
         title: Heading.
         row: Column that holds a row to show on the timeline; empty for none.
         table: Table of the run which these rows are of.
         limit: Rows at most.
     """
     first = frame.head(limit)
+    columns = [column for column in columns if first[column.name].notna().any()]
     numbers = {column.name for column in columns if _is_number(column, first)}
     width = WIDTH if len(columns) < CROWDED else NARROW
     links = first[row].tolist() if row else [None] * len(first)

@@ -79,7 +79,7 @@ def _figures(reading: Reading) -> list[Component]:
     if not groups:
         return []
     histograms = {name: reading.frame("sizes", DIRECTIONS[name]) for name in groups}
-    context = reading.context
+    context, kinds = reading.context, _listed(groups)
     return [
         html.Div(
             [
@@ -87,13 +87,13 @@ def _figures(reading: Reading) -> list[Component]:
                     context,
                     "sizes",
                     sizes(histograms),
-                    caption="Number of copies by size, each bin from its label up to twice that; all ranks.",
+                    caption=f"Copies by size ({kinds}), each bin from its label up to twice that.",
                 ),
                 chart(
                     context,
                     "rates",
                     rates(groups, _ceilings(reading)),
-                    caption="Rate over size of equal copies of one op; area by their time. "
+                    caption=f"Rate over size of equal copies of one op ({kinds}); area by time. "
                     + ("" if _ceilings(reading) else "No ceiling is known for this link."),
                 ),
             ],
@@ -102,6 +102,16 @@ def _figures(reading: Reading) -> list[Component]:
         _memory(reading),
         *_suspects(reading, groups),
     ]
+
+
+def _listed(groups: dict[str, pd.DataFrame]) -> str:
+    """The kinds of copies that are drawn, as the legend names them where there are several."""
+    kinds = [
+        f"{direction} {memory}"
+        for direction, table in groups.items()
+        for memory in sorted(table["memory"].astype(str).unique())
+    ]
+    return ", ".join(kinds)
 
 
 def _ceilings(reading: Reading) -> dict[str, float]:

@@ -62,11 +62,13 @@ def _causes(context: Context) -> list[Component]:
     frame = looked.rows(context.result(NAME), "by_cause", context.view)
     if frame is None:
         return []
+    places = looked.places(frame)
+    what = "Idle time of each cause" if len(set(places)) > 1 else "Idle time of each cause and its share"
     caption = (
-        "Idle time of each cause, text: its share. Launch-bound, synchronization, waiting for data: the host "
-        "was late. Stream dependency, between kernels: work was queued and had to wait or to start."
+        f"{what}. Launch-bound, synchronization, waiting for data: the host was late. "
+        "Stream dependency, between kernels: work was queued and had to wait or to start."
     )
-    figure = figures.by_cause(frame, looked.places(frame))
+    figure = figures.by_cause(frame, places)
     return [_title("By cause"), chart(context, "causes", figure, caption=caption)]
 
 
@@ -88,7 +90,7 @@ def _ops(context: Context) -> list[Component]:
     top = frame.head(_OPS)
     names = _named(top)
     which = f"The {len(top)} largest of {len(frame):,} pairs" if len(top) < len(frame) else "Each pair"
-    caption = f"{which} of cause and op; colours as above, text: share of the device's idle time."
+    caption = f"{which} of cause and op; colours as above, beside the share of the device's idle time."
     return [
         _title("What held the device up"),
         chart(context, "ops", figures.by_op(top, names), caption=caption),
