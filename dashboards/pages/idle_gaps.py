@@ -12,10 +12,11 @@ from ..blocks import block
 from ..figures import gaps as figures
 from ..grids.table import MOST, table
 from ..page import Page, Section
-from ..parts import looked, notes, tiles
+from ..parts import looked, notes
 from ..parts.aria import aria
 from ..parts.charts import chart
 from ._shared import gap_numbers
+from ._shared.baseline import beside
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,9 +54,8 @@ def _layout(_: Context) -> list[Component]:
 
 
 def _numbers(context: Context) -> list[Component]:
-    result = context.result(NAME)
-    shown = tiles.shown(gap_numbers.idle(result, context.view))
-    return shown or [notes.note(note) for note in result.notes]
+    shown = beside(context, lambda result: gap_numbers.idle(result(NAME), context.view))
+    return shown or [notes.note(note) for note in context.result(NAME).notes]
 
 
 def _causes(context: Context) -> list[Component]:

@@ -13,10 +13,11 @@ from ..blocks import block
 from ..figures import bars, bins
 from ..grids.table import table
 from ..page import Page, Section
-from ..parts import looked, notes, tiles
+from ..parts import looked, notes
 from ..parts.aria import aria
 from ..parts.charts import chart
 from ._shared import gap_numbers
+from ._shared.baseline import beside
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,7 +67,7 @@ def _layout(_: Context) -> list[Component]:
 
 def _numbers(name: str) -> Callable[[Context], list[Component]]:
     def fill(context: Context) -> list[Component]:
-        return tiles.shown(_NUMBERS[name](context.result(name), context.view))
+        return beside(context, lambda result: _NUMBERS[name](result(name), context.view))
 
     return fill
 
