@@ -66,13 +66,16 @@ def _growth(reading: Reading, rank: int, device: int) -> list[Any]:
     if mine.empty or pd.isna(mine["growth"].iloc[0]):
         return []
     first = largest(mine)
+    low, high = first["growth_low"], first["growth_high"]
+    if low is not None and high is not None and low <= 0 <= high:
+        return ["From step to step it does not grow measurably."]
     return [
         "From step to step the least in use grows by ",
         some(first["growth"], "bytes"),
         " (95 % interval ",
-        some(first["growth_low"], "bytes"),
+        some(low, "bytes"),
         " to ",
-        some(first["growth_high"], "bytes"),
+        some(high, "bytes"),
         ").",
     ]
 
@@ -105,9 +108,17 @@ def _of(frame: pd.DataFrame, rank: int, device: int) -> pd.DataFrame:
 def _line(reading: Reading, rank: int, device: int) -> Component:
     timeline = _of(reading.frame("timeline"), rank, device)
     caption = (
-        f"Bytes {_where(reading, rank, device)} over time, from {len(timeline):,} events; extremes are exact."
+        f"Bytes {_where(reading, rank, device)} over time, {_events(reading, rank, device, len(timeline))}; "
+        "extremes are exact."
     )
     return chart(reading.context, f"time-{rank}-{device}", over_time(timeline), caption=caption)
+
+
+def _events(reading: Reading, rank: int, device: int, drawn: int) -> str:
+    """How many events are drawn, and of how many."""
+    summary = _of(reading.frame("summary"), rank, device)
+    every = int(summary["allocations"].sum() + summary["frees"].sum())
+    return f"{drawn:,} of {every:,} events" if every > drawn else f"from {drawn:,} events"
 
 
 def _peak(reading: Reading, rank: int, device: int) -> list[Component]:
