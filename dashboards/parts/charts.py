@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from ..context import Context
 
 HEIGHT = 320
+STANDOFF = 8
+"""Pixels between an axis' ticks and its title."""
 _INK = {False: ("#1f2328", "#d8dce1"), True: ("#e4e6e9", "#3b3f46")}
 _CONFIG: Any = {
     "displaylogo": False,
@@ -59,7 +61,7 @@ def themed(figure: dict[str, Any], *, dark: bool) -> dict[str, Any]:
         100
     """
     ink, grid = _INK[dark]
-    axis = {"gridcolor": grid, "zerolinecolor": grid, "linecolor": grid}
+    axis = {"gridcolor": grid, "zerolinecolor": grid, "linecolor": grid, "automargin": True}
     layout = figure.get("layout", {})
     base = {
         "height": HEIGHT,
@@ -67,10 +69,26 @@ def themed(figure: dict[str, Any], *, dark: bool) -> dict[str, Any]:
         "plot_bgcolor": "rgba(0,0,0,0)",
         "font": {"family": "system-ui, sans-serif", "size": 12, "color": ink},
         "colorway": list(COLORWAY),
-        "margin": {"l": 48, "r": 16, "t": 16, "b": 44},
+        "margin": {"l": 48, "r": 16, "t": 16, "b": 36},
         "hoverlabel": {"align": "left", "font": {"family": "system-ui, sans-serif"}},
         "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
         "bargap": 0.25,
     }
-    axes = {name: axis | layout[name] for name in layout if name[1:].startswith("axis")}
-    return {"data": figure["data"], "layout": base | {"xaxis": axis, "yaxis": axis} | layout | axes}
+    axes = {name: axis | _titled(layout[name]) for name in layout if name[1:].startswith("axis")}
+    return {
+        "data": [_written(trace) for trace in figure["data"]],
+        "layout": base | {"xaxis": axis, "yaxis": axis} | layout | axes,
+    }
+
+
+def _written(trace: dict[str, Any]) -> dict[str, Any]:
+    """The trace with dark text inside of its bars, which is legible on every colour of the palette."""
+    if trace.get("type") != "bar" or "text" not in trace:
+        return trace
+    return {"insidetextfont": {"color": "#111"}} | trace
+
+
+def _titled(axis: dict[str, Any]) -> dict[str, Any]:
+    """The axis with its title clear of its ticks, however long these are; the margin grows with both."""
+    title = axis.get("title", {})
+    return axis | {"title": {"standoff": STANDOFF} | title} if title.get("text") else axis

@@ -143,9 +143,9 @@ def test_the_baselines_value_and_the_change_are_shown(store: Store) -> None:
         one | {"dur_ns": one["dur_ns"] + MS // 2} for one in slower["device_intervals"]
     ]
     head = make_run(store.path, meta={"run_id": "20261121T000001Z-head-000000"}, **slower)
-    shown = filled(store, "overview", "device_tiles", run=head.path.name, base=base.path.name)
-    assert "against" in shown
-    assert "against" not in filled(store, "overview", "device_tiles", run=head.path.name)
+    for page, name in (("overview", "device_tiles"), ("steps", "numbers"), ("idle_gaps", "numbers")):
+        assert "against" in filled(store, page, name, run=head.path.name, base=base.path.name)
+        assert "against" not in filled(store, page, name, run=head.path.name)
 
 
 def test_without_a_comparable_baseline_no_change_is_shown(store: Store) -> None:
