@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING
 
 from dash import Dash
 
+from tracekit.keeping import Shelf
+
 from . import blocks, security
 from .exports import offers
 from .frame import pickers, shell
 from .grids import long_rows
 from .imports import routes
+from .results import Results
 from .site import Site, registered
 
 if TYPE_CHECKING:
@@ -53,7 +56,7 @@ def create_app(
         assets_ignore=r"early\.js$",  # the frame asks for it by itself, before anything is painted
         index_string=shell.INDEX,
     )
-    site = Site(app=app, store=store, pages=registered())
+    site = Site(app=app, store=store, pages=registered(), results=Results(by=Shelf(store).analyze))
     app.layout = shell.frame(site.pages)
     shell.connect(site)
     pickers.connect(site)
