@@ -19,6 +19,10 @@ KEPT = 64
 """Results kept at most; the longest unused goes first."""
 
 
+def _computed(run: Run, name: str) -> Result:
+    return analysis.analyze(run, name)
+
+
 @dataclass
 class Results:
     """A cache of what is computed of runs; two who ask for the same at once wait for one computation.
@@ -31,7 +35,7 @@ class Results:
     """
 
     kept: int = KEPT
-    by: Analyze = analysis.analyze
+    by: Analyze = _computed
     _done: OrderedDict[Hashable, Any] = field(default_factory=OrderedDict)
     _locks: dict[Hashable, threading.Lock] = field(default_factory=dict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
