@@ -116,7 +116,7 @@ def test_the_whole_capture_is_painted_and_its_lanes_are_named(tab: Page, address
     canvas = opened(tab, address)
     shows(canvas, 0, 2 * STEP_NS)
     expect(canvas).to_have_attribute("role", "application")
-    for title in ("steps", "stream 7", "stream 9", "idle", "thread 1"):
+    for title in ("steps", "stream 7", "stream 9", "idle", "main thread 1"):
         expect(tab.locator(".tkl-title", has_text=re.compile(f"^{title}$")).first).to_be_visible()
     painted = tab.evaluate("performance.getEntriesByName('tracekit:painted').at(-1).detail")
     assert painted["settled"]
