@@ -8,7 +8,7 @@ from dash import Dash
 
 from tracekit.keeping import Shelf
 
-from . import blocks, security
+from . import ahead, blocks, security
 from .exports import offers
 from .frame import pickers, shell
 from .grids import long_rows
@@ -69,4 +69,5 @@ def create_app(
             page.connect(site)
     app.server.add_url_rule(security.HEALTH, "healthz", lambda: ("ok", 200, {"Content-Type": "text/plain"}))
     security.protect(app, hosts=hosts, token=token)
+    ahead.connect(site)
     return app

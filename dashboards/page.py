@@ -56,6 +56,8 @@ class Page:
         blocks: What is computed, by name.
         needs: What must be chosen first.
         covers: Analyses that it shows whole; they have no page of their own in the menu.
+        ahead: Analyses that are begun when the address is asked for, the quickest first; by default those
+            that it covers.
         connect: Adds what goes beyond blocks (callbacks, routes), once per app.
     """
 
@@ -68,4 +70,5 @@ class Page:
     blocks: Mapping[str, Block] = field(default_factory=dict)
     needs: Needs = Needs.RUN
     covers: tuple[str, ...] = ()
+    ahead: tuple[str, ...] = ()
     connect: Callable[[Site], None] | None = None

@@ -109,5 +109,6 @@ PAGE = Page(
         "breakdown": breakdown,
         "findings": advice.findings,
     },
+    ahead=tuple(name for name, _ in _TILES["device_tiles"]),
     connect=advice.connect,
 )
