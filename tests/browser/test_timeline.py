@@ -285,3 +285,41 @@ def test_the_theme_repaints_and_a_picture_is_saved(tab: Page, address: str) -> N
     with tab.expect_download() as saved:
         tab.get_by_role("button", name="Save a picture").click()
     assert saved.value.suggested_filename.endswith("-timeline.png")
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where the timeline of a run is served on which 1 GiB is held from a quarter to half of the capture."""
+    store = Store(tmp_path_factory.mktemp("filled"))
+    gib = 1 << 30
+    events = [(STEP_NS // 2, gib, 3 * gib), (STEP_NS, -gib, 2 * gib)]
+    rows = [
+        {C.T_NS: at, C.RANK: 0, C.DEVICE: 0, C.BYTES: size, C.TOTAL_ALLOCATED: total}
+        for at, size, total in events
+    ]
+    run = make_run(store, tables={**training(), "allocations": rows})
+    with served(store, {"filled": run.path.name}) as answering:
+        yield answering.url("timeline", "filled")
+
+
+def test_memory_stands_below_its_device_and_says_how_much_is_held(tab: Page, filled: str) -> None:
+    canvas = opened(tab, filled)
+    title = tab.locator(".tkl-title", has_text="memory · peak 3.00 GiB")
+    expect(title).to_be_visible()
+    lane, box = title.bounding_box(), canvas.bounding_box()
+    assert lane
+    assert box
+    for part, held in ((0.1, "2.00 GiB"), (0.4, "3.00 GiB"), (0.9, "2.00 GiB")):
+        tab.mouse.move(box["x"] + part * box["width"], lane["y"] + lane["height"] / 2)
+        expect(tab.locator(".tkl-tooltip .tkl-tip-time")).to_have_text(held)
+    tab.mouse.click(box["x"] + 0.4 * box["width"], lane["y"] + lane["height"] / 2)
+    expect(tab.locator("#timeline-details .tkl-full")).to_have_count(0)
+    ink = tab.evaluate(
+        """([x, y]) => {
+          const body = document.querySelector(".tkl-body");
+          const ratio = body.width / body.clientWidth;
+          return [...body.getContext("2d").getImageData(x * ratio, y * ratio, 1, 1).data].join();
+        }""",
+        [0.4 * box["width"], lane["y"] + lane["height"] - 6 - box["y"]],
+    )
+    assert ink == "91,124,153,255"  # the colour of memory in the light theme
