@@ -281,3 +281,22 @@ def test_the_theme_repaints_and_a_picture_is_saved(tab: Page, address: str) -> N
     with tab.expect_download() as saved:
         tab.get_by_role("button", name="Save a picture").click()
     assert saved.value.suggested_filename.endswith("-timeline.png")
+
+
+def test_back_returns_to_each_range_though_the_selection_stays(tab: Page, address: str) -> None:
+    canvas = opened(tab, address)
+    canvas.focus()
+    tab.keyboard.press("Enter")
+    expect(tab).to_have_url(re.compile(r"row=\w+:\d+$"))
+    whole_range = canvas.get_attribute("data-range")
+    tab.keyboard.press("f")
+    expect(tab).to_have_url(re.compile(r"from=\d+"))
+    near = canvas.get_attribute("data-range")
+    assert near and whole_range and near != whole_range
+    tab.keyboard.press("0")
+    expect(tab).not_to_have_url(re.compile(r"from=\d+"))
+    for expected in (near, whole_range):
+        tab.go_back()
+        shows(canvas, *map(int, expected.split("-")))
+    tab.go_forward()
+    shows(canvas, *map(int, near.split("-")))
