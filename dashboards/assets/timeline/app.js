@@ -28,7 +28,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
         lanes: () => this.wanted(), always: this.heading.lanes.map((lane) => lane.id),
         arrived: () => this.arrived(), failed: (error) => this.stage.trouble(error.message),
       });
-      this.look(tl.readAddress(), true);
+      this.look(tl.readAddress(), { first: true });
       this.resize();
       if (!told.causes) this.#waitForCauses();
     }
@@ -167,19 +167,20 @@ window.tracekit.timeline = window.tracekit.timeline || {};
 
     say(text) { this.parts.status.textContent = text; }
 
-    /** Take over what an address says. */
-    look(said, first = false) {
+    /** Take over what an address says; one of the history that names no range had the whole capture in view. */
+    look(said, { first = false, back = false } = {}) {
       const { lanes } = this;
       Object.assign(lanes, { hidden: new Set(said.hidden), pinned: new Set(said.pinned), folded: new Set(said.folded) });
       this.off = new Set(said.off);
       lanes.place();
       this.heading.stale = true;
       this.target = null;
-      if (said.from !== null || said.to !== null || !said.row) this.scale.look(said.from ?? this.scale.min, said.to ?? this.scale.max);
-      this.laid();
       const ranged = said.from !== null || said.to !== null;
-      const known = this.chosen && said.row && this.chosen.table === said.row.table && this.chosen.row === said.row.row;
-      if (!known) this.moves.select(said.row, { zoom: said.row && !ranged ? "near" : first ? "lane" : null, silent: true });
+      const known = Boolean(this.chosen && said.row && this.chosen.table === said.row.table && this.chosen.row === said.row.row);
+      if (ranged || back || known || !said.row) this.scale.look(said.from ?? this.scale.min, said.to ?? this.scale.max);
+      this.laid();
+      const zoom = said.row && !ranged && !back ? "near" : first ? "lane" : null;
+      if (!known) this.moves.select(said.row, { zoom, silent: true });
     }
 
     point(pointer) {
