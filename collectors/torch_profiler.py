@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tracekit.collecting import Progress
+    from tracekit.collecting import Program, Progress
 
 CHILD = "tracekit.collectors.torch_child"
 GRACE_SECONDS = 2.0
@@ -44,6 +44,12 @@ class TorchProfilerCollector:
         if result is None or result["event"] != "result":
             raise _failure(request, result, code, log)
         return _recording(result, directory)
+
+    def record_program(self, program: Program, directory: Path, *, progress: Progress) -> Recording:
+        """See `tracekit.collecting.Collector.record_program`."""
+        from .torch_program import record_program
+
+        return record_program(program, directory)
 
 
 @contextmanager
