@@ -11,9 +11,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from tracekit.collectors import guard
-
 from tracekit.measuring.locks import undisturbed
+
+from . import guard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

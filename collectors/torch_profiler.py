@@ -10,13 +10,13 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from tracekit.collectors.children import child, last_line
-
 from tracekit import errors
 from tracekit.collecting import Recording, Request
 from tracekit.errors import CollectionError, TracekitError
 from tracekit.ingest import Sample
 from tracekit.meta import Timings
+
+from .children import child, last_line
 
 if TYPE_CHECKING:
     from pathlib import Path
