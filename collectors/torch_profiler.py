@@ -12,7 +12,7 @@ from .protocol import converse, samples, timings
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracekit.collecting import Progress
+    from tracekit.collecting import Program, Progress
 
 _COMMAND = (sys.executable, "-P", "-m", "tracekit.collectors.torch_child")
 
@@ -35,3 +35,9 @@ class TorchProfilerCollector:
             environment=told["environment"],
             options=told["options"],
         )
+
+    def record_program(self, program: Program, directory: Path, *, progress: Progress) -> Recording:
+        """See `tracekit.collecting.Collector.record_program`."""
+        from .torch_program import record_program
+
+        return record_program(program, directory)
