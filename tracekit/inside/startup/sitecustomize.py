@@ -26,6 +26,7 @@ def _begin() -> None:
 
 
 if __name__ == "sitecustomize":
+    _own = sys.modules[__name__]
     try:
         _begin()
     except Exception as _error:  # whatever is wrong here, the program comes first
@@ -33,5 +34,6 @@ if __name__ == "sitecustomize":
     try:
         import sitecustomize  # noqa: F401 (that of the environment)
     except ModuleNotFoundError as _missing:
+        sys.modules["sitecustomize"] = _own  # what imports it expects to find it
         if _missing.name != "sitecustomize":
             raise
