@@ -14,6 +14,8 @@ from tracekit.errors import CollectionError, UnusableInputError
 from tracekit.schema import C
 
 if TYPE_CHECKING:
+    from tracekit.recording import Record
+    from tracekit.run import Run
     from tracekit.store import Store
 
 torch = pytest.importorskip("torch")
@@ -27,7 +29,7 @@ def left_over(store: Store) -> list[str]:
     return sorted(path.name for path in store.path.iterdir() if path.name != ".gitignore")
 
 
-def matmuls(run: tracekit.recording.Record | None) -> int:
+def matmuls(run: Run | None) -> int:
     assert run is not None
     names = run.arrow("host_intervals", columns=[C.NAME])[C.NAME].to_pylist()
     return [str(name) for name in names].count("aten::mm")
@@ -68,18 +70,26 @@ def test_what_follows_the_last_mark_is_no_step(store: Store) -> None:
     assert matmuls(rec.run) == 2
 
 
+def fail_in(rec: Record, *, after: int) -> None:
+    with rec:
+        for number in range(3):
+            work()
+            1 // (after - number)
+            rec.step()
+
+
 def test_an_error_inside_passes_and_keeps_the_whole_steps(store: Store) -> None:
-    with pytest.raises(KeyError), tracekit.record(store=str(store.path)) as rec:
-        work()
-        rec.step()
-        raise KeyError
+    rec = tracekit.record(store=str(store.path))
+    with pytest.raises(ZeroDivisionError):
+        fail_in(rec, after=1)
     assert rec.run is not None
     assert rec.run.rows("steps") == 1
 
 
 def test_an_error_before_the_first_mark_keeps_nothing(store: Store) -> None:
-    with pytest.raises(KeyError), tracekit.record(store=str(store.path)) as rec:
-        raise KeyError
+    rec = tracekit.record(store=str(store.path))
+    with pytest.raises(ZeroDivisionError):
+        fail_in(rec, after=0)
     assert rec.run is None
     assert left_over(store) == []
 
