@@ -21,6 +21,9 @@ from tracekit.collecting import Request
 from tracekit.errors import CollectionError, TracekitError, UnusableInputError
 from tracekit.ingest import Sample
 
+from .cuda_events import EventTimer
+from .sampling import sampling
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -78,9 +81,10 @@ def _record(request: Request, directory: Path, reporter: Reporter) -> dict[str, 
         program = workload.build(options)
         warmup = _time(program, request.warmup, device, part="warm-up", reporter=reporter)
         _reset_peaks(device)
-        steps = _time(program, request.steps, device, part="measure", reporter=reporter)
-        samples = _peaks(device)
-        _profile(program, request, device, directory / TRACE, reporter)
+        with sampling() as taken:
+            steps = _time(program, request.steps, device, part="measure", reporter=reporter)
+            peaks = _peaks(device)
+            _profile(program, request, device, directory / TRACE, reporter)
     except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and not _OUT_OF_MEMORY.search(str(error)):
             raise
@@ -96,7 +100,8 @@ def _record(request: Request, directory: Path, reporter: Reporter) -> dict[str, 
         "step_ns": steps,
         "warmup_ns": warmup,
         "clock": "perf_counter" if device == "cpu" else "cuda_event",
-        "samples": [asdict(sample) for sample in samples],
+        "samples": [asdict(sample) for sample in (*peaks, *taken.samples())],
+        "diagnostics": [asdict(one) for one in taken.diagnostics()],
         "environment": environment.capture(),
         "options": {"record_shapes": True, "profile_memory": True, "with_stack": request.stacks},
     }
@@ -136,22 +141,9 @@ def _time(program: Program, count: int, device: str, *, part: str, reporter: Rep
 
 def _time_events(program: Program, count: int, *, part: str, reporter: Reporter) -> list[int]:
     """Time on the device's own clock, without making it wait for the host between steps."""
-    import torch
-
-    event: Any = torch.cuda.Event
-    pairs: list[tuple[Any, Any]] = []
-
-    def run() -> None:
-        pair = event(enable_timing=True), event(enable_timing=True)
-        pair[0].record()
-        program.step()
-        pair[1].record()
-        pairs.append(pair)
-
-    torch.cuda.synchronize()
-    reporter.steps(part, count, run)
-    torch.cuda.synchronize()
-    return [round(start.elapsed_time(end) * 1e6) for start, end in pairs]
+    timer = EventTimer()
+    reporter.steps(part, count, lambda: timer.time(program.step))
+    return timer.durations_ns()
 
 
 def _reset_peaks(device: str) -> None:

@@ -16,7 +16,7 @@ from tracekit import errors
 from tracekit.collecting import Recording, Request
 from tracekit.errors import CollectionError, TracekitError
 from tracekit.ingest import Sample
-from tracekit.meta import Timings
+from tracekit.meta import Diagnostic, Level, Timings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -140,4 +140,7 @@ def _recording(result: dict[str, Any], directory: Path) -> Recording:
         samples=tuple(Sample(**sample) for sample in result["samples"]),
         environment=result["environment"],
         options=result["options"],
+        diagnostics=tuple(
+            Diagnostic(Level(one["level"]), one["code"], one["message"]) for one in result["diagnostics"]
+        ),
     )
