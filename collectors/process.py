@@ -2,7 +2,7 @@
 
 * `rss_bytes`: resident bytes, summed; pages that several of them share count for each.
 * `cpu_percent`: CPU time over wall time since the reading before, in percent of one core.
-* `threads`, `processes`: how many there are.
+* `threads`, `processes`: how many there are; the thread that samples does not count.
 
 Children are looked for about once a second, as it means reading every process of the machine; the CPU time of
 one that came and went in between is not seen.
@@ -10,6 +10,7 @@ one that came and went in between is not seen.
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -57,7 +58,7 @@ class ProcessSampler:
                     times = process.cpu_times()
                     cpu_s[process.pid] = times.user + times.system
                     rss += process.memory_info().rss
-                    threads += process.num_threads()
+                    threads += process.num_threads() - (process.pid == os.getpid())
             except psutil.Error:  # it ended
                 continue
         now, ticks = time.time_ns(), time.perf_counter_ns()

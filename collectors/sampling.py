@@ -14,6 +14,7 @@ Example:
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
@@ -151,6 +152,7 @@ class _Work:
             self._live.append(sampler)
 
     def _read(self) -> None:
+        sys.setprofile(None)  # a profiler of Python stacks has put itself into this thread as well
         for sampler in list(self._live):
             try:
                 self._taken.add(sampler.read())
