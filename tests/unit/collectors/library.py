@@ -1,3 +1,4 @@
+# ruff: noqa: N802 (the names are those of the library)
 """An NVML library in Python: what the real binding calls, with the real binding's structures and codes.
 
 It stands where `pynvml` keeps the shared library, so that functions, structures, constants and exceptions are
@@ -5,7 +6,6 @@ those of nvidia-ml-py itself.
 """
 
 from __future__ import annotations
-# ruff: noqa: N802 (the names are the library's own)
 
 import ctypes
 from contextlib import contextmanager
