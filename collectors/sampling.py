@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from tracekit.ingest import Sample
 
 INTERVAL_S = 0.05
-"""Short enough to see steps of a tenth of a second, long enough to cost them nothing that can be measured."""
+"""Short enough to see steps of a tenth of a second, long enough to cost them little."""
+MOST_READINGS = 2_000
+"""After so many every second is dropped and the interval doubled: long programs must not fill their memory."""
 
 
 class Sampler(Protocol):
@@ -63,12 +65,13 @@ class Taken:
     """What was sampled; whole once the `with` block has ended."""
 
     def __init__(self) -> None:
-        self._samples: list[Sample] = []
+        self._series: dict[tuple[str, int | None, str], list[Sample]] = {}
         self._diagnostics: list[Diagnostic] = []
 
     def samples(self) -> tuple[Sample, ...]:
-        """The samples so far, of all samplers."""
-        return tuple(self._samples)
+        """The samples so far, of all samplers, in order of time."""
+        every = (sample for series in list(self._series.values()) for sample in series)
+        return tuple(sorted(every, key=lambda sample: sample.t_unix_ns))
 
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """What could not be sampled; each thing once."""
@@ -76,7 +79,13 @@ class Taken:
 
     def add(self, samples: Sequence[Sample]) -> None:
         """Keep samples."""
-        self._samples += samples
+        for one in samples:
+            self._series.setdefault((one.source, one.device, one.metric), []).append(one)
+
+    def thin(self) -> None:
+        """Drop every second sample of each metric; the first stays."""
+        for series in self._series.values():
+            series[:] = series[::2]
 
     def say(self, diagnostics: Sequence[Diagnostic]) -> None:
         """Keep what could not be done."""
@@ -127,6 +136,7 @@ class _Work:
         self._taken, self._stop, self._interval_s, self._pid = taken, stop, interval_s, pid
         self._make = samplers
         self._live: list[Sampler] = []
+        self._readings = 0
 
     def run(self) -> None:
         try:
@@ -159,6 +169,11 @@ class _Work:
             except Exception as error:  # the same
                 self._taken.say([_failed(sampler.name, error)])
                 self._end(sampler)
+        self._readings += 1
+        if self._readings >= MOST_READINGS:
+            self._taken.thin()
+            self._readings //= 2
+            self._interval_s *= 2
 
     def _end(self, sampler: Sampler) -> None:
         self._live.remove(sampler)

@@ -21,16 +21,16 @@ class Scripted:
 
     name = "scripted"
 
-    def __init__(self, *, breaks_at: int = 0, closing: bool = True) -> None:
-        self.reads, self.closed, self.third = 0, 0, threading.Event()
-        self._breaks_at, self._closing = breaks_at, closing
+    def __init__(self, *, breaks_at: int = 0, closing: bool = True, enough: int = 3) -> None:
+        self.reads, self.closed, self.enough = 0, 0, threading.Event()
+        self._breaks_at, self._closing, self._enough = breaks_at, closing, enough
 
     def read(self) -> list[Sample]:
         self.reads += 1
         if self.reads == self._breaks_at:
             raise OSError("gone")
-        if self.reads >= 3:
-            self.third.set()
+        if self.reads >= self._enough:
+            self.enough.set()
         return [Sample(time.time_ns(), "process", None, "reads", "count", float(self.reads))]
 
     def close(self) -> None:
@@ -47,7 +47,7 @@ def test_it_reads_at_once_then_again_and_at_the_end_and_closes() -> None:
     before = time.time_ns()
     with sampling(interval_s=0.001, samplers=[lambda _: own]) as taken:
         assert taken.samples()
-        assert own.third.wait(60)
+        assert own.enough.wait(60)
     times = [one.t_unix_ns for one in taken.samples()]
     assert times == sorted(times)
     assert before <= times[0] <= times[-1] <= time.time_ns()
@@ -63,6 +63,17 @@ def test_a_long_interval_still_has_a_first_and_a_last_reading() -> None:
     assert [one.value for one in taken.samples()] == [1, 2]
 
 
+def test_a_long_program_is_sampled_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tracekit.collectors.sampling.MOST_READINGS", 8)
+    own = Scripted(enough=40)
+    with sampling(interval_s=0.0001, samplers=[lambda _: own]) as taken:
+        assert own.enough.wait(60)
+    values = [one.value for one in taken.samples()]
+    assert values[0] == 1
+    assert len(values) < 16
+    assert max(values[1:4]) - values[0] > 3, "the early ones were thinned as well"
+
+
 def broken(_: int) -> Sampler | None:
     raise RuntimeError("cannot start\nwith more")
 
@@ -71,7 +82,7 @@ def test_what_breaks_is_said_and_reaches_neither_the_program_nor_the_other_sampl
     breaks, works = Scripted(breaks_at=2, closing=False), Scripted()
     makes = [broken, lambda _: None, lambda _: breaks, lambda _: works]
     with sampling(interval_s=0.001, samplers=makes) as taken:
-        assert works.third.wait(60)
+        assert works.enough.wait(60)
     assert (breaks.reads, breaks.closed, works.closed) == (2, 1, 1)
     assert [one.message for one in taken.diagnostics() if one.code != "scripted"] == [
         "sampling of broken ended early: RuntimeError: cannot start",
