@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 INTERVAL_S = 0.05
 """Short enough to see steps of a tenth of a second, long enough to cost them little."""
 MOST_READINGS = 2_000
-"""After so many every second is dropped and the interval doubled: long programs must not fill their memory."""
+"""After so many, every second is dropped and the interval doubled, so that a long program keeps its "
+"memory."""
 
 
 class Sampler(Protocol):
