@@ -31,7 +31,7 @@ from tracekit.analysis import Analysis, Result
 from tracekit.nvml import SOURCE
 
 from ._shared.common import NO_STEPS
-from ._utilization import device_advice, host_advice, rules, specs, tables
+from ._utilization import device_advice, host_advice, over_time, rules, specs, tables
 from ._utilization.scene import Scene
 from ._utilization.series import PROCESS
 
@@ -53,11 +53,13 @@ def compute(run: Run) -> Result:
     """Summarize the samples of a run, beside what its devices did."""
     scene = Scene(run)
     made = {
+        "timeline": over_time.devices(scene),
         "devices": tables.devices(scene),
         "per_step": tables.per_step(scene),
         "throttling": tables.throttling(scene),
         "pcie": tables.links(scene),
         "host": tables.host(scene),
+        "host_timeline": over_time.host(scene),
         "metrics": tables.metrics(scene),
     }
     kept = {name: frame for name, frame in made.items() if len(frame) or name == "metrics"}

@@ -71,8 +71,8 @@ LINKS = TableSpec(
         Column("width", "", "most lanes seen while the device worked"),
         Column("max_generation", "", "highest generation of device and slot"),
         Column("max_width", "", "most lanes of device and slot"),
-        Column("link_gb_per_s", "GB/s", "generation × lanes, one direction, after line encoding"),
-        Column("max_link_gb_per_s", "GB/s", "the same of the highest generation and most lanes"),
+        Column("link_rate", "GB/s", "generation × lanes, one direction, after line encoding"),
+        Column("max_link_rate", "GB/s", "the same of the highest generation and most lanes"),
         Column("received_mean", "GB/s", "mean to the device"),
         Column("received_max", "GB/s", "most to the device, over 20 ms"),
         Column("sent_mean", "GB/s", "mean from the device"),
@@ -113,4 +113,25 @@ METRICS = TableSpec(
         Column("covered_ns", "ns", "time the samples stand for"),
     ),
 )
-SPECS = (DEVICES, PER_STEP, THROTTLING, LINKS, HOST, METRICS)
+_AT = Column(C.T_NS, "ns", "time since the run's t0; before it is before the profile")
+TIMELINE = TableSpec(
+    "timeline",
+    "Devices over time, each as a share of the most it can be",
+    (
+        DEVICE,
+        Column("quantity", "", "NVML's utilization, memory used, SM clock or power"),
+        _AT,
+        Column("of_most", "share", "utilization; over the memory, the highest clock or the power limit"),
+    ),
+)
+HOST_TIMELINE = TableSpec(
+    "host_timeline",
+    "The measured process over time",
+    (
+        _AT,
+        Column("rss", "bytes", "resident memory"),
+        Column("cores", "×", "CPU time over wall time since the reading before"),
+        Column("threads", "count", "threads"),
+    ),
+)
+SPECS = (TIMELINE, DEVICES, PER_STEP, THROTTLING, LINKS, HOST, HOST_TIMELINE, METRICS)

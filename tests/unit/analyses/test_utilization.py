@@ -158,6 +158,24 @@ def test_a_run_on_the_host_alone_has_its_process(tmp_path: Path) -> None:
     assert (found.findings, found.notes) == ((), ())
 
 
+def test_over_time_all_is_a_share_of_the_most_it_can_be(tmp_path: Path) -> None:
+    rows = samples(M.GPU_UTILIZATION, [50.0, 100.0]) + samples(M.POWER, [350.0, 700.0])
+    rows += constant(M.POWER_LIMIT, 700.0) + samples(M.SM_CLOCK, [990.0, 1_980.0])  # its highest is unknown
+    rows += process("rss_bytes", [1.0 * MIB, 2.0 * MIB]) + process("cpu_percent", [150.0], start=100 * MS)
+    found = result(tmp_path, rows)
+    table = found.tables["timeline"]
+    assert table[["quantity", C.T_NS, "of_most"]].to_numpy().tolist() == [
+        ["utilization", 0, 0.5],
+        ["utilization", 100 * MS, 1.0],
+        ["power", 0, 0.5],
+        ["power", 100 * MS, 1.0],
+    ]
+    host_table = found.tables["host_timeline"]
+    assert host_table["rss"].tolist() == [MIB, 2 * MIB]
+    assert host_table["cores"].isna().tolist() == [True, False]
+    assert host_table["cores"].iloc[1] == 1.5
+
+
 def test_what_is_absent_is_said(tmp_path: Path) -> None:
     assert result(tmp_path / "a", []).notes == (NO_SAMPLES,)
     rows = process("rss_bytes", [5.0] * 11)
@@ -228,7 +246,7 @@ def test_a_link_of_half_the_lanes_costs_half_of_the_exposed_copies(tmp_path: Pat
     assert finding.evidence == {"device_intervals": [2, 3]}
     (row,) = found.tables["pcie"].to_dict("records")
     assert (row["generation"], row["width"], row["max_width"]) == (4, 8, 16)
-    assert row["link_gb_per_s"] == pytest.approx(15.752)
+    assert row["link_rate"] == pytest.approx(15.752)
     assert row["used_share"] == pytest.approx(12 / 15.752)
 
 
