@@ -1,17 +1,63 @@
-"""The user's own program under torch.profiler."""
+"""The user's own program under torch.profiler: started unchanged, recorded from inside, read back."""
 
 from __future__ import annotations
 
+import os
+import shutil
 from typing import TYPE_CHECKING
 
+from tracekit import inside
+from tracekit.collecting import Recording
 from tracekit.errors import UnusableInputError
+
+from .foreground import exit_code, foreground
+from .program_report import diagnostics, failure, recorded, samples, timings
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracekit.collecting import Program, Recording
+    from tracekit.collecting import Program
 
 
 def record_program(program: Program, directory: Path) -> Recording:
     """See `tracekit.collecting.Collector.record_program`."""
-    raise UnusableInputError("own programs cannot be recorded yet", hint=f"{program.command} in {directory}")
+    code = run(program, directory)
+    ranks = recorded(directory)
+    if not ranks:
+        raise failure(program, directory, code)
+    first = ranks[0].facts
+    return Recording(
+        traces=tuple(rank.trace for rank in ranks),
+        device=first["device"],
+        threads=first["threads"],
+        version=first["version"],
+        timings=timings(ranks),
+        samples=samples(ranks),
+        environment=first["environment"],
+        options={**first["options"], "step": first["source"]},
+        diagnostics=tuple(diagnostics(ranks, code)),
+        exit_code=code,
+    )
+
+
+def run(program: Program, directory: Path) -> int:
+    """Run the program to its end, recorded into a directory; returns its exit code.
+
+    Raises:
+        UnusableInputError: There is no such program.
+    """
+    command = program.command
+    if shutil.which(command[0]) is None:
+        raise UnusableInputError(
+            f"{command[0]} cannot be started: there is no such program",
+            hint="name a program of $PATH, or give its path",
+        )
+    request = {
+        "directory": str(directory.resolve()),
+        "start_step": program.start_step,
+        "steps": program.steps,
+        "stacks": program.stacks,
+    }
+    environment = inside.variables(request, dict(os.environ))
+    with foreground(command, environment=environment, scratch=directory.resolve()) as process:
+        return exit_code(process.wait())
