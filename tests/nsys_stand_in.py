@@ -4,7 +4,7 @@ Outcomes: fine, permission (nothing runs), no_report, report_of_nothing, export_
 export_damaged, silent (does not answer), daemon (leaves a process behind in a session of its own).
 """
 
-# ruff: noqa: PTH, T201 (it prints as nsys does, and starts faster without pathlib)
+# ruff: noqa: PTH100, PTH113, PTH118, PTH119, PTH120, PTH123, T201
 import json
 import os
 import re
