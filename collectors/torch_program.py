@@ -14,6 +14,7 @@ from .foreground import exit_code, foreground
 from .program_report import diagnostics, failure, recorded, samples, timings
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from tracekit.collecting import Program
@@ -40,8 +41,13 @@ def record_program(program: Program, directory: Path) -> Recording:
     )
 
 
-def run(program: Program, directory: Path) -> int:
+def run(program: Program, directory: Path, *, under: Sequence[str] = ()) -> int:
     """Run the program to its end, recorded into a directory; returns its exit code.
+
+    Args:
+        program: What to run.
+        directory: Where its processes leave their recordings.
+        under: Command of a profiler to run it under, which then records in place of torch's.
 
     Raises:
         UnusableInputError: There is no such program.
@@ -57,7 +63,8 @@ def run(program: Program, directory: Path) -> int:
         "start_step": program.start_step,
         "steps": program.steps,
         "stacks": program.stacks,
+        "profiler": "outside" if under else "torch",
     }
     environment = inside.variables(request, dict(os.environ))
-    with foreground(command, environment=environment, scratch=directory.resolve()) as process:
+    with foreground((*under, *command), environment=environment, scratch=directory.resolve()) as process:
         return exit_code(process.wait())

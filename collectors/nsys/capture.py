@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ..children import child
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 REPORT = "run"
@@ -26,7 +26,7 @@ class Captured:
     Attributes:
         code: The exit code of nsys, which is the program's own if nsys did its work.
         report: What nsys recorded; None when there is no report.
-        log: What both printed; empty where they kept the standard streams of this process.
+        log: What both printed.
     """
 
     code: int
@@ -54,13 +54,6 @@ def captured(
         watch(_growing(told, process))
         code = process.wait()
     return Captured(code=code, report=report_in(directory), log=log.read_text(errors="replace"))
-
-
-def attended(command: list[str], directory: Path, *, environment: Mapping[str, str]) -> Captured:
-    """Run nsys with the user's program, both with the standard streams of this process."""
-    with child(command, environment=environment) as process:
-        code = process.wait()
-    return Captured(code=code, report=report_in(directory), log="")
 
 
 def report_in(directory: Path) -> Path | None:

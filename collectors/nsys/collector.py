@@ -10,20 +10,21 @@ from typing import TYPE_CHECKING, Any
 from tracekit.collecting import Recording, Request
 from tracekit.doctor import Check, Status
 from tracekit.errors import CollectionError
-from tracekit.meta import Diagnostic, Level
 
 from ..protocol import converse, follow, result, samples, timings
 from . import options, problems
 from .capture import REPORT, Captured, captured
-from .export import DEVICE_WORK, HOST_WORK, exported, has_rows, reason
+from .export import exported
 from .measured import REQUEST, TOLD
-from .tool import Nsys, located
+from .outcome import diagnostics, refuse_empty, told_options
+from .program import record_program
+from .tool import located
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from tracekit.collecting import Progress
+    from tracekit.collecting import Program, Progress
 
 _MEASURED = (sys.executable, "-P", "-m", "tracekit.collectors.nsys.measured")
 
@@ -54,9 +55,10 @@ class NsysCollector:
         decided = replace(request, device=timed["device"])
         command = options.recording(nsys, directory / REPORT, device=decided.device)
         done, told = _watched(command, decided, directory, progress)
-        report = recorded(done)
+        if done.report is None:
+            raise problems.not_recorded(done.log, done.code)
         progress("export", 0, 1)
-        trace = exported(nsys, report)
+        trace = exported(nsys, done.report)
         progress("export", 1, 1)
         refuse_empty(trace, device=decided.device)
         return Recording(
@@ -68,8 +70,12 @@ class NsysCollector:
             samples=samples(timed),
             environment=timed["environment"],
             options={"arguments": told_options(command)},
-            diagnostics=tuple(diagnostics(nsys, done, told["notes"])),
+            diagnostics=tuple(diagnostics(nsys, done.code, told["notes"])),
         )
+
+    def record_program(self, program: Program, directory: Path, *, progress: Progress) -> Recording:
+        """See `tracekit.collecting.Collector.record_program`."""
+        return record_program(program, directory, progress=progress)
 
 
 def _watched(
@@ -92,43 +98,3 @@ def _watched(
         raise problems.not_recorded(done.log, done.code)  # the program was not even started
     code = 128 - done.code if done.code > 128 else done.code  # as a shell tells of a signal
     return done, result(last[0], name=request.workload, code=code, log=problems.telling(done.log))
-
-
-def recorded(done: Captured) -> Path:
-    """The report.
-
-    Raises:
-        CollectionError: There is none.
-    """
-    if done.report is None:
-        raise problems.not_recorded(done.log, done.code)
-    return done.report
-
-
-def refuse_empty(trace: Path, *, device: str) -> None:
-    """Refuse an export without what was to be recorded.
-
-    Raises:
-        CollectionError: It is empty; the message holds the reason that nsys gives.
-    """
-    if device == "cpu":
-        if not has_rows(trace, (*HOST_WORK, *DEVICE_WORK)):
-            raise problems.empty("work at all", reason(trace))
-    elif not has_rows(trace, DEVICE_WORK):
-        raise problems.empty("work of a GPU", reason(trace))
-
-
-def told_options(command: list[str]) -> list[str]:
-    """The options of a recording, without the paths of this machine."""
-    return [word for word in command if word.startswith("--") and not word.startswith("--output")]
-
-
-def diagnostics(nsys: Nsys, done: Captured, notes: Iterable[tuple[str, str]]) -> Iterator[Diagnostic]:
-    """What a reader of the run should know of its recording."""
-    if done.code:
-        message = f"nsys or the program ended with exit code {done.code} after the recording"
-        yield Diagnostic(Level.WARN, "nsys_exit_code", message)
-    for code, message in notes:
-        yield Diagnostic(Level.WARN, code, message)
-    for loss in options.lost(nsys):
-        yield Diagnostic(Level.INFO, "nsys_too_old", f"nsys {nsys.version} is too old: {loss}")

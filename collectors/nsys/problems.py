@@ -80,5 +80,5 @@ def telling(log: str) -> str:
         'ERR_NVGPUCTRPERM: no access'
     """
     said = [line.strip() for line in log.replace("\r", "\n").splitlines()]
-    lines = [line for line in said if _TELLING.search(line)]
+    lines = [line for line in said if " " in line and _TELLING.search(line)]  # a path alone tells nothing
     return lines[-1] if lines else last_line("\n".join(_BAR.sub("", line) for line in said))
