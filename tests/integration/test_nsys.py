@@ -38,21 +38,15 @@ class Lab:
 
 @pytest.fixture
 def lab(request: pytest.FixtureRequest, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
-    """Made from the options of `plays`: `version`, `outcome`, `program` (how that ends), `rows` and `said`."""
-    plays = {
-        name: value for mark in request.node.iter_markers("plays") for name, value in mark.kwargs.items()
-    }
-    export = write_export(tmp_path / "made.sqlite", rows=plays.get("rows", HOST), said=plays.get("said"))
-    nsys = install(
-        tmp_path / "bin",
-        version=plays.get("version", NEW),
-        outcome=plays.get("outcome", "fine"),
-        export=export,
-    )
+    """Made from the options of `plays`: `version`, `outcome`, `rows`, `said`, and how the `program` ends."""
+    plays = {"version": NEW, "outcome": "fine", "program": "ends well", "rows": HOST, "said": None}
+    for mark in request.node.iter_markers("plays"):
+        plays |= mark.kwargs
+    export = write_export(tmp_path / "made.sqlite", rows=plays["rows"], said=plays["said"])
+    nsys = install(tmp_path / "bin", version=plays["version"], outcome=plays["outcome"], export=export)
     monkeypatch.delenv("NSYS_HOME", raising=False)
     monkeypatch.setenv("PATH", f"{nsys.parent}:/usr/bin:/bin")
-    program = (sys.executable, str(PLAYED), plays.get("program", "ends well"))
-    monkeypatch.setattr(collector, "_MEASURED", program)
+    monkeypatch.setattr(collector, "_MEASURED", (sys.executable, str(PLAYED), plays["program"]))
     directory = store.path / ".tmp-1-recording"
     directory.mkdir(parents=True)
 

@@ -64,7 +64,18 @@ def nothing_is_left(store: Store, folder: Path) -> None:
 
 def running(folder: Path) -> list[psutil.Process]:
     every = psutil.process_iter(["cmdline"])
-    return [one for one in every if any(str(folder) in word for word in one.info["cmdline"] or [])]
+    return [one for one in every if any(str(folder) in word for word in one.info["cmdline"] or ())]
+
+
+def wait_for_nsys(collecting: subprocess.Popen[str]) -> list[psutil.Process]:
+    """The processes of a collection, once nsys is among them."""
+    give_up = time.monotonic() + 60
+    while time.monotonic() < give_up:
+        children = psutil.Process(collecting.pid).children(recursive=True)
+        if len(children) >= 2:
+            return children
+        time.sleep(0.02)
+    raise AssertionError("nsys was not started")
 
 
 @pytest.mark.slow
@@ -96,8 +107,7 @@ def test_in_the_middle_of(
     assert collecting.stderr
     while not (line := collecting.stderr.readline()).startswith(part):
         assert line, "it ended before it came to that"
-    children = psutil.Process(collecting.pid).children(recursive=True)
-    assert len(children) >= 2, "the guard and nsys"
+    children = wait_for_nsys(collecting)
     collecting.send_signal(with_signal)
     out, err = collecting.communicate(timeout=60)
     assert out == ""
