@@ -98,9 +98,7 @@ def test_what_is_not_python_is_installed_with_the_package() -> None:
         for pattern in patterns
         for path in DASHBOARDS.joinpath(*package.split(".")[2:]).glob(pattern)
     }
-    others = {
-        path for path in DASHBOARDS.rglob("*") if path.is_file() and path.suffix not in {".py", ".pyc"}
-    }
+    others = {path for path in DASHBOARDS.rglob("*") if path.is_file() and path.suffix not in {".py", ".pyc"}}
     assert DASHBOARDS / "assets/shell.css" in others
     assert sorted(others - installed) == []
 

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tracekit.ingest.kineto.reader import Trace
     from tracekit.ingest.kineto.toplevel import TopLevel
     from tracekit.ingest.sources import Source
+    from tracekit.ingest.trace import Trace
 
 _HIGHEST = 2**31 - 1
 _TAIL = 1 << 20
@@ -112,11 +112,12 @@ def _value(text: str) -> Distributed | None:
         return None
 
 
-def ordered(sources: Sequence[Source], traces: Sequence[Trace]) -> list[tuple[Source, Trace]]:
+def ordered(found: Sequence[tuple[Source, Trace]]) -> list[tuple[Source, Trace]]:
     """Each source with its decoded trace, by rank: what the traces declare stands above what was counted."""
-    settled = [_settled(source, trace.top) for source, trace in zip(sources, traces, strict=True)]
+    settled = [_settled(source, trace.top) for source, trace in found]
     if len({source.rank for source in settled}) < len(settled):
-        settled = list(sources)  # two of them declare one rank
+        settled = [source for source, _ in found]  # two of them declare one rank
+    traces = (trace for _, trace in found)
     return sorted(zip(settled, traces, strict=True), key=lambda pair: pair[0].rank or 0)
 
 
