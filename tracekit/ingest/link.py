@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tracekit import step_names
 from tracekit.ingest import nesting
 from tracekit.ingest.order import sorted_positions
 from tracekit.schema import C, HostKind, Phase
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.integer[Any]]
     Bools = npt.NDArray[np.bool_]
 
-STEP_MARKER = re.compile(r"ProfilerStep#(\d{1,18})(?!\d)")
 MODULE_MARKER = "nn.Module: "
 NONE = -1
 
@@ -42,7 +42,7 @@ _PHASE_MARKERS: tuple[tuple[Phase, re.Pattern[str]], ...] = (
     (Phase.ZERO_GRAD, re.compile(r".*zero_grad")),
     (Phase.OPTIMIZER, re.compile(r"Optimizer\.step#")),
     (Phase.DATALOAD, re.compile(r"enumerate\(DataLoader\)")),
-    (Phase.BACKWARD, re.compile(r"autograd::engine::evaluate_function")),
+    (Phase.BACKWARD, re.compile(r"autograd::engine::evaluate_function|\w+Backward\d*$")),
 )
 PHASES = tuple(Phase)
 
@@ -165,9 +165,14 @@ class Steps:
 
 def find_steps(host: Host) -> Steps:
     """Steps that the host marked; where several threads did, the one that marked most of them counts."""
-    rows = np.flatnonzero(host.named(STEP_MARKER.match) & host.of_kind(HostKind.ANNOTATION))
+    annotation = host.of_kind(HostKind.ANNOTATION)
+    marked_by = [np.flatnonzero(host.named(marker.match) & annotation) for marker in step_names.MARKERS]
+    rows, marker = next(
+        (found for found in zip(marked_by, step_names.MARKERS, strict=True) if len(found[0])),
+        (marked_by[0], step_names.MARKERS[0]),
+    )
     names = [host.names.values[code] for code in host.name[rows]]
-    numbers = np.array([int(match[1]) for match in map(STEP_MARKER.match, names) if match], np.int64)
+    numbers = np.array([int(match[1]) for match in map(marker.match, names) if match], np.int64)
     _, lane, marked = np.unique(host.thread[rows], return_inverse=True, return_counts=True)
     preferred = np.argsort(-marked[lane], kind="stable")
     _, found = np.unique(numbers[preferred], return_index=True)
@@ -222,7 +227,7 @@ def find_launches(host: Host, correlation: Ints, external: Ints, pid: Ints | Non
         external: The profiler's id of the op of each device row.
         pid: Process of each device row, where one trace holds several: each counts its own correlation ids.
     """
-    own = host.correlation
+    own: Ints = host.correlation
     if pid is not None:
         own, correlation = _by_process(own, host.pid, correlation, pid)
     call = _first_with(own, is_call(host) & (host.correlation > 0), correlation)

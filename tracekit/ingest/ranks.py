@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from tracekit.ingest import nsys
 from tracekit.ingest.files import reading
 from tracekit.ingest.kineto.reader import peek
-from tracekit.ingest.kineto.toplevel import Distributed
+from tracekit.ingest.kineto.toplevel import Distributed, TopLevel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tracekit.ingest.kineto.toplevel import TopLevel
     from tracekit.ingest.sources import Source
     from tracekit.ingest.trace import Trace
 
@@ -31,10 +31,16 @@ _IN_NAME = re.compile(r"(?:rank|worker)[_-]?(\d{1,10})(?!\d)", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Found:
-    """A trace, and what stands around its events as far as that can be seen without decoding them."""
+    """A trace, and what stands around its events as far as that can be seen without decoding them.
+
+    Attributes:
+        is_nsys: Whether Nsight Systems recorded it; such a file may hold a whole job and tells that only
+            when it is read.
+    """
 
     path: Path
     top: TopLevel
+    is_nsys: bool = False
 
     @property
     def rank(self) -> int | None:
@@ -82,8 +88,10 @@ def look(path: Path) -> Found:
     """Look at a trace, without decoding its events.
 
     Raises:
-        UnusableInputError: It is not a Kineto trace, or cannot be read.
+        UnusableInputError: It is no trace, or cannot be read.
     """
+    if nsys.is_nsys(path):
+        return Found(path, TopLevel(), is_nsys=True)
     with reading(path):
         top = peek(path)
         if top.distributed is None:

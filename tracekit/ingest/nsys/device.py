@@ -66,6 +66,7 @@ _SHAPE = {
     C.DYNAMIC_SHARED_BYTES: "dynamicSharedMemory",
 }
 _ENDS = ("copyKind", "srcKind", "dstKind")
+_UNKNOWN = 0xFF
 WANTED = {
     vendor.KERNEL: Wanted(integers=(*_COMMON, *_NODE, "demangledName", "shortName", *_SHAPE.values())),
     vendor.MEMCPY: Wanted(integers=(*_COMMON, *_NODE, "bytes", *_ENDS, "srcDeviceId", "dstDeviceId")),
@@ -103,16 +104,14 @@ def _kernels(chunk: Chunk, strings: Strings) -> dict[str, pa.Array]:
 
 
 def _copies(chunk: Chunk, _strings: Strings) -> dict[str, pa.Array]:
-    kind, source, target = (
-        np.where(column == NULL, 7, column) & 0xFF for column in map(chunk.integers, _ENDS)
-    )
+    columns = [chunk.integers(name) for name in _ENDS]
+    kind, source, target = (np.where(column == NULL, _UNKNOWN, column) & 0xFF for column in columns)
     distinct, place = chosen(kind << 16 | source << 8 | target)
     ends = [vendor.copy(code >> 16, code >> 8 & 0xFF, code & 0xFF) for code in distinct.tolist()]
-    texts = zip(*ends, strict=True)
-    columns = dict(zip((C.NAME, C.COPY_KIND, C.SRC_MEMORY, C.DST_MEMORY), texts, strict=True))
+    texts = zip((C.NAME, C.COPY_KIND, C.SRC_MEMORY, C.DST_MEMORY), zip(*ends, strict=True), strict=True)
     return {
         C.KIND: constant(DeviceKind.MEMCPY, chunk.rows),
-        **{column: coded(place, [str(text) for text in values]) for column, values in columns.items()},
+        **{column: coded(place, [str(text) for text in values]) for column, values in texts},
         C.BYTES: nullable(chunk.integers("bytes")),
         C.SRC_DEVICE: nullable(chunk.integers("srcDeviceId"), above=-1),
         C.DST_DEVICE: nullable(chunk.integers("dstDeviceId"), above=-1),

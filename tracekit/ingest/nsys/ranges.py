@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from tracekit.ingest import flops
 from tracekit.ingest.kineto.names import host_kind
 from tracekit.schema import C, HostKind
+from tracekit.step_names import is_marker
 
 if TYPE_CHECKING:
     from tracekit.ingest.nsys.strings import Strings
@@ -58,8 +59,12 @@ def columns(texts: pa.Array) -> dict[str, pa.Array]:
 def _kinds(names: pa.Array, is_op: pa.Array) -> pa.Array:
     """Ops, but for those that torch.profiler would call annotations."""
     once = names.dictionary_encode()
-    kinds = pa.array([str(host_kind(HostKind.OP, name)) for name in once.dictionary.to_pylist()], pa.string())
+    kinds = pa.array([_kind(name) for name in once.dictionary.to_pylist()], pa.string())
     return pc.if_else(is_op, kinds.take(once.indices), str(HostKind.ANNOTATION))
+
+
+def _kind(name: str) -> str:
+    return str(HostKind.ANNOTATION if is_marker(name) else host_kind(HostKind.OP, name))
 
 
 def _spread(values: pa.Array, distinct: pa.DictionaryArray) -> pa.DictionaryArray:

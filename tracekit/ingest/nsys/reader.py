@@ -176,7 +176,7 @@ class _Reading:
         """What was parked."""
         top, said = about.top(self._tables), about.diagnostics(self._tables)
         reason = about.reason(said, self._tables)
-        ranks = sorted(set(self._ranks.values()))
+        ranks: list[int | None] = [*sorted(set(self._ranks.values()))]
         found: list[Trace] = []
         for rank in ranks or [None]:
             own = msgspec.structs.replace(top, distributed=_distributed(rank, len(ranks)))

@@ -37,6 +37,17 @@ def beside(path: Path) -> Path:
     return path.with_suffix(".sqlite")
 
 
+def is_exported(path: Path) -> bool:
+    """Whether an export that is not older lies beside a report."""
+    export = beside(path)
+    return export.is_file() and export.stat().st_mtime_ns >= path.stat().st_mtime_ns
+
+
+def spare(path: Path) -> Path:
+    """Which of a report and its export says nothing the other does not: the report, or an outdated export."""
+    return path if is_exported(path) else beside(path)
+
+
 def exported(path: Path, directory: Path) -> Path:
     """The report's export, made now unless one that is not older lies beside the report.
 
@@ -48,9 +59,8 @@ def exported(path: Path, directory: Path) -> Path:
         UnusableInputError: The report is not there, nsys is not, or it failed.
     """
     with files.reading(path):
-        made = path.stat().st_mtime_ns
         target = beside(path)
-        if target.is_file() and target.stat().st_mtime_ns >= made:
+        if is_exported(path):
             return target
     writable = os.access(path.parent, os.W_OK)
     return _export(path, target if writable else directory / target.name)
@@ -79,7 +89,7 @@ def _export(path: Path, target: Path) -> Path:
 def _failed(path: Path, done: subprocess.CompletedProcess[str]) -> UnusableInputError:
     said = " ".join((done.stderr or done.stdout).split())[-_LAST:]
     return UnusableInputError(
-        f"nsys could not export {files.name(path)} (exit code {done.returncode}): {said or 'it says nothing'}",
+        f"nsys could not export {files.name(path)} (exit code {done.returncode}): {said or 'no message'}",
         hint=f"the report is kept; export it where it was recorded: nsys export --type=sqlite {path.name}",
     )
 

@@ -130,7 +130,7 @@ def _parsed(text: Any, rows: int, kind: type) -> npt.NDArray[Any]:
     Raises:
         ValueError: There is something else among them.
     """
-    found = np.fromstring(str(text), kind, sep=",")
+    found: npt.NDArray[Any] = np.fromstring(str(text), kind, sep=",")
     if len(found) != rows:
         raise ValueError("a column of numbers holds something else")
     return found
