@@ -16,6 +16,7 @@ PLACES = (
     "/opt/nvidia/nsight-systems/*/bin/nsys",
     "/opt/nvidia/nsight-systems/*/target-linux-*/nsys",
     "/opt/nvidia/nsight-systems-cli/*/bin/nsys",
+    "/opt/nvidia/nsight-systems-cli/*/target-linux-*/nsys",
     "/usr/local/cuda*/bin/nsys",
     "/opt/nvidia/nsight-compute/*/host/*/nsys",
 )
