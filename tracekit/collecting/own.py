@@ -20,6 +20,8 @@ from tracekit.meta import RunMeta
 from tracekit.store import new_run_id, timestamp
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tracekit.collecting.recording import Collector, Progress, Recording
     from tracekit.collecting.request import Program
     from tracekit.run import Run
@@ -63,7 +65,15 @@ def collect_program(
     with store.draft() as draft:
         recording = plugin.record_program(program, draft.path, progress=progress)
         progress("import", 0, 1)
-        meta = replace(_meta(program, recording, collector=name, now=now), git=git, label=label)
+        window = {
+            "start_step": program.start_step,
+            "steps": program.steps,
+            "exit_code": recording.exit_code,
+        }
+        meta = run_meta(
+            title(program.command), recording, window, collector=name, command=program.command, now=now
+        )
+        meta = replace(meta, git=git, label=label)
         run = import_recording(store, recording.traces, meta, samples=recording.samples)
         if keep_trace:
             keep(recording.traces[0], run.path / KEPT_TRACE)
@@ -81,23 +91,39 @@ def _check(program: Program) -> None:
             raise UnusableInputError(f"{option} {value} is impossible", hint=f"use {option} {least} or more")
 
 
-def _meta(program: Program, recording: Recording, *, collector: str, now: datetime) -> RunMeta:
+def run_meta(
+    name: str,
+    recording: Recording,
+    window: dict[str, Any],
+    *,
+    collector: str,
+    command: Sequence[str],
+    now: datetime,
+) -> RunMeta:
+    """What is known about a run of the user's own code.
+
+    Args:
+        name: What a person calls it.
+        recording: What was recorded.
+        window: Which of its steps; kept in `workload`, with how it ended.
+        collector: Registered name.
+        command: How it was started.
+        now: When.
+    """
     workload: dict[str, Any] = {
-        "name": title(program.command),
+        "name": name,
         "device": recording.device,
         "threads": recording.threads,
-        "start_step": program.start_step,
-        "steps": program.steps,
-        "exit_code": recording.exit_code,
+        **window,
     }
     found = fingerprint(workload, recording.environment, recording.options, collector=collector)
     return RunMeta(
-        run_id=new_run_id(workload["name"], now=now),
+        run_id=new_run_id(name, now=now),
         created_at=timestamp(now),
         t0_unix_ns=0,
         collector=CollectorMeta(collector, recording.version, recording.options),
         workload=workload,
-        command=list(program.command),
+        command=list(command),
         environment=recording.environment,
         fingerprint={**found, "world_size": len(recording.traces)},
         timings=recording.timings,

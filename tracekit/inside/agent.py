@@ -48,6 +48,7 @@ class Agent:
     def _new(self, start_step: int, steps: int, *, fallback: bool = False) -> Window:
         kind = NvtxRecorder if self._outside else TorchRecorder
         recorder = kind(self._torch, stacks=self._request["stacks"])
+        self._said = recorder.notes
         window = Window(start_step, steps, recorder)
         recorder.trace = lambda: self._report.place(fallback=fallback)
         recorder.written = lambda trace, whole: self._report.written(
@@ -109,7 +110,8 @@ class Agent:
         for window in (self._fallback, self._window):
             if window:
                 self._guarded(window.end)
-        self._guarded(lambda: self._report.close(source=self.source, passed=self._window.passed))
+        said = [message for _, message in self._said]
+        self._guarded(lambda: self._report.close(source=self.source, passed=self._window.passed, said=said))
 
     def _follow(self, source: str) -> None:
         self._calls.stop()

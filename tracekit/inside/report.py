@@ -70,10 +70,15 @@ class Report:
         }
         self._write(trace.with_suffix(".facts"), facts)
 
-    def close(self, *, source: str, passed: int) -> None:
-        """Say what this process has seen if it has recorded nothing."""
+    def close(self, *, source: str, passed: int, said: list[str]) -> None:
+        """Say what this process has seen, and why it did not record, if it has recorded nothing."""
         if not self._written:
-            note = {"source": source, "passed": passed, "taken": self._taken, "error": self._error}
+            note = {
+                "source": source,
+                "passed": passed,
+                "taken": self._taken,
+                "error": "; ".join(filter(None, [self._error, *said])),
+            }
             self._write(self._directory / f"process-{os.getpid()}.note", note)
 
     def failed(self, error: Exception) -> None:

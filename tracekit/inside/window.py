@@ -8,7 +8,10 @@ from typing import Protocol
 class Recorder(Protocol):
     """Times and records steps; all calls come from the thread that steps."""
 
-    needs_warmup: bool
+    @property
+    def needs_warmup(self) -> bool:
+        """Whether the first step under the profiler is not worth keeping."""
+        ...
 
     def mark(self) -> None:
         """A step that is timed without a profiler begins, or the last one of them ends."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from pathlib import Path
+from pathlib import Path  # noqa: TC003 (the example needs it)
 
 from tracekit.errors import UnusableInputError
 from tracekit.ingest import files

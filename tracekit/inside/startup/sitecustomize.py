@@ -32,7 +32,7 @@ if __name__ == "sitecustomize":
     except Exception as _error:  # whatever is wrong here, the program comes first
         sys.stderr.write(f"tracekit: cannot record inside this Python: {_error!r}\n")
     try:
-        import sitecustomize  # noqa: F401 (that of the environment)
+        import sitecustomize  # type: ignore[import-not-found]  # noqa: F401 (of the environment)
     except ModuleNotFoundError as _missing:
         sys.modules["sitecustomize"] = _own  # what imports it expects to find it
         if _missing.name != "sitecustomize":
