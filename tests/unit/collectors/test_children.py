@@ -7,11 +7,14 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 from tracekit.collectors.children import child, end
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 STARTS_ANOTHER = """
 import subprocess, sys, time
