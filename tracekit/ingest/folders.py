@@ -81,7 +81,7 @@ def _look_through(root: Path) -> tuple[list[Found], dict[Path, Diagnostic]]:
 def _candidates(root: Path) -> list[Path]:
     """Files that may be traces, and folders of an export's tables, which stand for the files in them.
 
-    A report and its export beside it are one recording, and a database that is no export is another program's.
+    A report and its export beside it are one recording; a database that is no export is of another program.
     """
     paths = sorted(root.rglob("*"))
     folders = {path for path in paths if path.is_dir() and formats.is_parquet_export(path)}

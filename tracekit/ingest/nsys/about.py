@@ -37,6 +37,8 @@ _ABOUT_CUDA = re.compile(r"(?i)cuda|cupti|gpu|\blost\b|dropped|not enough")
 _MINOR = re.compile(r"(?i)unified memory cannot be traced")
 _HOME = re.compile(r"(/(?:home|Users)|[A-Z]:\\Users)[/\\][^/\\\s]+")
 _LONGEST = 300
+_SIMULATED = "TRACEKIT_SIMULATED"
+"""Said by what the project's own simulator writes."""
 
 
 def top(tables: Tables) -> TopLevel:
@@ -48,6 +50,7 @@ def top(tables: Tables) -> TopLevel:
         base_ns=int(started[0]["utcEpochNs"] or 0) if started else 0,
         driver=system.get("NvDriverVersion"),
         tool=f"nsys {version(tables)}".strip(),
+        simulated=any(row["name"] == _SIMULATED for row in tables.records("META_DATA_EXPORT", ("name",))),
     )
 
 

@@ -83,6 +83,27 @@ def intervals(table: str, chunk: Chunk, strings: Strings) -> tuple[pa.RecordBatc
     return batch(SCHEMA, {**found.columns, **_common(chunk), **own}, chunk.rows), found.bad
 
 
+class Devices:
+    """The devices that each process works on."""
+
+    def __init__(self) -> None:
+        self._seen: dict[int, set[int]] = {}
+
+    def add(self, chunk: Chunk) -> None:
+        """Take note of work on devices."""
+        pairs = np.stack((chunk.integers("globalPid"), chunk.integers("deviceId")))
+        for process, device in np.unique(pairs, axis=1).T.tolist():
+            self._seen.setdefault(process, set()).add(device)
+
+    def corrected(self, chunk: Chunk) -> Chunk:
+        """Waits on the device of their process, where it works on one: exports count these from 0."""
+        process, device = chunk.integers("globalPid"), chunk.integers("deviceId").copy()
+        for number, devices in self._seen.items():
+            if len(devices) == 1:
+                device[process == number] = next(iter(devices))
+        return chunk.replaced("deviceId", device)
+
+
 def _common(chunk: Chunk) -> dict[str, pa.Array]:
     stream, device = chunk.integers("streamId"), chunk.integers("deviceId")
     return {

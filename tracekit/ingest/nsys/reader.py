@@ -121,6 +121,7 @@ class _Reading:
         self._metrics = samples.metric_names(tables)
         self._end = about.capture_end(tables)
         self._tally = Tally()
+        self._devices = device.Devices()
         self._part = 0
 
     def park(self) -> Iterator[float]:
@@ -136,7 +137,7 @@ class _Reading:
         bad = 0
         if table in device.WANTED:
             name = DEVICE_INTERVALS.name
-            batch, bad = device.intervals(table, chunk, self._strings)
+            batch, bad = device.intervals(table, self._placed(table, chunk), self._strings)
         elif table in host.WANTED:
             name = HOST_INTERVALS.name
             batch, bad = host.intervals(table, chunk, self._strings, end=self._end)
@@ -146,6 +147,13 @@ class _Reading:
             name, batch = COUNTERS.name, samples.metrics(chunk, self._metrics)
         self._tally.add(table, chunk.rows, bad)
         return name, batch
+
+    def _placed(self, table: str, chunk: Chunk) -> Chunk:
+        """Waits with the device that their process works on; the export numbers it otherwise there."""
+        if table == vendor.SYNC:
+            return self._devices.corrected(chunk)
+        self._devices.add(chunk)
+        return chunk
 
     def _park(self, table: str, batch: pa.RecordBatch) -> None:
         for rank, rows in self._by_rank(batch):
