@@ -13,6 +13,8 @@ from tracekit import environment, registry
 from tracekit.errors import CollectionError, UnusableInputError
 from tracekit.ingest import Sample
 
+from .cuda_events import EventTimer
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -113,22 +115,9 @@ def _times(program: Program, count: int, device: str, *, part: str, reporter: Re
 
 def _event_times(program: Program, count: int, *, part: str, reporter: Reporter) -> list[int]:
     """Time on the device's own clock, without making it wait for the host between steps."""
-    import torch
-
-    event: Any = torch.cuda.Event
-    pairs: list[tuple[Any, Any]] = []
-
-    def run() -> None:
-        pair = event(enable_timing=True), event(enable_timing=True)
-        pair[0].record()
-        program.step()
-        pair[1].record()
-        pairs.append(pair)
-
-    torch.cuda.synchronize()
-    reporter.steps(part, count, run)
-    torch.cuda.synchronize()
-    return [round(start.elapsed_time(end) * 1e6) for start, end in pairs]
+    timer = EventTimer()
+    reporter.steps(part, count, lambda: timer.time(program.step))
+    return timer.durations_ns()
 
 
 def _reset_peaks(device: str) -> None:

@@ -16,6 +16,7 @@ from tracekit.collecting import Request
 
 from .measured import built, found, surroundings, timed
 from .protocol import Reporter, serve
+from .sampling import sampling
 
 if TYPE_CHECKING:
     from tracekit.workloads.base import Program
@@ -37,14 +38,16 @@ def _record(request: Request, directory: Path, reporter: Reporter) -> dict[str, 
     device = found(request.device)
     import torch
 
-    with built(request, device=device) as program:
-        timings = timed(program, request, device, reporter)
+    with built(request, device=device) as program, sampling() as taken:
+        told = timed(program, request, device, reporter)
         _profile(program, request, device, directory / TRACE, reporter)
+    told["samples"] += [vars(one) for one in taken.samples()]
     return {
         "trace": TRACE,
         "version": str(torch.__version__),
+        "diagnostics": [vars(one) for one in taken.diagnostics()],
         "options": {"record_shapes": True, "profile_memory": True, "with_stack": request.stacks},
-        **timings,
+        **told,
         **surroundings(device),
     }
 

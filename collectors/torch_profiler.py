@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from tracekit.collecting import Recording, Request
+from tracekit.meta import Diagnostic, Level
 
 from .protocol import converse, samples, timings
 
@@ -34,6 +35,9 @@ class TorchProfilerCollector:
             samples=samples(told),
             environment=told["environment"],
             options=told["options"],
+            diagnostics=tuple(
+                Diagnostic(Level(one["level"]), one["code"], one["message"]) for one in told["diagnostics"]
+            ),
         )
 
     def record_program(self, program: Program, directory: Path, *, progress: Progress) -> Recording:

@@ -12,6 +12,8 @@ from tracekit.errors import UnusableInputError
 
 from .foreground import exit_code, foreground
 from .program_report import diagnostics, failure, recorded, samples, timings
+from .program_sampling import in_window
+from .sampling import sampling
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,10 +21,12 @@ if TYPE_CHECKING:
 
     from tracekit.collecting import Program
 
+    from .sampling import Taken
+
 
 def record_program(program: Program, directory: Path) -> Recording:
     """See `tracekit.collecting.Collector.record_program`."""
-    code = run(program, directory)
+    code, taken = run(program, directory)
     ranks = recorded(directory)
     if not ranks:
         raise failure(program, directory, code)
@@ -33,16 +37,16 @@ def record_program(program: Program, directory: Path) -> Recording:
         threads=first["threads"],
         version=first["version"],
         timings=timings(ranks),
-        samples=samples(ranks),
+        samples=(*samples(ranks), *taken.samples()),
         environment=first["environment"],
         options={**first["options"], "step": first["source"]},
-        diagnostics=tuple(diagnostics(ranks, code)),
+        diagnostics=(*diagnostics(ranks, code), *taken.diagnostics()),
         exit_code=code,
     )
 
 
-def run(program: Program, directory: Path, *, under: Sequence[str] = ()) -> int:
-    """Run the program to its end, recorded into a directory; returns its exit code.
+def run(program: Program, directory: Path, *, under: Sequence[str] = ()) -> tuple[int, Taken]:
+    """Run the program to its end, recorded into a directory; its exit code, and what was sampled.
 
     Args:
         program: What to run.
@@ -66,5 +70,9 @@ def run(program: Program, directory: Path, *, under: Sequence[str] = ()) -> int:
         "profiler": "outside" if under else "torch",
     }
     environment = inside.variables(request, dict(os.environ))
-    with foreground((*under, *command), environment=environment, scratch=directory.resolve()) as process:
-        return exit_code(process.wait())
+    with (
+        foreground((*under, *command), environment=environment, scratch=directory.resolve()) as process,
+        sampling(pid=process.pid, samplers=in_window(directory)) as taken,
+    ):
+        code = exit_code(process.wait())
+    return code, taken

@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from tracekit import environment, registry
+from tracekit import environment, nvml, registry
 from tracekit.errors import TracekitError
 
 DRIVER_PARAMETERS = Path("/proc/driver/nvidia/params")
@@ -49,7 +49,7 @@ def examine(store: Path) -> list[Check]:
         _cuda(torch),
         _profiler(torch),
         _cupti(DRIVER_PARAMETERS),
-        _nvml(),
+        *_nvml(),
         _nsys(),
         _disk(store),
         *_plugins(),
@@ -126,11 +126,32 @@ def _cupti(parameters: Path) -> Check:
     return Check("cupti", Status.OK, "the driver allows profiling")
 
 
-def _nvml() -> Check:
-    driver = environment.nvml_driver()
-    if driver is None:
-        return Check("nvml", Status.MISSING, "NVML is silent", "for GPU details install the NVIDIA driver")
-    return Check("nvml", Status.OK, f"driver {driver}")
+def _nvml() -> list[Check]:
+    with environment.nvml() as library:
+        if library is None:
+            step = "for GPU clocks, power and PCIe install the NVIDIA driver"
+            return [Check("nvml", Status.MISSING, "NVML is silent", step)]
+        try:
+            count = library.nvmlDeviceGetCount()
+            driver = environment.nvml_driver()
+        except library.NVMLError as error:
+            return [Check("nvml", Status.MISSING, str(error), "check the driver with nvidia-smi")]
+        found = Check("nvml", Status.OK, f"driver {driver}, {count} GPU{'s' * (count != 1)}")
+        return [found, *(_gpu(library, index) for index in range(count))]
+
+
+def _gpu(library: Any, index: int) -> Check:
+    """What NVML says of one GPU, and which of the samples it refuses."""
+    name = f"gpu {index}"
+    try:
+        handle = library.nvmlDeviceGetHandleByIndex(index)
+        model = str(library.nvmlDeviceGetName(handle))
+        refused = nvml.unsupported(library, handle)
+    except library.NVMLError as error:
+        return Check(name, Status.WARN, f"NVML: {error}", "check it with nvidia-smi; it may need a reset")
+    total = sum(len(one.metrics) for one in nvml.QUESTIONS)
+    gives = f"NVML gives {total - len(refused)} of {total} metrics"
+    return Check(name, Status.OK, f"{model}: {gives}{', not ' if refused else ''}{', '.join(refused)}")
 
 
 def _nsys() -> Check:

@@ -25,7 +25,7 @@ def record_program(program: Program, directory: Path, *, progress: Progress) -> 
     """See `tracekit.collecting.Collector.record_program`."""
     nsys = located()
     command = options.recording(nsys, directory.resolve() / REPORT, device=_device())
-    code = torch_program.run(program, directory, under=command)
+    code, taken = torch_program.run(program, directory, under=command)
     ranks = program_report.recorded(directory)
     if not ranks:
         raise program_report.failure(program, directory, code)
@@ -44,10 +44,10 @@ def record_program(program: Program, directory: Path, *, progress: Progress) -> 
         threads=first["threads"],
         version=nsys.version,
         timings=program_report.timings(ranks),
-        samples=program_report.samples(ranks),
+        samples=(*program_report.samples(ranks), *taken.samples()),
         environment=first["environment"],
         options={**first["options"], "step": first["source"], "arguments": told_options(command)},
-        diagnostics=(*said, *diagnostics(nsys, 0, ())),
+        diagnostics=(*said, *taken.diagnostics(), *diagnostics(nsys, 0, ())),
         exit_code=code,
     )
 
