@@ -16,6 +16,7 @@ from .program_sampling import in_window
 from .sampling import sampling
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from tracekit.collecting import Program
@@ -44,8 +45,13 @@ def record_program(program: Program, directory: Path) -> Recording:
     )
 
 
-def run(program: Program, directory: Path) -> tuple[int, Taken]:
+def run(program: Program, directory: Path, *, under: Sequence[str] = ()) -> tuple[int, Taken]:
     """Run the program to its end, recorded into a directory; its exit code, and what was sampled.
+
+    Args:
+        program: What to run.
+        directory: Where its processes leave their recordings.
+        under: Command of a profiler to run it under, which then records in place of torch's.
 
     Raises:
         UnusableInputError: There is no such program.
@@ -61,10 +67,11 @@ def run(program: Program, directory: Path) -> tuple[int, Taken]:
         "start_step": program.start_step,
         "steps": program.steps,
         "stacks": program.stacks,
+        "profiler": "outside" if under else "torch",
     }
     environment = inside.variables(request, dict(os.environ))
     with (
-        foreground(command, environment=environment, scratch=directory.resolve()) as process,
+        foreground((*under, *command), environment=environment, scratch=directory.resolve()) as process,
         sampling(pid=process.pid, samplers=in_window(directory)) as taken,
     ):
         code = exit_code(process.wait())

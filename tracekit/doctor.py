@@ -7,22 +7,15 @@ import platform
 import shutil
 from dataclasses import dataclass
 from enum import StrEnum
-from glob import glob
 from pathlib import Path
 from typing import Any
 
 from tracekit import environment, nvml, registry
+from tracekit.errors import TracekitError
 
 DRIVER_PARAMETERS = Path("/proc/driver/nvidia/params")
 NEEDS_ADMIN = "RmProfilingAdminOnly: 1"
 LOW_DISK_BYTES = 5 << 30
-NSYS_PLACES = (
-    "/opt/nvidia/nsight-systems/*/bin/nsys",
-    "/opt/nvidia/nsight-systems/*/target-linux-*/nsys",
-    "/opt/nvidia/nsight-systems-cli/*/bin/nsys",
-    "/usr/local/cuda*/bin/nsys",
-    "/opt/nvidia/nsight-compute/*/host/*/nsys",
-)
 
 
 class Status(StrEnum):
@@ -162,19 +155,12 @@ def _gpu(library: Any, index: int) -> Check:
 
 
 def _nsys() -> Check:
-    found = find_nsys()
-    if found is None:
-        step = "install Nsight Systems; its exports made elsewhere need no nsys here"
-        return Check("nsys", Status.MISSING, "not on PATH nor in the usual places", step)
-    return Check("nsys", Status.OK, found)
-
-
-def find_nsys() -> str | None:
-    """Path of the newest `nsys` of this machine."""
-    home = os.environ.get("NSYS_HOME")
-    named = shutil.which("nsys", path=str(Path(home) / "bin")) if home else None
-    places = [path for pattern in NSYS_PLACES for path in sorted(glob(pattern), reverse=True)]  # noqa: PTH207
-    return named or shutil.which("nsys") or next(iter(places), None)
+    """What its collector says, which knows what a recording needs."""
+    try:
+        check: Check = registry.load(registry.COLLECTORS, "nsys")().check()
+    except TracekitError as error:
+        return Check("nsys", Status.WARN, error.message, error.hint)
+    return check
 
 
 def _disk(store: Path) -> Check:

@@ -9,6 +9,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from .calls import Calls
+from .nvtx_recorder import NvtxRecorder
 from .recorder import TorchRecorder
 from .report import Report
 from .window import Window
@@ -35,6 +36,7 @@ class Agent:
 
     def __init__(self, torch: Any, request: dict[str, Any]) -> None:
         self._torch, self._request = torch, request
+        self._outside = request.get("profiler") == "outside"
         self._thread = 0
         self.source = ""
         self._report = Report(torch, request["directory"])
@@ -44,7 +46,8 @@ class Agent:
         _at_exit(self.finish)
 
     def _new(self, start_step: int, steps: int, *, fallback: bool = False) -> Window:
-        recorder = TorchRecorder(self._torch, stacks=self._request["stacks"])
+        kind = NvtxRecorder if self._outside else TorchRecorder
+        recorder = kind(self._torch, stacks=self._request["stacks"])
         self._said = recorder.notes
         window = Window(start_step, steps, recorder)
         recorder.trace = lambda: self._report.place(fallback=fallback)
@@ -87,6 +90,8 @@ class Agent:
             return False
         self.source = CALL
         if self._request["start_step"] > 0:
+            if self._outside:  # it records one window only
+                return True
             self._fallback = self._new(0, 1, fallback=True)
             self._guarded(self._fallback.begin)
         else:
