@@ -100,9 +100,12 @@ class TorchRecorder:
     def _profile(self, first: int) -> Any:
         profiler = self._torch.profiler
         kinds, action = profiler.ProfilerActivity, profiler.ProfilerAction
+        cuda = self._torch.cuda
+        # what is recorded from its first step on may not have used its device yet
+        on_device = cuda.is_initialized() or (first == 0 and cuda.is_available())
         with _quiet():
             return profiler.profile(
-                activities=[kinds.CPU, *([kinds.CUDA] if self.device == "cuda" else [])],
+                activities=[kinds.CPU, *([kinds.CUDA] if on_device else [])],
                 schedule=lambda step: action.WARMUP if step < first else action.RECORD,
                 **self.options,
             )
