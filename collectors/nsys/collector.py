@@ -16,7 +16,7 @@ from . import options, problems
 from .capture import REPORT, Captured, captured
 from .export import exported
 from .measured import REQUEST, TOLD
-from .outcome import diagnostics, refuse_empty, told_options
+from .outcome import diagnostics, refuse_empty, sampled, told_options
 from .program import record_program
 from .tool import located
 
@@ -67,10 +67,10 @@ class NsysCollector:
             threads=timed["threads"],
             version=nsys.version,
             timings=timings(timed),
-            samples=samples(timed),
+            samples=(*samples(timed), *samples(told)),
             environment=timed["environment"],
             options={"arguments": told_options(command)},
-            diagnostics=tuple(diagnostics(nsys, done.code, told["notes"])),
+            diagnostics=(*sampled(told), *diagnostics(nsys, done.code, told["notes"])),
         )
 
     def record_program(self, program: Program, directory: Path, *, progress: Progress) -> Recording:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tracekit import environment
 from tracekit.collecting import Recording
+from tracekit.meta import Diagnostic, Level
 
 from .. import program_report, torch_program
 from . import options, problems
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tracekit.collecting import Program, Progress
+
+_SAMPLED = Diagnostic(
+    Level.INFO,
+    "samples_with_nsys",
+    "sampled memory, threads and CPU time of the process are those of the program and nsys together",
+)
 
 
 def record_program(program: Program, directory: Path, *, progress: Progress) -> Recording:
@@ -47,7 +54,7 @@ def record_program(program: Program, directory: Path, *, progress: Progress) -> 
         samples=(*program_report.samples(ranks), *taken.samples()),
         environment=first["environment"],
         options={**first["options"], "step": first["source"], "arguments": told_options(command)},
-        diagnostics=(*said, *taken.diagnostics(), *diagnostics(nsys, 0, ())),
+        diagnostics=(*said, _SAMPLED, *taken.diagnostics(), *diagnostics(nsys, 0, ())),
         exit_code=code,
     )
 
