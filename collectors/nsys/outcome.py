@@ -51,6 +51,11 @@ def diagnostics(nsys: Nsys, code: int, notes: Iterable[tuple[str, str]]) -> Iter
         yield Diagnostic(Level.INFO, "nsys_too_old", f"nsys {nsys.version} is too old: {loss}")
 
 
+def stacks_ignored(*, asked: bool) -> list[tuple[str, str]]:
+    """What to tell who asked for Python call stacks."""
+    return [("stacks_ignored", "--stacks was left out: nsys is not asked for Python call stacks")] * asked
+
+
 def sampled(told: dict[str, Any]) -> list[Diagnostic]:
     """What samplers in the measured process told."""
     return [Diagnostic(Level(one["level"]), one["code"], one["message"]) for one in told["diagnostics"]]

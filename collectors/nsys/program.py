@@ -13,7 +13,7 @@ from .. import program_report, torch_program
 from . import options, problems
 from .capture import REPORT, report_in
 from .export import exported
-from .outcome import diagnostics, refuse_empty, told_options
+from .outcome import diagnostics, refuse_empty, stacks_ignored, told_options
 from .tool import located
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ def record_program(program: Program, directory: Path, *, progress: Progress) -> 
     progress("export", 1, 1)
     first = ranks[0].facts
     refuse_empty(trace, device=first["device"])
+    ignored = stacks_ignored(asked=program.stacks)
     said = program_report.diagnostics(ranks, code)
     return Recording(
         traces=(trace,),
@@ -54,7 +55,7 @@ def record_program(program: Program, directory: Path, *, progress: Progress) -> 
         samples=(*program_report.samples(ranks), *taken.samples()),
         environment=first["environment"],
         options={**first["options"], "step": first["source"], "arguments": told_options(command)},
-        diagnostics=(*said, _SAMPLED, *taken.diagnostics(), *diagnostics(nsys, 0, ())),
+        diagnostics=(*said, _SAMPLED, *taken.diagnostics(), *diagnostics(nsys, 0, ignored)),
         exit_code=code,
     )
 
