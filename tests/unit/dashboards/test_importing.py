@@ -84,6 +84,19 @@ def test_what_is_no_trace_says_why_and_what_to_do(
     assert store.runs() == []
 
 
+def test_an_export_of_nsight_systems_becomes_a_run(imports: Imports, store: Store, tmp_path: Path) -> None:
+    content = nsys.write(examples.training(), tmp_path / "run.sqlite").read_bytes()
+    state = over(imports, sent(imports, "run.sqlite", content, parts=3))
+    assert (state.phase, state.errors) == (Phase.DONE, ())
+    assert [run.path.name for run in store.readable()] == list(state.runs)
+    cut = over(imports, sent(imports, "cut.sqlite", content[: len(content) // 2]))
+    ((message, hint),) = cut.errors
+    assert "cut.sqlite is damaged" in message
+    assert str(store.path) not in message
+    assert "nsys export" in hint
+    assert left(store) == []
+
+
 def test_a_truncated_trace_becomes_a_run_with_a_warning(imports: Imports) -> None:
     whole = gzip.decompress(TRACE.read_bytes())
     state = over(imports, sent(imports, "cut.json", whole[: len(whole) // 2]))
