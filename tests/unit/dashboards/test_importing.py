@@ -14,6 +14,7 @@ from tracekit.dashboards.imports.jobs import Imports
 from tracekit.dashboards.imports.state import Phase
 from tracekit.dashboards.imports.uploads import FOLDER, safe
 
+from samples.simulator import examples, nsys
 from tests.unit.dashboards.test_security import client_of
 
 if TYPE_CHECKING:
