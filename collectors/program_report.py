@@ -69,7 +69,8 @@ def diagnostics(ranks: Sequence[Rank], code: int) -> Iterator[Diagnostic]:
         yield Diagnostic(Level.WARN, "program_failed", f"the program ended with exit code {code}")
     if ranks[0].first_call:
         message = "the program ended before its window: only the first call of its model was recorded"
-        yield Diagnostic(Level.WARN, "first_call_only", f"{message}; --start-step 0 records from there on")
+        hint = "--start-step 0, or tracekit.step() behind each step, records more"
+        yield Diagnostic(Level.WARN, "first_call_only", f"{message}; {hint}")
     elif facts["whole"] < facts["asked"]:
         message = f"the program ended after {facts['whole']} of the {facts['asked']} steps of its window"
         yield Diagnostic(Level.WARN, "window_cut_short", message)

@@ -44,9 +44,11 @@ class _Gated:
         if not recording(self._directory):
             return []
         if self._sampler is None:
-            program = next(iter(psutil.Process(self._guard).children()), None)
-            self._sampler = self._make(program.pid) if program else None
-        return self._sampler.read() if self._sampler else []
+            program = _child(self._guard)
+            self._sampler = self._make(program) if program else None
+            if self._sampler is None:  # it ended just now
+                return []
+        return self._sampler.read()
 
     def close(self) -> None:
         if self._sampler:
@@ -54,6 +56,13 @@ class _Gated:
 
     def diagnostics(self) -> list[Diagnostic]:
         return self._sampler.diagnostics() if self._sampler else []
+
+
+def _child(guard: int) -> int | None:
+    try:
+        return next((process.pid for process in psutil.Process(guard).children()), None)
+    except psutil.Error:  # it ended
+        return None
 
 
 def recording(directory: Path) -> bool:

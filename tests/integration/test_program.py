@@ -39,10 +39,6 @@ def codes(run: Run) -> set[str]:
     return {diagnostic.code for diagnostic in run.meta.diagnostics}
 
 
-def sampled(run: Run) -> set[str]:
-    return {str(name) for name in run.arrow("counters")[C.METRIC].to_pylist()}
-
-
 def steps(run: Run) -> list[str]:
     return [str(name) for name in run.arrow("steps")[C.NAME].to_pylist()]
 
@@ -77,7 +73,7 @@ def test_output_and_exit_code_are_those_without(words: tuple[str, ...], folder: 
         assert run.meta.timings is not None
         assert len(run.meta.timings.step_ns) == 2
         assert run.id in with_it.err
-        assert sampled(run) >= {"host_peak_bytes", "rss_bytes", "threads"}
+        assert "host_peak_bytes" in run.arrow("counters")[C.METRIC].to_pylist()
     else:
         assert store.runs() == []
         assert "before anything was recorded" in with_it.err

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+CALL = "__call__"
+
 
 class Calls:
     """Watches for the first call of any module, and then the calls of that module.
 
-    Hooks of all modules slow all calls, so they last until the end of the first call only; one on the
-    module itself would be saved with it. What stays is on its class, until `stop`.
+    torch's own hooks would not do: those of all modules break a first call that is being compiled, and one on
+    the module would be saved with it. So `__call__` is replaced, until the first call begins on the base
+    class, then on the class of that module alone, until `stop`. Code that is compiled sees the original.
 
     Args:
         torch: The program's torch.
@@ -21,51 +25,53 @@ class Calls:
     """
 
     def __init__(self, torch: Any, *, begun: Callable[[], bool], ended: Callable[[], None]) -> None:
-        self._torch, self._begun, self._ended = torch, begun, ended
-        self._module: Any = None
-        self._unpatch: Callable[[], None] | None = None
-        hooks = torch.nn.modules.module
-        self._handles = [hooks.register_module_forward_pre_hook(self._first)]
+        self._begun, self._ended, self._compiling = begun, ended, torch.compiler.is_compiling
+        self._replaced: tuple[Any, Any, Any] | None = None
+        self._replace(torch.nn.Module, self._waiting)
 
     def stop(self) -> None:
         """Hear no more."""
-        while self._handles:
-            self._handles.pop().remove()
-        if self._unpatch:
-            self._unpatch()
-            self._unpatch = None
-
-    def _first(self, module: Any, _inputs: Any) -> None:
-        if self._torch.compiler.is_compiling():
+        if self._replaced is None:
             return
-        self.stop()
-        if self._begun():
-            self._module = module
-            hooks = self._torch.nn.modules.module
-            self._handles.append(hooks.register_module_forward_hook(self._first_done))
-            self._patch(type(module))
+        (kind, own, ours), self._replaced = self._replaced, None
+        if kind.__dict__.get(CALL) is not ours:  # someone has replaced it too, and will put ours back
+            return
+        if own is None:
+            delattr(kind, CALL)
+        else:
+            setattr(kind, CALL, own)
 
-    def _first_done(self, module: Any, _inputs: Any, _output: Any) -> None:
-        if module is self._module:
-            self._handles.pop().remove()
-            self._ended()
+    def _replace(self, kind: Any, make: Callable[[Any], Any]) -> None:
+        own, ours = kind.__dict__.get(CALL), make(getattr(kind, CALL))
+        setattr(kind, CALL, ours)
+        self._replaced = kind, own, ours
 
-    def _patch(self, kind: Any) -> None:
-        original, own = kind.__call__, "__call__" in kind.__dict__
+    def _waiting(self, original: Any) -> Any:
+        compiling, state = self._compiling, {"first": True}
 
+        @functools.wraps(original)
         def called(module: Any, *arguments: Any, **options: Any) -> Any:
-            if module is not self._module or self._torch.compiler.is_compiling():
+            if compiling() or not state["first"]:
                 return original(module, *arguments, **options)
-            while self._handles:  # the first call has failed
-                self._handles.pop().remove()
+            state["first"] = False
+            self.stop()
+            if not self._begun():
+                return original(module, *arguments, **options)
+            self._replace(type(module), lambda call: self._following(call, module))
             result = original(module, *arguments, **options)
             self._ended()
             return result
 
-        def restore() -> None:
-            if own:
-                kind.__call__ = original
-            else:
-                del kind.__call__
+        return called
 
-        kind.__call__, self._unpatch = called, restore
+    def _following(self, original: Any, first: Any) -> Any:
+        compiling = self._compiling
+
+        @functools.wraps(original)
+        def called(module: Any, *arguments: Any, **options: Any) -> Any:
+            result = original(module, *arguments, **options)
+            if module is first and not compiling():
+                self._ended()
+            return result
+
+        return called
