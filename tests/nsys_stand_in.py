@@ -66,7 +66,9 @@ def profile(words):
         return code
     print("Generating '/tmp/nsys-report-1f2e.qdstrm'")
     old = PLAYS["version"] < "2021.4"
-    report = options["output"] + (".qdrep" if old else ".nsys-rep")
+    if "%" in options["output"].replace("%%", ""):
+        refuse("Unknown macro in --output")
+    report = options["output"].replace("%%", "%") + (".qdrep" if old else ".nsys-rep")
     with open(report, "w") as stream:
         stream.write("report")
     print(f"[1/1] [========================100%] {os.path.basename(report)}\nGenerated:\n    {report}")

@@ -16,7 +16,7 @@ from . import options, problems
 from .capture import REPORT, Captured, captured
 from .export import exported
 from .measured import REQUEST, TOLD
-from .outcome import diagnostics, refuse_empty, told_options
+from .outcome import diagnostics, refuse_empty, sampled, stacks_ignored, told_options
 from .program import record_program
 from .tool import located
 
@@ -61,16 +61,17 @@ class NsysCollector:
         trace = exported(nsys, done.report)
         progress("export", 1, 1)
         refuse_empty(trace, device=decided.device)
+        notes = (*told["notes"], *stacks_ignored(asked=request.stacks))
         return Recording(
             traces=(trace,),
             device=decided.device,
             threads=timed["threads"],
             version=nsys.version,
             timings=timings(timed),
-            samples=samples(timed),
+            samples=(*samples(timed), *samples(told)),
             environment=timed["environment"],
             options={"arguments": told_options(command)},
-            diagnostics=tuple(diagnostics(nsys, done.code, told["notes"])),
+            diagnostics=(*sampled(told), *diagnostics(nsys, done.code, notes)),
         )
 
     def record_program(self, program: Program, directory: Path, *, progress: Progress) -> Recording:

@@ -19,6 +19,7 @@ from tracekit.collecting import Request
 
 from ..measured import built, found, surroundings, timed
 from ..protocol import Reporter, serve
+from ..sampling import sampling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -57,12 +58,16 @@ def _record(request: Request, reporter: Reporter) -> dict[str, Any]:
     with built(request, device=device) as program:
         for _ in range(max(1, request.warmup)):  # so that no first step is among the recorded
             program.step()
-        with _window(device), _ranges(notes) as step:
+        with sampling() as taken, _window(device), _ranges(notes) as step:
             for number in range(1, request.steps + 1):
                 with step(f"{STEP_NAME}{number}"):
                     program.step()
                 reporter.tell("progress", part="profile", done=number, total=request.steps)
-    return {"notes": notes}
+    return {
+        "notes": notes,
+        "samples": [vars(one) for one in taken.samples()],
+        "diagnostics": [vars(one) for one in taken.diagnostics()],
+    }
 
 
 @contextmanager

@@ -77,7 +77,8 @@ def recording(nsys: Nsys, output: Path, *, device: str) -> list[str]:
         )
     wishes = ALWAYS if device == "cpu" else (*WINDOW, *ALWAYS)
     traces = _traces(nsys.profile, HOST_TRACES if device == "cpu" else TRACES)
-    return [nsys.path, "profile", f"--trace={traces}", *_met(wishes, nsys.profile), f"--output={output}"]
+    place = str(output).replace("%", "%%")  # else nsys puts in numbers and variables
+    return [nsys.path, "profile", f"--trace={traces}", *_met(wishes, nsys.profile), f"--output={place}"]
 
 
 def exporting(nsys: Nsys, report: Path, output: Path) -> list[str]:

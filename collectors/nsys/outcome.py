@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tracekit.meta import Diagnostic, Level
 
@@ -49,3 +49,13 @@ def diagnostics(nsys: Nsys, code: int, notes: Iterable[tuple[str, str]]) -> Iter
         yield Diagnostic(Level.WARN, name, message)
     for loss in options.lost(nsys):
         yield Diagnostic(Level.INFO, "nsys_too_old", f"nsys {nsys.version} is too old: {loss}")
+
+
+def stacks_ignored(*, asked: bool) -> list[tuple[str, str]]:
+    """What to tell who asked for Python call stacks."""
+    return [("stacks_ignored", "--stacks was left out: nsys is not asked for Python call stacks")] * asked
+
+
+def sampled(told: dict[str, Any]) -> list[Diagnostic]:
+    """What samplers in the measured process told."""
+    return [Diagnostic(Level(one["level"]), one["code"], one["message"]) for one in told["diagnostics"]]

@@ -7,18 +7,25 @@ from typing import TYPE_CHECKING
 
 from tracekit import environment
 from tracekit.collecting import Recording
+from tracekit.meta import Diagnostic, Level
 
 from .. import program_report, torch_program
 from . import options, problems
 from .capture import REPORT, report_in
 from .export import exported
-from .outcome import diagnostics, refuse_empty, told_options
+from .outcome import diagnostics, refuse_empty, stacks_ignored, told_options
 from .tool import located
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tracekit.collecting import Program, Progress
+
+_SAMPLED = Diagnostic(
+    Level.INFO,
+    "samples_with_nsys",
+    "sampled memory, threads and CPU time of the process are those of the program and nsys together",
+)
 
 
 def record_program(program: Program, directory: Path, *, progress: Progress) -> Recording:
@@ -37,6 +44,7 @@ def record_program(program: Program, directory: Path, *, progress: Progress) -> 
     progress("export", 1, 1)
     first = ranks[0].facts
     refuse_empty(trace, device=first["device"])
+    ignored = stacks_ignored(asked=program.stacks)
     said = program_report.diagnostics(ranks, code)
     return Recording(
         traces=(trace,),
@@ -47,7 +55,7 @@ def record_program(program: Program, directory: Path, *, progress: Progress) -> 
         samples=(*program_report.samples(ranks), *taken.samples()),
         environment=first["environment"],
         options={**first["options"], "step": first["source"], "arguments": told_options(command)},
-        diagnostics=(*said, *taken.diagnostics(), *diagnostics(nsys, 0, ())),
+        diagnostics=(*said, _SAMPLED, *taken.diagnostics(), *diagnostics(nsys, 0, ignored)),
         exit_code=code,
     )
 

@@ -181,3 +181,12 @@ def test_nothing_of_the_environment_is_kept(name: str, runs: dict[str, Run]) -> 
     private = [value for key, value in rows if key in secret and value and len(value) > 3]
     assert private
     assert not [value for value in private if value in kept]
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_migrations_that_no_call_asked_for_are_not_taken_for_lost_launches(
+    name: str, runs: dict[str, Run]
+) -> None:
+    if name != LAUNCHLESS_UVM:
+        pytest.skip("no unified memory was recorded in this export")
+    assert analyze(runs[name], "integrity").tables["verdict"]["verdict"].tolist() == ["good"]

@@ -39,7 +39,7 @@ def main(how: str, arguments: list[str]) -> int:
         if how == "lacks memory":
             tell(told, event="error", kind="CollectionError", message="out of memory", hint="lower it")
             return 5
-        tell(told, event="result", notes=[["no_nvtx_ops", "nsys saw no ops"]])
+        tell(told, event="result", notes=[["no_nvtx_ops", "nsys saw no ops"]], samples=[], diagnostics=[])
     return 0
 
 

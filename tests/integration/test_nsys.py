@@ -40,6 +40,7 @@ class Lab:
 def lab(request: pytest.FixtureRequest, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     """Made from the options of `plays`: `version`, `outcome`, `rows`, `said`, and how the `program` ends."""
     plays = {"version": NEW, "outcome": "fine", "program": "ends well", "rows": HOST, "said": None}
+    plays["folder"] = ".tmp-1-recording"
     for mark in request.node.iter_markers("plays"):
         plays |= mark.kwargs
     export = write_export(tmp_path / "made.sqlite", rows=plays["rows"], said=plays["said"])
@@ -47,7 +48,7 @@ def lab(request: pytest.FixtureRequest, store: Store, tmp_path: Path, monkeypatc
     monkeypatch.delenv("NSYS_HOME", raising=False)
     monkeypatch.setenv("PATH", f"{nsys.parent}:/usr/bin:/bin")
     monkeypatch.setattr(collector, "_MEASURED", (sys.executable, str(PLAYED), plays["program"]))
-    directory = store.path / ".tmp-1-recording"
+    directory = store.path / plays["folder"]
     directory.mkdir(parents=True)
 
     def record() -> Recording:
@@ -154,6 +155,11 @@ def test_a_report_that_cannot_be_exported_is_kept(outcome: str, lab: Lab, store:
     assert str(kept) in error.value.message
     assert ("newer version" in error.value.message) == (outcome == "export_fails")
     assert store.runs() == []
+
+
+@pytest.mark.plays(folder="100% %p")
+def test_a_place_with_a_percent_sign_is_one(lab: Lab) -> None:
+    assert lab.record().traces[0].parent.name == "100% %p"
 
 
 @pytest.mark.plays(outcome="daemon")

@@ -17,6 +17,8 @@ import pytest
 from tests.nsys import install, write_export
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tracekit.store import Store
 
 PLAYED = Path(__file__).with_name("nsys_measured.py")
@@ -25,14 +27,25 @@ import sys
 from tracekit.cli.main import main
 from tracekit.collectors.nsys import collector
 collector._MEASURED = (sys.executable, *sys.argv[1:3])
-main(["collect", "--collector", "nsys", "--workload", "mnist_cnn", "--store", sys.argv[3]])
+what = ["--", *sys.argv[4:]] if sys.argv[4:] else ["--workload", "mnist_cnn"]
+main(["collect", "--collector", "nsys", "--store", sys.argv[3], *what])
 """
 MOMENTS = 24
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 
 
-def start(store: Store, folder: Path, *, outcome: str, program: str = "ends well") -> subprocess.Popen[str]:
-    """A collection in a process of its own, with a folder of its own for temporary files."""
+def start(
+    store: Store, folder: Path, *, outcome: str, program: str = "ends well", own: Sequence[str] = ()
+) -> subprocess.Popen[str]:
+    """A collection in a process of its own, with a folder of its own for temporary files.
+
+    Args:
+        store: Where the run would go.
+        folder: Where the stand-in and the temporary files go.
+        outcome: What the stand-in plays.
+        program: What the measured processes of a workload play.
+        own: The user's own program in place of a workload.
+    """
     export = folder / "made.sqlite"
     if not export.exists():
         write_export(export, rows={"NVTX_EVENTS": 1})
@@ -40,7 +53,7 @@ def start(store: Store, folder: Path, *, outcome: str, program: str = "ends well
     temporary = folder / "temporary"
     temporary.mkdir(exist_ok=True)
     return subprocess.Popen(
-        [sys.executable, "-c", COLLECT, str(PLAYED), program, str(store.path)],
+        [sys.executable, "-c", COLLECT, str(PLAYED), program, str(store.path), *own],
         env={**os.environ, "PATH": f"{nsys.parent}:/usr/bin:/bin", "TMPDIR": str(temporary)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -67,15 +80,25 @@ def running(folder: Path) -> list[psutil.Process]:
     return [one for one in every if any(str(folder) in word for word in one.info["cmdline"] or ())]
 
 
-def wait_for_nsys(collecting: subprocess.Popen[str]) -> list[psutil.Process]:
+def wait_for_nsys(collecting: subprocess.Popen[str], *, processes: int = 2) -> list[psutil.Process]:
     """The processes of a collection, once nsys is among them."""
     give_up = time.monotonic() + 60
     while time.monotonic() < give_up:
         children = psutil.Process(collecting.pid).children(recursive=True)
-        if len(children) >= 2:
+        if len(children) >= processes:
             return children
         time.sleep(0.02)
     raise AssertionError("nsys was not started")
+
+
+@pytest.mark.parametrize("with_signal", [signal.SIGKILL, signal.SIGTERM])
+def test_the_users_program(with_signal: signal.Signals, store: Store, tmp_path: Path) -> None:
+    sleeping = [sys.executable, "-c", "import time; time.sleep(600)", str(tmp_path)]
+    collecting = start(store, tmp_path, outcome="daemon", own=sleeping)
+    wait_for_nsys(collecting, processes=4)  # with the guard, the program, and what nsys leaves behind
+    collecting.send_signal(with_signal)
+    collecting.communicate(timeout=60)
+    nothing_is_left(store, tmp_path)
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 NULL: Final = int(np.iinfo(np.int64).min)
 """Stands for null in a column of integers; no time, id or size has this value."""
-CHUNK_ROWS: Final = 1 << 16
+CHUNK_ROWS: Final = 1 << 17
 FEW_ROWS: Final = 4096
 """Rows at most of a table that describes the capture."""
 
