@@ -53,8 +53,8 @@ def compute(run: Run) -> Result:
     """Summarize the samples of a run, beside what its devices did."""
     scene = Scene(run)
     made = {
-        "timeline": over_time.devices(scene),
         "devices": tables.devices(scene),
+        "timeline": over_time.devices(scene),
         "per_step": tables.per_step(scene),
         "throttling": tables.throttling(scene),
         "pcie": tables.links(scene),
