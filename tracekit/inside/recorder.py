@@ -75,7 +75,8 @@ class TorchRecorder:
 
     def timings(self) -> tuple[list[int], str]:
         """Durations of the steps before the window, ns, and the clock that told them."""
-        pairs = list(zip(self._marks, self._marks[1:], strict=False))
+        marks = self._marks
+        pairs = [(marks[number], marks[number + 1]) for number in range(len(marks) - 1)]
         if self._on_device:
             self._torch.cuda.synchronize()
             return [round(start.elapsed_time(end) * 1e6) for start, end in pairs], "cuda_event"
