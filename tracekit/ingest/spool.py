@@ -68,6 +68,11 @@ class Parked:
             return reader.schema
 
     @property
+    def names(self) -> list[str]:
+        """Names of its columns; none when nothing was parked."""
+        return list(self.schema.names) if self._paths else []
+
+    @property
     def rows(self) -> int:
         """Rows over all parts."""
         return int(self._starts[-1])
@@ -79,7 +84,9 @@ class Parked:
             return pa.ipc.open_file(source, options=options).get_batch(0)
 
     def integers(self, column: str, *, missing: int = -1) -> Ints:
-        """A whole column as int64, nulls as `missing`."""
+        """A whole column as int64, nulls as `missing`; one that was not parked is null."""
+        if column not in self.names:
+            return np.full(self.rows, missing, np.int64)
         parts = [
             pc.fill_null(self._read(number, [column]).column(0), missing).to_numpy(zero_copy_only=False)
             for number in self._numbers
