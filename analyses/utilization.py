@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from tracekit.run import Run
 
 NO_SAMPLES = (
-    "nothing was sampled while this ran: `tracekit collect` samples the process and, where there is a "
-    "driver, NVML; imported traces have no samples"
+    "neither NVML nor the process was sampled while this ran: `tracekit collect` samples the process and, "
+    "where there is a driver, NVML; imported traces have no samples"
 )
 NO_NVML = "no samples of NVML: utilization, clocks, power and PCIe of the devices are unknown"
 FEW = (
@@ -53,8 +53,8 @@ def compute(run: Run) -> Result:
     """Summarize the samples of a run, beside what its devices did."""
     scene = Scene(run)
     made = {
-        "timeline": over_time.devices(scene),
         "devices": tables.devices(scene),
+        "timeline": over_time.devices(scene),
         "per_step": tables.per_step(scene),
         "throttling": tables.throttling(scene),
         "pcie": tables.links(scene),

@@ -1,8 +1,8 @@
 """Samples of NVIDIA's management library: utilization, memory, clocks, power, heat, PCIe, company.
 
 What each metric means is in `tracekit.nvml`. A metric that a device does not answer is left out and said
-once; a device that is lost is not asked again. The slow questions (PCIe throughput) go round the devices, one
-device a reading.
+once; a device that is lost is not asked again. The slow questions (PCIe throughput) are put at every fourth
+reading, and go round the devices, one at a time.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ _NAMESPACE = (
     "device {device} is unknown"
 )
 _ORDER = "the GPUs differ, so CUDA may number them otherwise than NVML; set CUDA_DEVICE_ORDER=PCI_BUS_ID"
+SLOW_EVERY = 4
+"""Readings from one slow question to the next: the driver may make the program wait for such a call."""
 
 
 class NvmlSampler:
@@ -65,7 +67,8 @@ class NvmlSampler:
     def read(self) -> list[Sample]:
         """Ask every device what it answers."""
         live = [device for device in self._devices if not device.lost]
-        slow = live[self._turn % len(live)] if live else None
+        turn, rest = divmod(self._turn, SLOW_EVERY)
+        slow = live[turn % len(live)] if live and not rest else None
         self._turn += 1
         return [sample for device in live for sample in device.read(self._family, slow=device is slow)]
 

@@ -94,7 +94,7 @@ def failure(program: Program, directory: Path, code: int) -> TracekitError:
     if not notes:
         return CollectionError(
             "nothing was recorded: no Python of the program imported torch and ended by itself",
-            hint="record a program that uses torch, without the options -I and -E of Python",
+            hint="record a program that uses torch, without the options -I, -E and -S of Python",
         )
     note = max(notes, key=lambda one: (bool(one["error"]), one["passed"], one["source"]))
     if note["error"]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
@@ -145,7 +146,9 @@ class _Work:
                 self._start(make)
             self._read()
             self.began.set()
-            while not self._stop.wait(self._interval_s):
+            due = time.monotonic()
+            while not self._stop.wait(max(0.0, due + self._interval_s - time.monotonic())):
+                due = max(due + self._interval_s, time.monotonic() - self._interval_s / 2)
                 self._read()
             self._read()
         finally:

@@ -29,7 +29,8 @@ def handles(library: Any, environment: Mapping[str, str]) -> dict[int, Any]:
     own = torch_uuids()
     if own:
         found = {index: _by_uuid(library, uuid) for index, uuid in enumerate(own)}
-        return {index: handle for index, handle in found.items() if handle is not None}
+        if all(found.values()):  # NVML knows no instance of MIG by the UUID that torch gives it
+            return found
     listed = environment.get(VISIBLE)
     if listed is None:
         return {index: library.nvmlDeviceGetHandleByIndex(index) for index in range(_count(library))}

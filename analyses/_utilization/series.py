@@ -18,6 +18,8 @@ from tracekit.nvml import M
 from tracekit.schema import C
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from tracekit.intervals import Ints, Union
     from tracekit.run import Run
 
@@ -105,19 +107,23 @@ def quantile(values: Floats, weights: Ints, share: float) -> float:
 
 def read(run: Run) -> list[Series]:
     """Every metric of the run's counters; values that are no numbers are left out."""
-    rows = run.table("counters").sort_values(C.T_NS, kind="stable")
+    rows = run.table("counters")
+    if not rows[C.T_NS].is_monotonic_increasing:
+        rows = rows.sort_values(C.T_NS, kind="stable")
     rows = rows[np.isfinite(rows[C.VALUE])]
+    rows = rows.assign(**{C.DEVICE: rows[C.DEVICE].fillna(-1).astype(np.int64)})
     keys = [C.SOURCE, C.DEVICE, C.METRIC, C.UNIT]
-    text = {name: rows[name].astype(str) for name in (C.SOURCE, C.METRIC, C.UNIT)}
-    rows = rows.assign(**text, **{C.DEVICE: rows[C.DEVICE].fillna(-1).astype(np.int64)})
-    return [
-        Series(
-            source,
-            None if device < 0 else int(device),
-            metric,
-            unit,
-            own[C.T_NS].to_numpy(np.int64),
-            own[C.VALUE].to_numpy(np.float64),
-        )
-        for (source, device, metric, unit), own in rows.groupby(keys, sort=True)
-    ]
+    groups = rows.groupby(keys, sort=False, observed=True)
+    return [_series(key, own) for key, own in sorted(groups, key=lambda group: tuple(map(str, group[0])))]
+
+
+def _series(key: tuple[object, ...], rows: pd.DataFrame) -> Series:
+    source, device, metric, unit = map(str, key)
+    return Series(
+        source,
+        None if device == "-1" else int(device),
+        metric,
+        unit,
+        rows[C.T_NS].to_numpy(np.int64),
+        rows[C.VALUE].to_numpy(np.float64),
+    )

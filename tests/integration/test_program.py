@@ -106,6 +106,17 @@ def test_a_program_without_torch_is_left_alone(code: str, folder: Path, store: S
     assert store.runs() == []
 
 
+def test_a_sitecustomize_of_the_environment_still_runs(
+    folder: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "sitecustomize.py").write_text("import sys; sys.customized = getattr(sys, 'customized', 0) + 1")
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    command = [PYTHON, "-c", "import sitecustomize, sys; print(sys.customized, sitecustomize, sys.path)"]
+    without, with_it = plain(command, folder), collected(store.path, command, folder)
+    assert without.out.startswith(b"1 <module 'sitecustomize' from")
+    assert with_it.out == without.out
+
+
 NOTHING = {
     "import torch": "made no optimizer and called no module; mark the end of each step",
     "pass": "no Python of the program imported torch",

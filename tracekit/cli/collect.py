@@ -8,7 +8,7 @@ import rich_click as click
 
 from tracekit.cli.collected import show
 from tracekit.cli.options import format_option, open_store, store_option
-from tracekit.cli.own_program import choose, record
+from tracekit.cli.own_program import OF_WORKLOADS, choose, option, record
 
 
 @click.command("collect", context_settings={"allow_interspersed_args": False})
@@ -26,7 +26,9 @@ from tracekit.cli.own_program import choose, record
 @click.option("--batch-size", type=int, help="Samples in a step; default of the workload.")
 @click.option("--resolution", type=int, help="Height and width of an image; default of the workload.")
 @click.option("--dtype", default="float32", show_default=True, help="float32, float64, bfloat16 or float16.")
-@click.option("--steps", type=int, default=5, show_default=True, help="Steps to profile, and to time before.")
+@click.option(
+    "--steps", type=int, default=5, show_default=True, help="Steps to profile; a workload times as many."
+)
 @click.option("--warmup", type=int, default=2, show_default=True, help="Steps before the timed ones.")
 @click.option("--repeat", type=click.IntRange(min=1), default=1, show_default=True, help="Runs to make.")
 @click.option("--label", help="A name for the run, to find it by.")
@@ -48,6 +50,9 @@ from tracekit.cli.own_program import choose, record
 @click.option("--keep-trace", is_flag=True, help="Keep the profiler's own file as trace.json.gz in the run.")
 @store_option
 @format_option
+@click.option_panel("Options", options=["--collector", "--steps", "--repeat", "--label", "--stacks"])
+@click.option_panel("Of your own program", options=["--start-step"])
+@click.option_panel("Of a built-in workload", options=["--workload", *map(option, OF_WORKLOADS)])
 @click.pass_context
 def command(
     ctx: click.RichContext,

@@ -42,7 +42,7 @@ def choose(ctx: click.Context, *, program: tuple[str, ...], workload: str | None
         raise click.UsageError(f"--workload {workload} and the program {program[0]} exclude each other.")
     if not program and not workload:
         raise click.UsageError("Name a built-in workload with --workload, or give your program after --.")
-    given = [_option(name) for name in (OF_WORKLOADS if program else OF_PROGRAMS) if _is_given(ctx, name)]
+    given = [option(name) for name in (OF_WORKLOADS if program else OF_PROGRAMS) if _is_given(ctx, name)]
     if given:
         kind, whose = (
             ("a built-in workload", "your program takes its own after its name")
@@ -53,7 +53,8 @@ def choose(ctx: click.Context, *, program: tuple[str, ...], workload: str | None
         raise click.UsageError(f"{', '.join(given)} {is_are} of {kind}; {whose}.")
 
 
-def _option(name: str) -> str:
+def option(name: str) -> str:
+    """How an option of this name is typed."""
     return "--" + name.replace("_", "-")
 
 

@@ -75,7 +75,8 @@ class TorchRecorder:
 
     def timings(self) -> tuple[list[int], str]:
         """Durations of the steps before the window, ns, and the clock that told them."""
-        pairs = list(zip(self._marks, self._marks[1:], strict=False))
+        marks = self._marks
+        pairs = [(marks[number], marks[number + 1]) for number in range(len(marks) - 1)]
         if self._on_device:
             self._torch.cuda.synchronize()
             return [round(start.elapsed_time(end) * 1e6) for start, end in pairs], "cuda_event"
@@ -100,9 +101,12 @@ class TorchRecorder:
     def _profile(self, first: int) -> Any:
         profiler = self._torch.profiler
         kinds, action = profiler.ProfilerActivity, profiler.ProfilerAction
+        cuda = self._torch.cuda
+        # what is recorded from its first step on may not have used its device yet
+        on_device = cuda.is_initialized() or (first == 0 and cuda.is_available())
         with _quiet():
             return profiler.profile(
-                activities=[kinds.CPU, *([kinds.CUDA] if self.device == "cuda" else [])],
+                activities=[kinds.CPU, *([kinds.CUDA] if on_device else [])],
                 schedule=lambda step: action.WARMUP if step < first else action.RECORD,
                 **self.options,
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pynvml
@@ -37,7 +38,8 @@ def values(samples: Sequence[Sample]) -> dict[str, float]:
 
 @pytest.fixture(autouse=True)
 def _all_visible(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
+        monkeypatch.delenv(name, raising=False)
 
 
 def test_every_metric_in_its_unit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,6 +126,56 @@ def test_a_lost_device_leaves_the_other(monkeypatch: pytest.MonkeyPatch) -> None
         own.read()
     assert len(lost.calls) == asked
     assert [one.message for one in own.diagnostics()] == ["device 0 stopped answering NVML: GPU is lost"]
+
+
+def test_slow_questions_go_round_the_devices_at_every_fourth_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    with installed(monkeypatch, Library(Gpu(), Gpu(uuid=OTHER))):
+        own = sampler()
+        asked = [{one.device for one in own.read() if one.metric == M.PCIE_RX} for _ in range(9)]
+    assert asked == [{0}, set(), set(), set(), {1}, set(), set(), set(), {0}]
+
+
+class Torch:
+    """A torch that has started CUDA, as far as it is asked."""
+
+    def __init__(self, *uuids: str) -> None:
+        self.uuids, self.cuda = uuids, self
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def device_count(self) -> int:
+        return len(self.uuids)
+
+    def get_device_properties(self, index: int) -> Any:
+        return SimpleNamespace(uuid=self.uuids[index])
+
+
+@pytest.mark.parametrize(
+    ("uuids", "expected"),
+    [
+        ((OTHER.removeprefix("GPU-"), Gpu().uuid.removeprefix("GPU-")), {0: 600, 1: 500}),
+        (("an instance that NVML knows by another name",), {0: 500, 1: 600}),
+    ],
+)
+def test_the_numbers_of_torch_go_before_those_of_the_environment(
+    uuids: tuple[str, ...], expected: dict[int, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpus = [Gpu(), Gpu(uuid=OTHER)]
+    for gpu, watts in zip(gpus, (500, 600), strict=True):
+        gpu.answers["nvmlDeviceGetPowerUsage"] = watts * 1_000
+    monkeypatch.setitem(sys.modules, "torch", Torch(*uuids))
+    with installed(monkeypatch, Library(*gpus)):
+        taken = sampler().read()
+    assert {one.device: one.value for one in taken if one.metric == M.POWER} == expected
+
+
+def test_gpus_that_differ_may_be_numbered_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpus = Gpu(), Gpu(uuid=OTHER, name="Another GPU")
+    with installed(monkeypatch, Library(*gpus)):
+        assert "nvml_device_order" in [one.code for one in sampler().diagnostics()]
+        monkeypatch.setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+        assert sampler().diagnostics() == []
 
 
 def test_an_older_driver_knows_the_reasons_by_their_older_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,9 @@ import sys
 import threading
 import time
 
+import psutil
 import pytest
+from tracekit.collectors import process
 from tracekit.collectors.process import ProcessSampler
 from tracekit.collectors.sampling import Sampler, sampling
 
@@ -122,6 +124,15 @@ def test_children_count_and_may_end() -> None:
     after = {one.metric: one.value for one in own.read()}
     assert during["processes"] - after["processes"] == 1
     assert during["rss_bytes"] > after["rss_bytes"]
+
+
+def test_the_system_s_own_file_says_what_psutil_says() -> None:
+    own = psutil.Process()
+    cpu_s, rss, threads = process._usage(own)
+    times = own.cpu_times()
+    assert cpu_s == pytest.approx(times.user + times.system, abs=1)
+    assert rss == pytest.approx(own.memory_info().rss, rel=0.1)
+    assert threads == own.num_threads()
 
 
 def test_a_process_that_is_gone_has_no_samples() -> None:
