@@ -44,6 +44,14 @@ def not_recorded(log: str, code: int) -> CollectionError:
     )
 
 
+def unreported(code: int) -> CollectionError:
+    """The user's program was recorded, as far as it could tell, and what nsys printed is on the terminal."""
+    return CollectionError(
+        f"the program passed its window, and nsys made no report of it (exit code {code})",
+        hint="its output says why; see `tracekit doctor`, or use --collector torch",
+    )
+
+
 def empty(what: str, reason: str) -> CollectionError:
     """A report holds nothing of what was to be recorded; `reason` is nsys' own word for it."""
     because = f": nsys says {reason!r}" if reason else ""

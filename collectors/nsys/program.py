@@ -38,7 +38,7 @@ def record_program(program: Program, directory: Path, *, progress: Progress) -> 
         raise program_report.failure(program, directory, code)
     report = report_in(directory)
     if report is None:
-        raise problems.not_recorded("", code)
+        raise problems.unreported(code)
     progress("export", 0, 1)
     trace = exported(nsys, report)
     progress("export", 1, 1)
