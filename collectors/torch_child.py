@@ -22,7 +22,6 @@ from tracekit.errors import CollectionError, TracekitError, UnusableInputError
 from tracekit.ingest import Sample
 
 from .cuda_events import EventTimer
-from .sampling import sampling
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +29,8 @@ if TYPE_CHECKING:
     from tracekit.workloads.base import Program, Workload
 
 TRACE = "trace.json"
+MEASURE, PROFILE = "measure", "profile"
+"""Parts of the progress: the timed steps, and the profiled ones after them."""
 _OUT_OF_MEMORY = re.compile("out of memory|can't allocate memory")
 """torch's allocator of host memory raises a plain RuntimeError."""
 
@@ -81,10 +82,9 @@ def _record(request: Request, directory: Path, reporter: Reporter) -> dict[str, 
         program = workload.build(options)
         warmup = _time(program, request.warmup, device, part="warm-up", reporter=reporter)
         _reset_peaks(device)
-        with sampling() as taken:
-            steps = _time(program, request.steps, device, part="measure", reporter=reporter)
-            peaks = _peaks(device)
-            _profile(program, request, device, directory / TRACE, reporter)
+        steps = _time(program, request.steps, device, part=MEASURE, reporter=reporter)
+        samples = _peaks(device)
+        _profile(program, request, device, directory / TRACE, reporter)
     except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and not _OUT_OF_MEMORY.search(str(error)):
             raise
@@ -100,8 +100,7 @@ def _record(request: Request, directory: Path, reporter: Reporter) -> dict[str, 
         "step_ns": steps,
         "warmup_ns": warmup,
         "clock": "perf_counter" if device == "cpu" else "cuda_event",
-        "samples": [asdict(sample) for sample in (*peaks, *taken.samples())],
-        "diagnostics": [asdict(one) for one in taken.diagnostics()],
+        "samples": [asdict(sample) for sample in samples],
         "environment": environment.capture(),
         "options": {"record_shapes": True, "profile_memory": True, "with_stack": request.stacks},
     }
@@ -199,7 +198,7 @@ def _profile(program: Program, request: Request, device: str, trace: Path, repor
             program.step()
             profiler.step()
 
-        reporter.steps("profile", request.steps + 1, run)
+        reporter.steps(PROFILE, request.steps + 1, run)
 
 
 if __name__ == "__main__":

@@ -8,21 +8,27 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from tracekit import errors
 from tracekit.collecting import Recording, Request
 from tracekit.errors import CollectionError, TracekitError
 from tracekit.ingest import Sample
-from tracekit.meta import Diagnostic, Level, Timings
+from tracekit.meta import Timings
+from tracekit.nvml import QUESTIONS
+
+from .sampling import INTERVAL_S, sampling
+from .torch_child import MEASURE, PROFILE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from tracekit.collecting import Progress
+    from tracekit.meta import Diagnostic
 
 CHILD = "tracekit.collectors.torch_child"
 GRACE_SECONDS = 2.0
@@ -38,12 +44,39 @@ class TorchProfilerCollector:
     def record(self, request: Request, directory: Path, *, progress: Progress) -> Recording:
         """See `tracekit.collecting.Collector.record`."""
         log = directory / "stderr.txt"
-        with log.open("wb") as errors_to, _child(errors_to) as child:
-            result = _follow(child, request, directory, progress)
+        followed = _Followed(progress)
+        # sampled from here: in the measured process a thread would wait for and hold Python's lock
+        with log.open("wb") as errors_to, _child(errors_to) as child, sampling(pid=child.pid) as taken:
+            result = _follow(child, request, directory, followed)
             code = child.wait()
         if result is None or result["event"] != "result":
             raise _failure(request, result, code, log)
-        return _recording(result, directory)
+        return _recording(result, directory, followed.only(taken.samples()), taken.diagnostics())
+
+
+class _Followed:
+    """Progress passed on, and when the timed steps began and the profiled ones ended."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._began_ns = self._ended_ns = 0
+
+    def __call__(self, part: str, done: int, total: int) -> None:
+        if part == MEASURE and not done:
+            self._began_ns = time.time_ns()
+        if part == PROFILE and done == total:
+            self._ended_ns = time.time_ns()
+        self._progress(part, done, total)
+
+    def only(self, samples: Sequence[Sample]) -> tuple[Sample, ...]:
+        """The samples of those steps, with what was said once before, and one reading more at the end."""
+        last = self._ended_ns + round(2e9 * INTERVAL_S)
+        constant = {name for one in QUESTIONS if one.once for name in one.names}
+        return tuple(
+            replace(one, t_unix_ns=max(one.t_unix_ns, self._began_ns)) if one.metric in constant else one
+            for one in samples
+            if one.metric in constant or self._began_ns <= one.t_unix_ns <= last
+        )
 
 
 @contextmanager
@@ -130,17 +163,17 @@ def last_line(text: str) -> str:
     return said[-1] if said else "it said nothing"
 
 
-def _recording(result: dict[str, Any], directory: Path) -> Recording:
+def _recording(
+    result: dict[str, Any], directory: Path, samples: tuple[Sample, ...], said: tuple[Diagnostic, ...]
+) -> Recording:
     return Recording(
         traces=(directory / result["trace"],),
         device=result["device"],
         threads=result["threads"],
         version=result["version"],
         timings=Timings(result["step_ns"], result["warmup_ns"], result["clock"]),
-        samples=tuple(Sample(**sample) for sample in result["samples"]),
+        samples=(*(Sample(**sample) for sample in result["samples"]), *samples),
         environment=result["environment"],
         options=result["options"],
-        diagnostics=tuple(
-            Diagnostic(Level(one["level"]), one["code"], one["message"]) for one in result["diagnostics"]
-        ),
+        diagnostics=said,
     )
