@@ -24,6 +24,10 @@ KERNEL_PATTERN = r"(?i)launch"
 CAPTURE_BEGIN_PATTERN = r"(?i)stream_?begin_?capture"
 CAPTURE_END_PATTERN = r"(?i)stream_?end_?capture"
 """Between these, calls of a thread are recorded into a graph and run nothing."""
+_COLUMNS = [
+    *(C.ROW_ID, C.START_NS, C.DUR_NS, C.STEP, C.RANK),
+    *(C.LAUNCH_ROW, C.CORRELATION_ID, C.SRC_MEMORY),
+]
 _GRAPH, _KERNEL, _COPY = "graph", "kernel", "copy"
 
 

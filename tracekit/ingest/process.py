@@ -34,8 +34,10 @@ if TYPE_CHECKING:
 
     Ints = npt.NDArray[np.integer[Any]]
 
-_IDLE_PART = 999_999
-"""Number of the part that idle rows are parked as: behind every decoded one."""
+_IDLE_PART = 900_000
+"""Number of the first part that idle rows are parked as: behind every decoded one."""
+_IDLE_ROWS = 1 << 16
+"""Idle rows of a part: writing reads the parts that a row group touches, whole."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,9 @@ def close(trace: Trace) -> Size | None:
     device = Parked(trace.directory, DEVICE_INTERVALS.name)
     idle = idle_batch(device) if device.rows else None
     if idle is not None:
-        spool.park(trace.directory, _IDLE_PART, {DEVICE_INTERVALS.name: idle})
+        for part, first in enumerate(range(0, idle.num_rows, _IDLE_ROWS)):
+            rows = idle.slice(first, _IDLE_ROWS)
+            spool.park(trace.directory, _IDLE_PART + part, {DEVICE_INTERVALS.name: rows})
     host = Parked(trace.directory, HOST_INTERVALS.name)
     starts = [table.integers(C.START_NS) for table in (host, device) if table.rows]
     if not starts:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+_BETWEEN = b"\x1f"
+"""Stands between texts that are joined; a text that holds it is read by itself."""
 _HINT = "export the report again: nsys export --type=sqlite REPORT.nsys-rep"
 
 
@@ -90,37 +92,39 @@ class SqliteTables:
     def _chunk(self, table: str, wanted: Wanted, after: int) -> tuple[Chunk, int]:
         """The rows behind a rowid, and the last one's rowid."""
         numbers = [*wanted.integers, *wanted.reals]
-        rows, first, last, *joined = self._file.execute(*self._numbers(table, numbers, after)).fetchone()
+        ask = _question(table, numbers, wanted.texts)
+        rows, first, last, *joined = self._file.execute(ask, (after, self._rows)).fetchone()
         if not rows:
             return Chunk(0), after
-        given = dict(zip(numbers, joined, strict=True))
+        given = dict(zip(numbers, joined, strict=False))
         reals = {name: _parsed(given[name], rows, np.float64) for name in wanted.reals}
+        texts, places = joined[len(numbers) :: 2], joined[len(numbers) + 1 :: 2]
+        span = range(first, last + 1)
         return Chunk(
             rows,
             {name: _parsed(given[name], rows, np.int64) for name in wanted.integers},
             {name: np.where(found == float(NULL), np.nan, found) for name, found in reals.items()},
-            {name: self._texts(table, name, range(first, last + 1), rows) for name in wanted.texts},
+            {
+                name: self._texts(table, name, span, rows, text, known)
+                for name, text, known in zip(wanted.texts, texts, places, strict=True)
+            },
         ), last
 
-    def _numbers(self, table: str, columns: Sequence[str], after: int) -> tuple[str, tuple[int, int]]:
-        """The question for the next rows: how many, first and last rowid, each column joined as text."""
-        joined = "".join(f", group_concat(ifnull({_quoted(name)}, {NULL}))" for name in columns)
-        chosen = "".join(f", {_quoted(name)}" for name in columns)
-        inner = f"SELECT rowid AS place{chosen} FROM {_quoted(table)} WHERE rowid > ? ORDER BY rowid LIMIT ?"  # noqa: S608 (quoted)
-        return f"SELECT count(*), min(place), max(place){joined} FROM ({inner})", (after, self._rows)  # noqa: S608 (quoted)
-
-    def _texts(self, table: str, column: str, places: range, rows: int) -> pa.Array:
-        """A column of text; where the rows' places have no holes, only what is not null is read."""
-        name, holes = _quoted(column), len(places) != rows
-        known = "" if holes else f" AND {name} IS NOT NULL"
-        ask = f"SELECT rowid, {name} FROM {_quoted(table)} WHERE rowid BETWEEN ? AND ?{known} ORDER BY rowid"  # noqa: S608 (quoted)
-        found = self._file.execute(ask, (places.start, places.stop - 1)).fetchall()
-        texts = _decoded([text for _, text in found])
-        if holes or len(found) == rows:
+    def _texts(self, table: str, column: str, span: range, rows: int, joined: Any, places: Any) -> pa.Array:
+        """A column of text, taken apart; asked for once more, text by text, where that cannot be sure."""
+        if joined is None:
+            return pa.nulls(rows, pa.string())
+        at = np.fromstring(_text(places), np.int64, sep=",") - span.start
+        found = _encoded(joined).split(_BETWEEN)
+        if len(span) != rows or len(found) != len(at):
+            ask = f"SELECT {_quoted(column)} FROM {_quoted(table)} WHERE rowid BETWEEN ? AND ? ORDER BY rowid"  # noqa: S608 (quoted)
+            return _decoded([text for (text,) in self._file.execute(ask, (span.start, span.stop - 1))])
+        texts = _decoded(found)
+        if len(found) == rows:
             return texts
-        at = np.full(rows, -1)
-        at[np.array([place for place, _ in found], np.int64) - places.start] = np.arange(len(found))
-        return texts.take(pa.array(at, mask=at < 0))
+        place = np.full(rows, -1)
+        place[at] = np.arange(len(at))
+        return texts.take(pa.array(place, mask=place < 0))
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -135,6 +139,23 @@ class SqliteTables:
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
+
+
+def _question(table: str, numbers: Sequence[str], texts: Sequence[str]) -> str:
+    """Asks for the next rows: how many, first and last rowid, columns joined, and where there are texts."""
+    joined = [f"group_concat(ifnull({_quoted(name)}, {NULL}))" for name in numbers]
+    for name in map(_quoted, texts):
+        joined += [
+            f"group_concat({name}, x'{_BETWEEN.hex()}')",
+            f"group_concat(CASE WHEN {name} IS NOT NULL THEN place END)",
+        ]
+    chosen = ", ".join(["rowid AS place", *map(_quoted, [*numbers, *texts])])
+    inner = f"SELECT {chosen} FROM {_quoted(table)} WHERE rowid > ? ORDER BY rowid LIMIT ?"  # noqa: S608 (quoted)
+    return f"SELECT {', '.join(['count(*)', 'min(place)', 'max(place)', *joined])} FROM ({inner})"  # noqa: S608 (quoted)
+
+
+def _encoded(value: Any) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode()
 
 
 def _text(value: Any) -> Any:

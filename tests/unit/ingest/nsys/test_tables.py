@@ -48,6 +48,15 @@ def test_columns_are_exact_in_chunks_of_any_size(form: str, size: int, tmp_path:
     assert all(chunk.texts("never").null_count == chunk.rows for chunk in chunks)
 
 
+@pytest.mark.parametrize("odd", ["a\x1fb", "", "naïve ☃", "line\nbreak", 12])
+def test_texts_of_any_kind_stay_with_their_rows(odd: object, tmp_path: Path) -> None:
+    made = tables(NVTX_EVENTS=[{"text": text} for text in (None, "x", odd, None, "y")])
+    opened = SqliteTables(sqlite(tmp_path / "x.sqlite", made))
+    (chunk,) = opened.chunks("NVTX_EVENTS", WANTED)
+    opened.close()
+    assert chunk.texts("text").to_pylist() == [None, "x", str(odd), None, "y"]
+
+
 def test_an_absent_number_is_told_from_zero(tmp_path: Path) -> None:
     made = tables(NVTX_EVENTS=[{"start": 0, "value": 0.0}, {"start": None, "value": None}])
     opened = SqliteTables(sqlite(tmp_path / "x.sqlite", made))
