@@ -19,7 +19,7 @@ from tracekit.ingest import Sample, import_recording
 from tracekit.meta import Collector as CollectorMeta
 from tracekit.meta import Diagnostic, Level, RunMeta, Timings
 from tracekit.store import new_run_id, timestamp
-from tracekit.workloads.base import Options, Workload
+from tracekit.workloads.base import DEFAULT_SIZE, OWN_SHAPE, Options, Workload
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,6 +45,9 @@ class Request:
         steps: Steps to time, and as many again to profile.
         warmup: Steps before the timed ones.
         stacks: Record the Python call stack of each op.
+        offload: What goes to host memory and comes back in each step.
+        dataset_shape: Data set whose shape the images take; `none` leaves the workload's own.
+        size: Which of the workload's sizes decides what is None.
     """
 
     workload: str
@@ -61,6 +64,9 @@ class Request:
     zero_grad: str = "default"
     pin_memory: bool = False
     stacks: bool = False
+    offload: str = "none"
+    dataset_shape: str = OWN_SHAPE
+    size: str = DEFAULT_SIZE
 
     def options(self, *, device: str) -> Options:
         """What to build on the device that was found; needs sizes, which `decide` fills in."""
@@ -75,6 +81,9 @@ class Request:
             zero_grad=self.zero_grad,
             pin_memory=self.pin_memory and device != "cpu",  # host memory is not copied to itself
             seed=self.seed,
+            offload=self.offload,
+            dataset_shape=self.dataset_shape,
+            size=self.size,
         )
 
 
@@ -128,10 +137,11 @@ def decide(request: Request) -> Request:
         UnusableInputError: An option is impossible.
     """
     workload: Workload = registry.load(registry.WORKLOADS, request.workload)
+    defaults = workload.defaults_for(size=request.size, dataset_shape=request.dataset_shape)
     decided = replace(
         request,
-        batch_size=_or(request.batch_size, workload.defaults["batch_size"]),
-        resolution=_or(request.resolution, workload.defaults["resolution"]),
+        batch_size=_or(request.batch_size, defaults["batch_size"]),
+        resolution=_or(request.resolution, defaults["resolution"]),
     )
     for name, least in (("steps", 1), ("warmup", 0), ("threads", 1)):
         value = getattr(decided, name)
