@@ -13,9 +13,11 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from dash.development.base_component import Component
+
+    from tracekit.analysis import Finding
 
     from .context import Context
     from .site import Site
@@ -56,6 +58,10 @@ class Page:
         blocks: What is computed, by name.
         needs: What must be chosen first.
         covers: Analyses that it shows whole; they have no page of their own in the menu.
+        exports: Analyses that its files hold besides those it covers.
+        advice: Findings with which its report opens, in place of those of each analysis alone.
+        ahead: Analyses that are begun when the address is asked for, the quickest first; by default those
+            that it covers.
         connect: Adds what goes beyond blocks (callbacks, routes), once per app.
     """
 
@@ -68,4 +74,7 @@ class Page:
     blocks: Mapping[str, Block] = field(default_factory=dict)
     needs: Needs = Needs.RUN
     covers: tuple[str, ...] = ()
+    exports: tuple[str, ...] = ()
+    advice: Callable[[Context], Sequence[Finding]] | None = None
+    ahead: tuple[str, ...] = ()
     connect: Callable[[Site], None] | None = None

@@ -16,6 +16,7 @@ from ..grids.table import table
 from ..page import Page, Section
 from ..parts import notes
 from ..parts.charts import chart
+from ..parts.prose import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,6 +40,7 @@ def of_analysis(analysis: Analysis) -> Page:
         section=Section.MORE,
         order=FIRST + analysis.order,
         layout=partial(_layout, analysis),
+        ahead=(analysis.name,),
         blocks={"result": partial(_result, analysis)},
     )
 
@@ -78,7 +80,7 @@ def tables(
     context: Context, analysis: Analysis, specs: Iterable[TableSpec], result: Result
 ) -> list[Component]:
     """Every table of a result under its title; those without rows say why, or that there was nothing."""
-    why = " ".join(result.notes) or "This run has nothing of the kind."
+    why = " ".join(map(sentence, result.notes)) or "This run has nothing of the kind."
     return [
         table(context, analysis.name, spec, result.tables[spec.name], title=spec.title, empty=why)
         for spec in specs

@@ -67,7 +67,7 @@ def answer_page(
             block(name, "answer", height=28),
             block(name, "figures", height=height),
             block(name, "tables", height=420),
-            *(_definition(analysis.get(each), alone=len(names) == 1) for each in names),
+            *(notes.definition(analysis.get(each), named=len(names) > 1) for each in names),
         ],
         blocks={
             "answer": lambda context: _answered(Reading(context, names), answer),
@@ -75,15 +75,6 @@ def answer_page(
             "tables": lambda context: _tables(context, names, frozenset(hidden)),
         },
         covers=names,
-    )
-
-
-def _definition(one: Analysis, *, alone: bool) -> Component:
-    """How numbers are defined, under the analysis' title where there are several."""
-    if alone:
-        return notes.definition(one)
-    return html.Section(
-        [dmc.Title(one.title, order=2, size="h5", className="tk-defined"), notes.definition(one)]
     )
 
 

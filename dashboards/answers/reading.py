@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 NUMBERS = {"ns", "bytes", "share", "count", "GB/s", "TFLOP/s", "FLOP", "×"}
 WIDTH = 46
 """Characters of a name in a short table; its title holds all of it."""
+CROWDED, NARROW = 10, 30
+"""From so many columns on, names are cut to so many characters."""
 DEVICE_TABLE = "device_intervals"
 HOST_TABLE = "host_intervals"
 
@@ -80,8 +82,9 @@ class Reading:
 
     @property
     def findings(self) -> list[Finding]:
-        """The advice of the analyses."""
-        return [one for name in self.names for one in self.context.result(name).findings]
+        """The advice of the analyses, the largest saving first."""
+        found = [one for name in self.names for one in self.context.result(name).findings]
+        return sorted(found, key=lambda one: -(one.saving_ns_per_step or 0))
 
 
 def largest(frame: pd.DataFrame, by: str = "") -> dict[str, Any]:
@@ -161,23 +164,25 @@ def short(
     Args:
         context: What is looked at.
         frame: The rows.
-        columns: What is shown of them.
+        columns: What is shown of them, as far as there are values.
         title: Heading.
         row: Column that holds a row to show on the timeline; empty for none.
         table: Table of the run which these rows are of.
         limit: Rows at most.
     """
     first = frame.head(limit)
+    columns = [column for column in columns if first[column.name].notna().any()]
     numbers = {column.name for column in columns if _is_number(column, first)}
+    width = WIDTH if len(columns) < CROWDED else NARROW
     links = first[row].tolist() if row else [None] * len(first)
     body = [
-        html.Tr([*(_cell(record[column.name], column, numbers) for column in columns), *link])
+        html.Tr([*link, *(_cell(record[column.name], column, numbers, width) for column in columns)])
         for record, link in zip(
             data.records(first, columns), (_link(context, table, at, row) for at in links), strict=True
         )
     ]
-    head = [_heading(column, numbers) for column in columns]
-    head += [html.Th("Timeline", scope="col")] if row else []
+    head: list[Component] = [html.Th("Timeline", scope="col")] if row else []
+    head += [_heading(column, numbers) for column in columns]
     left = f" (first {limit} of {len(frame):,})" if len(frame) > limit else ""
     return html.Section(
         [
@@ -203,11 +208,11 @@ def _heading(column: Column, numbers: set[str]) -> Component:
     return html.Th(header(column), scope="col", title=column.meaning, className=side)
 
 
-def _cell(value: Any, column: Column, numbers: set[str]) -> Component:
+def _cell(value: Any, column: Column, numbers: set[str], width: int) -> Component:
     text = human(value, column.unit)
     if column.name in numbers:
         return html.Td(text, className="tk-number")
-    shown = brief(text, WIDTH)
+    shown = brief(text, width)
     return html.Td(shown, className="tk-text", title=text if shown != text else None)
 
 

@@ -58,9 +58,9 @@ def connect(site: Site) -> None:
 
 
 def shown_by(page: Page) -> list[str]:
-    """The analyses that a page shows."""
+    """The analyses that a page shows, as its files hold them."""
     known = registry.names(registry.ANALYSES)
-    return [name for name in dict.fromkeys([*page.covers, page.name]) if name in known]
+    return [name for name in dict.fromkeys([*page.covers, *page.exports, page.name]) if name in known]
 
 
 def tools(page: Page, run: Run) -> list[Component]:
@@ -129,7 +129,11 @@ def _html(site: Site, run: Run, *, name: str) -> Response:
     page, results = site.pages.get(name), _results(site, run, name)
     assert page is not None  # noqa: S101 - its results were found
     integrity = site.results.of(run, "integrity")
-    text = report(run, title=page.title, question=page.question, results=results, integrity=integrity)
+    view = View(page=name, run=run.path.name)
+    advice = page.advice(site.context(view, dark=False)) if page.advice else None
+    text = report(
+        run, title=page.title, question=page.question, results=results, integrity=integrity, advice=advice
+    )
     response = _file(text, "text/html; charset=utf-8", f"{run.path.name}-{name}.html")
     response.headers["Content-Security-Policy"] = POLICY
     return response

@@ -13,14 +13,18 @@ from tracekit.render.cells import clean
 from tracekit.render.data import first as first_rows
 from tracekit.render.headers import header, is_text
 from tracekit.render.results import verdict_line
+from tracekit.savings import budget
 
 from ..figures.standard import first
 from ..figures.svg import svg
+from ..parts.prose import sentence
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pandas as pd
 
-    from tracekit.analysis import Analysis, Result, TableSpec
+    from tracekit.analysis import Analysis, Finding, Result, TableSpec
     from tracekit.run import Run
 
 LIMIT = 500
@@ -29,7 +33,13 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def report(
-    run: Run, *, title: str, question: str, results: list[tuple[Analysis, Result]], integrity: Result
+    run: Run,
+    *,
+    title: str,
+    question: str,
+    results: list[tuple[Analysis, Result]],
+    integrity: Result,
+    advice: Sequence[Finding] | None = None,
 ) -> str:
     """The file's text.
 
@@ -39,6 +49,7 @@ def report(
         question: What the page answers.
         results: Its analyses with their results.
         integrity: Whether the run can be trusted, which stands above everything.
+        advice: Findings to open with; each analysis is then told without its own.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -51,18 +62,20 @@ def report(
         label=clean(run.meta.label or ""),
         created=clean(run.meta.created_at),
         verdict=verdict_line(integrity).strip(),
-        parts=[_part(analysis, result) for analysis, result in results],
+        advice=[_finding(one) for one in advice or ()],
+        parts=[_part(analysis, result, told=advice is not None) for analysis, result in results],
+        unit="step" if budget(run).marked else "capture",
         version=__version__,
     )
 
 
-def _part(analysis: Analysis, result: Result) -> dict[str, Any]:
+def _part(analysis: Analysis, result: Result, *, told: bool) -> dict[str, Any]:
     figure = first(analysis.tables, result.tables)
     caption = clean(figure.caption) if figure else ""
     return {
         "title": clean(analysis.title),
-        "findings": [_finding(one) for one in result.findings],
-        "notes": [clean(note) for note in result.notes],
+        "findings": [] if told else [_finding(one) for one in result.findings],
+        "notes": [sentence(clean(note)) for note in result.notes],
         # every text in it was escaped where it was drawn
         "picture": Markup(svg(figure.figure, label=caption)) if figure else "",  # noqa: S704
         "caption": caption,
@@ -84,13 +97,13 @@ def clean_lines(text: str) -> str:
     return "\n".join(clean(line) for line in text.splitlines())
 
 
-def _finding(one: Any) -> dict[str, str]:
+def _finding(one: Finding) -> dict[str, str]:
     saving = one.saving_ns_per_step
     return {
         "severity": str(one.severity),
         "title": clean(one.title),
-        "advice": clean(one.advice),
-        "how": clean(one.how),
+        "advice": sentence(clean(one.advice)),
+        "how": sentence(clean(one.how)),
         "saving": "" if saving is None else human(saving, "ns"),
     }
 

@@ -84,7 +84,7 @@ def upright(at: float) -> dict[str, Any]:
 
 def _rows(names: Sequence[str], title: str) -> dict[str, Any]:
     return {
-        "height": 70 + 26 * len(names),
+        "height": 78 + 26 * len(names),
         "xaxis": {"title": {"text": title}, "rangemode": "tozero"},
         "yaxis": {
             "tickvals": list(range(len(names))),

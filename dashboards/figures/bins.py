@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     Numbers = Sequence[float | None]
 
 UNKNOWN = "unknown"
+FEW = 6
+"""Bins whose ticks have room for both bounds; of more, ticks tell the lower one."""
 
 
 def histogram(
@@ -42,6 +44,8 @@ def histogram(
         ['0 B to 1.00 KiB']
     """
     names = [_bounds(low, high, bin_unit) for low, high in zip(lower, upper, strict=True)]
+    many = len(names) > FEW
+    ticks = [_from(low, high, bin_unit) for low, high in zip(lower, upper, strict=True)] if many else names
     traces = [
         {
             "type": "bar",
@@ -58,9 +62,9 @@ def histogram(
     ]
     layout = {
         "xaxis": {
-            "title": {"text": label(x_title)},
+            "title": {"text": label(f"{x_title}, from" if many and x_title else x_title)},
             "tickvals": list(range(len(names))),
-            "ticktext": names,
+            "ticktext": ticks,
             "automargin": True,
         },
         "yaxis": {"title": {"text": label(title)}, "rangemode": "tozero"},
@@ -69,6 +73,10 @@ def histogram(
         "showlegend": len(counts) > 1,
     }
     return {"data": traces, "layout": layout}
+
+
+def _from(low: float | None, high: float | None, unit: str) -> str:
+    return UNKNOWN if low is None and high is None else human(low or 0, unit).replace(".00", "")
 
 
 def _bounds(low: float | None, high: float | None, unit: str) -> str:

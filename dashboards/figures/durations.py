@@ -33,13 +33,25 @@ def durations(frame: pd.DataFrame) -> dict[str, Any]:
     steps = sorted(frame[C.STEP].unique().tolist())
     if len(ranks) == 1:
         series = {name: _values(frame, column, steps) for name, column in MEASURES.items()}
-        series = {name: values for name, values in series.items() if any(value for value in values)}
+        series = _distinct(series)
     else:
         series = {f"rank {rank}": _values(frame[frame[C.RANK] == rank], OWN, steps) for rank in ranks}
     figure = lines(steps, series, "ns", title="step time", x_title="step")
     figure["data"] += _crossed(frame, [value for values in series.values() for value in values])
     figure["layout"]["showlegend"] = True
     return figure
+
+
+def _distinct(series: dict[str, list[float | None]]) -> dict[str, list[float | None]]:
+    """The measures that have values; of those that are equal at every step the name of both, drawn once."""
+    kept: dict[str, list[float | None]] = {}
+    for name, values in series.items():
+        same = next((known for known, others in kept.items() if others == values), None)
+        if same is not None:
+            kept = {f"{old} and {name}" if old == same else old: held for old, held in kept.items()}
+        elif any(values):
+            kept[name] = values
+    return kept
 
 
 def _values(frame: pd.DataFrame, column: str, steps: list[int]) -> list[float | None]:

@@ -52,7 +52,7 @@ def by_cause(frame: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
     if len(rows) == 1:
         ordered = frame.sort_values(IDLE, ascending=False, kind="stable")
         figure = _bars([cause(name) for name in ordered["cause"]], ordered, "idle time")
-        figure["layout"] |= {"showlegend": False, "margin": {"l": 8, "r": 16, "t": 4, "b": 44}}
+        figure["layout"] |= {"showlegend": False, "margin": {"l": 8, "r": 16, "t": 4, "b": 36}}
         return figure
     return _bars(list(names), frame, "idle time", rows=rows)
 
@@ -112,7 +112,7 @@ def lengths(frame: pd.DataFrame) -> dict[str, Any]:
         frame: `idle_gaps.gaps`.
     """
     length = frame[C.DUR_NS].to_numpy(np.int64)
-    edges = np.array([edge for edge in _INNER if edge <= length.max()] or _INNER[:1], np.int64)
+    edges = _edges(int(length.min()), int(length.max()))
     bins = np.maximum(np.searchsorted(edges, length, side="right") - 1, 0)
     sums = {}
     for name in _ordered(frame["cause"].unique().tolist()):
@@ -151,6 +151,13 @@ def lengths(frame: pd.DataFrame) -> dict[str, Any]:
     return {"data": traces, "layout": layout}
 
 
+def _edges(least: int, most: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """The lower bounds of the bins from that of the shortest gap to that of the longest."""
+    inner = [edge for edge in _INNER if edge <= most] or _INNER[:1]
+    below = sum(edge <= least for edge in inner)
+    return np.array(inner[max(0, below - 1) :], np.int64)
+
+
 def _bin(edges: np.ndarray[tuple[int], np.dtype[np.int64]], at: int) -> str:
     lower = human(int(edges[at]), "ns")
     return f"{lower} to {human(int(edges[at + 1]), 'ns')}" if at + 1 < len(edges) else f"{lower} and more"
@@ -173,11 +180,11 @@ def _trace(name: str) -> dict[str, Any]:
 
 def _upright(names: Sequence[str], title: str) -> dict[str, Any]:
     return {
-        "height": 96 + 26 * len(names),
+        "height": 104 + 26 * len(names),
         "barmode": "stack",
         "showlegend": True,
         "legend": LEGEND,
-        "margin": {"l": 8, "r": 16, "t": 28, "b": 44},
+        "margin": {"l": 8, "r": 16, "t": 28, "b": 36},
         "xaxis": {"title": {"text": title}, "rangemode": "tozero"},
         "yaxis": {
             "tickvals": list(range(len(names))),

@@ -27,7 +27,8 @@ def launch_map(configs: pd.DataFrame) -> dict[str, Any]:
     threads = configs[C.BLOCK_X] * configs[C.BLOCK_Y] * configs[C.BLOCK_Z]
     frame = configs.assign(wide=threads, kind=[_kind(value) for value in configs["waves"]])
     frame = frame[(frame["wide"] > 0) & (frame["blocks"] > 0)]
-    powers = [float(1 << exponent) for exponent in range(5, 11)]
+    least = int(frame["wide"].min()).bit_length() - 1 if len(frame) else 5
+    powers = [float(1 << exponent) for exponent in range(min(5, least), 11)]
     return points(
         [_dots(kind, frame[frame["kind"] == kind], "wide", "blocks") for kind in _kinds(frame)],
         x_title="threads of a block",

@@ -49,7 +49,7 @@ def lines(
         {
             "type": "scattergl" if count > _MANY else "scatter",
             "mode": "lines" if count > SHORT else "lines+markers",
-            "name": label(each, 30),
+            "name": label(each, 40),
             "x": packed(place),
             "y": packed(every[at * count : (at + 1) * count]),
             "line": {"shape": "hv" if stepped else "linear", "width": 2},

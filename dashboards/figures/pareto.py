@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+THICK = 0.75
+"""Of a bar's row, how much it fills."""
+
+
 def grouped(
     names: Sequence[str],
     values: Sequence[float | None],
@@ -48,16 +52,27 @@ def grouped(
             "textposition": "auto",
             "hovertext": [f"{whole(names[at])}<br>{written[at]}<br>{group}" for at in held],
             "hoverinfo": "text",
-            "marker": {
-                "color": COLORWAY[place % len(COLORWAY)],
-                "pattern": {"shape": ("", "/", "x", ".")[place % 4], "fgopacity": 0.5, "size": 6},
-            },
+            # in a row of its own each bar is as thick as all; else each group would space out its own
+            "width": THICK,
+            "marker": {"color": COLORWAY[place % len(COLORWAY)], "pattern": _pattern(place)},
         }
         for place, group in enumerate(dict.fromkeys(groups))
         for held in [[at for at, each in enumerate(groups) if each == group]]
     ]
     layout = bars(names, values, unit, title=title)["layout"]
     return {"data": traces, "layout": layout | {"barmode": "overlay", "showlegend": len(traces) > 1}}
+
+
+def _pattern(place: int) -> dict[str, Any]:
+    """Lines over the colour of a group, so that its bars stay as visible as the others and bear text."""
+    shape = ("", "/", "x", ".")[place % 4]
+    return {
+        "shape": shape,
+        "fillmode": "overlay",
+        "fgcolor": "rgba(0,0,0,0.35)",
+        "size": 8,
+        "solidity": 0.15,
+    }
 
 
 def cumulative(shares: Sequence[float], names: Sequence[str], *, what: str) -> dict[str, Any]:

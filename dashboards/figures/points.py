@@ -103,7 +103,8 @@ def decades(values: Sequence[float]) -> dict[str, Any]:
         return {}
     low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
     every = max(1, (high - low) // 8)
-    steps = (1, 2, 5) if high - low <= 3 else (1,)
+    narrow = max(values) < 10 * min(values)
+    steps = range(1, 10) if narrow else (1, 2, 5) if high - low <= 3 else (1,)
     ticks = [step * 10.0**power for power in range(low, high + 1, every) for step in steps]
     inside = [tick for tick in ticks if min(values) / 3 <= tick <= max(values) * 3]
     return {"tickvals": inside, "ticktext": [f"{tick:,.0f}" if tick >= 1 else f"{tick:g}" for tick in inside]}

@@ -90,6 +90,7 @@ class Shown:
 
     def _width(self, head: float) -> dict[str, Any]:
         full = self.widest * _CHAR + (_PAD + 12 if self.words else _PAD)
+        head += 16 if self.words else 0  # its sign of a filter stands beside the name
         if self.column.unit == PROSE:
             return {"flex": 3, "minWidth": 280}
         if self.words and self.column.unit != ID and self.widest > _SHORT:

@@ -79,7 +79,7 @@ def _figures(reading: Reading) -> list[Component]:
     if not groups:
         return []
     histograms = {name: reading.frame("sizes", DIRECTIONS[name]) for name in groups}
-    context = reading.context
+    context, kinds = reading.context, _listed(groups)
     return [
         html.Div(
             [
@@ -87,13 +87,13 @@ def _figures(reading: Reading) -> list[Component]:
                     context,
                     "sizes",
                     sizes(histograms),
-                    caption="Number of copies by size, each bin from its label up to twice that; all ranks.",
+                    caption=f"Copies by size ({kinds}), each bin from its label up to twice that.",
                 ),
                 chart(
                     context,
                     "rates",
                     rates(groups, _ceilings(reading)),
-                    caption="Rate over size of equal copies of one op; area by their time. "
+                    caption=f"Rate over size of equal copies of one op ({kinds}); area by time. "
                     + ("" if _ceilings(reading) else "No ceiling is known for this link."),
                 ),
             ],
@@ -102,6 +102,16 @@ def _figures(reading: Reading) -> list[Component]:
         _memory(reading),
         *_suspects(reading, groups),
     ]
+
+
+def _listed(groups: dict[str, pd.DataFrame]) -> str:
+    """The kinds of copies that are drawn, as the legend names them where there are several."""
+    kinds = [
+        f"{direction} {memory}"
+        for direction, table in groups.items()
+        for memory in sorted(table["memory"].astype(str).unique())
+    ]
+    return ", ".join(kinds)
 
 
 def _ceilings(reading: Reading) -> dict[str, float]:
@@ -120,27 +130,39 @@ def _memory(reading: Reading) -> Component:
 
 
 def _suspects(reading: Reading, groups: dict[str, pd.DataFrame]) -> list[Component]:
-    """Groups of copies worth a look, by criteria that each heading states."""
+    """Groups of copies worth a look, by criteria that each heading states; directions beside each other."""
+    found = {direction: _chosen(table, _other(groups, direction)) for direction, table in groups.items()}
     shown: list[Component] = []
-    for direction, table in groups.items():
-        columns = reading.columns("groups", *_GROUP, name=DIRECTIONS[direction])
-        each = table["bytes_each"].fillna(-1)
-        tables = {
-            f"{direction}: most time": table.sort_values("sum_ns", ascending=False, kind="stable"),
-            f"{direction}: scalars, at most {TINY} bytes": table[(each >= 0) & (each <= TINY)],
-            f"{direction}: more than one of a kind in a step": table[
-                (table["copies_per_step"].fillna(0) > 1) & (each > TINY)
-            ],
-            f"{direction}: sizes that also go the other way": table[
-                (each > TINY) & each.isin(_other(groups, direction))
-            ],
-        }
-        shown += [
-            short(reading.context, frame, columns, title=title, row="first_row", limit=8)
-            for title, frame in tables.items()
-            if len(frame)
+    for what in next(iter(found.values())):
+        pair = [
+            _groups(reading, direction, f"{direction}: {what}", tables[what])
+            for direction, tables in found.items()
+            if len(tables[what])
         ]
+        shown += [html.Div(pair, className="tk-pair tk-beside")] if pair else []
     return shown
+
+
+def _chosen(table: pd.DataFrame, other: list[int]) -> dict[str, pd.DataFrame]:
+    """The groups of one direction that meet each criterion.
+
+    Args:
+        table: The groups.
+        other: Sizes that are copied the other way.
+    """
+    each = table["bytes_each"].fillna(-1)
+    repeated = table["copies_per_step"].fillna(0) > 1
+    return {
+        "most time": table.sort_values("sum_ns", ascending=False, kind="stable"),
+        f"scalars, at most {TINY} bytes": table[(each >= 0) & (each <= TINY)],
+        "more than one of a kind in a step": table[repeated & (each > TINY)],
+        "sizes that also go the other way": table[(each > TINY) & each.isin(other)],
+    }
+
+
+def _groups(reading: Reading, direction: str, title: str, frame: pd.DataFrame) -> Component:
+    columns = reading.columns("groups", *_GROUP, name=DIRECTIONS[direction])
+    return short(reading.context, frame, columns, title=title, row="first_row", limit=8)
 
 
 def _other(groups: dict[str, pd.DataFrame], direction: str) -> list[int]:

@@ -114,5 +114,5 @@ def _segments(reading: Reading) -> list[Component]:
 
 
 PAGE = answer_page(
-    "critical_path", section=Section.TIME, order=60, answer=_answer, figures=_figures, height=520
+    "critical_path", section=Section.TIME, order=150, answer=_answer, figures=_figures, height=520
 )

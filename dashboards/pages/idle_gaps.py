@@ -12,10 +12,11 @@ from ..blocks import block
 from ..figures import gaps as figures
 from ..grids.table import MOST, table
 from ..page import Page, Section
-from ..parts import looked, notes, tiles
+from ..parts import looked, notes
 from ..parts.aria import aria
 from ..parts.charts import chart
 from ._shared import gap_numbers
+from ._shared.baseline import beside
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,26 +48,27 @@ def _layout(_: Context) -> list[Component]:
         block(NAME, "advice", height=120),
         block(NAME, "longest", height=480),
         block(NAME, "waits", height=300),
-        notes.definition(analysis.get(NAME)),
-        notes.definition(analysis.get(WAITS)),
+        notes.definition(analysis.get(NAME), named=True),
+        notes.definition(analysis.get(WAITS), named=True),
     ]
 
 
 def _numbers(context: Context) -> list[Component]:
-    result = context.result(NAME)
-    shown = tiles.shown(gap_numbers.idle(result, context.view))
-    return shown or [notes.note(note) for note in result.notes]
+    shown = beside(context, lambda result: gap_numbers.idle(result(NAME), context.view))
+    return shown or [notes.note(note) for note in context.result(NAME).notes]
 
 
 def _causes(context: Context) -> list[Component]:
     frame = looked.rows(context.result(NAME), "by_cause", context.view)
     if frame is None:
         return []
+    places = looked.places(frame)
+    what = "Idle time of each cause" if len(set(places)) > 1 else "Idle time of each cause and its share"
     caption = (
-        "Idle time of each cause. Launch-bound, synchronization, waiting for data: the host was late. "
+        f"{what}. Launch-bound, synchronization, waiting for data: the host was late. "
         "Stream dependency, between kernels: work was queued and had to wait or to start."
     )
-    figure = figures.by_cause(frame, looked.places(frame))
+    figure = figures.by_cause(frame, places)
     return [_title("By cause"), chart(context, "causes", figure, caption=caption)]
 
 
@@ -87,7 +89,8 @@ def _ops(context: Context) -> list[Component]:
         return []
     top = frame.head(_OPS)
     names = _named(top)
-    caption = f"The {len(top)} largest of {len(frame):,} pairs of cause and op; colours as above."
+    which = f"The {len(top)} largest of {len(frame):,} pairs" if len(top) < len(frame) else "Each pair"
+    caption = f"{which} of cause and op; colours as above, beside the share of the device's idle time."
     return [
         _title("What held the device up"),
         chart(context, "ops", figures.by_op(top, names), caption=caption),
@@ -103,11 +106,9 @@ def _named(frame: pd.DataFrame) -> list[str]:
 
 
 def _advice(context: Context) -> list[Component]:
-    found = [
-        notes.finding(context, one, analysis=name)
-        for name in (NAME, WAITS)
-        for one in context.result(name).findings
-    ]
+    pairs = [(name, one) for name in (NAME, WAITS) for one in context.result(name).findings]
+    pairs.sort(key=lambda pair: -(pair[1].saving_ns_per_step or 0))
+    found = [notes.finding(context, one, analysis=name) for name, one in pairs]
     return [_title("What to change"), *found] if found else []
 
 
@@ -147,7 +148,7 @@ PAGE = Page(
     title="Idle gaps",
     question="Why were the devices idle, and which op or call of the host is to blame?",
     section=Section.TIME,
-    order=110,
+    order=120,
     layout=_layout,
     blocks={
         "numbers": _numbers,

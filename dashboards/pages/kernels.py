@@ -11,6 +11,7 @@ from tracekit.schema import C
 from ..answers.answer_page import answer_page
 from ..answers.reading import answer, chosen_of, largest, named, short, some, switch
 from ..figures.pareto import cumulative, grouped
+from ..frame.devices import present
 from ..page import Section
 from ..parts.charts import chart
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from dash.development.base_component import Component
 
     from ..answers.reading import Reading
+    from ..context import Context
 
 SHOWN = 15
 _BY = [("families", "By family"), ("names", "By full name"), ("by_op", "By launching op")]
@@ -56,6 +58,7 @@ def _figures(reading: Reading) -> list[Component]:
     first, label = frame.head(SHOWN), _LABEL[by]
     names = [str(name) or "(no op recorded)" for name in frame[label]]
     told = "tensor_cores" in frame.columns
+    which = f"The {len(first)} with the most time, of {len(frame):,}" if len(frame) > SHOWN else "Σ of each"
     groups = [_CORES[bool(each)] if told else "kernels" for each in first.get("tensor_cores", first[label])]
     bars = grouped(names[:SHOWN], first["sum_ns"].tolist(), "ns", groups=groups, title="Σ of durations")
     curve = cumulative(frame["share"].fillna(0).tolist(), names, what=_MANY[by])
@@ -67,7 +70,7 @@ def _figures(reading: Reading) -> list[Component]:
                     context,
                     "top",
                     bars,
-                    caption=f"The {len(first)} with the most time, of {len(frame):,}; all ranks and devices.",
+                    caption=f"{which}{_together(context)}.",
                 ),
                 chart(
                     context,
@@ -80,6 +83,11 @@ def _figures(reading: Reading) -> list[Component]:
         ),
         *_late(reading),
     ]
+
+
+def _together(context: Context) -> str:
+    """Whose times are summed, where that is more than one device's."""
+    return "; all ranks and devices" if max(map(len, present(context.run))) > 1 else ""
 
 
 def _late(reading: Reading) -> list[Component]:

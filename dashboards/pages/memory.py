@@ -27,9 +27,11 @@ LINES = 4
 OPS = 12
 
 
-def _where(rank: int, device: int) -> str:
-    place = "the host's memory" if device == HOST_DEVICE else f"device {device}"
-    return f"{place} of rank {rank}"
+def _where(reading: Reading, rank: int, device: int) -> str:
+    """A place of memory in words, its rank where there are several."""
+    place = "in the host's memory" if device == HOST_DEVICE else f"on device {device}"
+    ranks = {of for table in ("summary", "timeline") for of in reading.frame(table)[C.RANK]}
+    return f"{place} of rank {rank}" if len(ranks) > 1 else place
 
 
 def _places(reading: Reading, table: str) -> list[tuple[int, int]]:
@@ -49,9 +51,9 @@ def _answer(reading: Reading) -> list[Component]:
     said: list[Any] = [
         "At the peak ",
         some(top["peak_allocated"], "bytes"),
-        f" were allocated in {_where(int(top[C.RANK]), int(top[C.DEVICE]))}",
+        f" were allocated {_where(reading, int(top[C.RANK]), int(top[C.DEVICE]))}",
     ]
-    if top["peak_op"]:
+    if top["peak_op"] and not str(top["peak_op"]).startswith("("):
         said += [", by ", named(top["peak_op"])]
     if pd.notna(top["fragmentation"]):
         said += ["; ", some(top["fragmentation"], "bytes"), " more were reserved and unused"]
@@ -64,13 +66,16 @@ def _growth(reading: Reading, rank: int, device: int) -> list[Any]:
     if mine.empty or pd.isna(mine["growth"].iloc[0]):
         return []
     first = largest(mine)
+    low, high = first["growth_low"], first["growth_high"]
+    if low is not None and high is not None and low <= 0 <= high:
+        return ["From step to step it does not grow measurably."]
     return [
         "From step to step the least in use grows by ",
         some(first["growth"], "bytes"),
         " (95 % interval ",
-        some(first["growth_low"], "bytes"),
+        some(low, "bytes"),
         " to ",
-        some(first["growth_high"], "bytes"),
+        some(high, "bytes"),
         ").",
     ]
 
@@ -102,8 +107,18 @@ def _of(frame: pd.DataFrame, rank: int, device: int) -> pd.DataFrame:
 
 def _line(reading: Reading, rank: int, device: int) -> Component:
     timeline = _of(reading.frame("timeline"), rank, device)
-    caption = f"Bytes in {_where(rank, device)} over time, from {len(timeline):,} events; extremes are exact."
+    caption = (
+        f"Bytes {_where(reading, rank, device)} over time, {_events(reading, rank, device, len(timeline))}; "
+        "extremes are exact."
+    )
     return chart(reading.context, f"time-{rank}-{device}", over_time(timeline), caption=caption)
+
+
+def _events(reading: Reading, rank: int, device: int, drawn: int) -> str:
+    """How many events are drawn, and of how many."""
+    summary = _of(reading.frame("summary"), rank, device)
+    every = int(summary["allocations"].sum() + summary["frees"].sum())
+    return f"{drawn:,} of {every:,} events" if every > drawn else f"from {drawn:,} events"
 
 
 def _peak(reading: Reading, rank: int, device: int) -> list[Component]:
@@ -116,7 +131,7 @@ def _peak(reading: Reading, rank: int, device: int) -> list[Component]:
     what = "in use at the peak" if live else "allocated in all"
     names = [str(name) or "(no op recorded)" for name in top["op"]]
     figure = bars(names, [int(value) for value in top[column]], "bytes", title=what)
-    caption = f"Bytes {what} in {_where(rank, device)}, by the op that allocated them."
+    caption = f"Bytes {what} {_where(reading, rank, device)}, by the op that allocated them."
     return [chart(reading.context, "peak", figure, caption=caption)]
 
 
@@ -127,7 +142,9 @@ def _steps(reading: Reading, rank: int, device: int) -> list[Component]:
     series = {name: [int(value) for value in steps[name]] for name in ("floor", "peak")}
     numbers = [int(step) for step in steps[C.STEP]]
     figure = lines(numbers, series, "bytes", title="allocated", x_title="step")
-    caption = f"Least and most allocated in each step, {_where(rank, device)}: a rising floor is a leak."
+    caption = (
+        f"Least and most allocated in each step {_where(reading, rank, device)}: a rising floor is a leak."
+    )
     return [chart(reading.context, "steps", figure, caption=caption)]
 
 

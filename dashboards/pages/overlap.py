@@ -105,5 +105,5 @@ def _streams(reading: Reading) -> list[Component]:
 
 
 PAGE = answer_page(
-    "overlap", title="Overlap", section=Section.TIME, order=50, answer=_answer, figures=_figures
+    "overlap", title="Overlap", section=Section.TIME, order=140, answer=_answer, figures=_figures
 )

@@ -10,12 +10,11 @@ from tracekit.render.cells import clean
 
 from ..blocks import block
 from ..page import Page, Section
-from ..parts import tiles
 from ..parts.aria import aria
 from ._overview import advice, ran, verdict
-from ._overview.advising import settle
-from ._overview.baseline import compared
+from ._overview.advising import FIRST, settle
 from ._shared import numbers
+from ._shared.baseline import beside, compared
 from ._shared.breakdown import breakdown
 
 if TYPE_CHECKING:
@@ -80,12 +79,7 @@ def _baseline(context: Context) -> list[Component]:
 def _tiles(name: str) -> Callable[[Context], list[Component]]:
     def fill(context: Context) -> list[Component]:
         settle(context.results, context.run, before=_TILES[name][0][0])
-        own = _read(name, context.result, context)
-        found = compared(context)
-        base = context.base
-        if base is None or found is None or found.refused:
-            return tiles.shown(own)
-        return tiles.shown(own, _read(name, lambda one: context.results.of(base, one), context))
+        return beside(context, lambda result: _read(name, result, context))
 
     return fill
 
@@ -109,5 +103,8 @@ PAGE = Page(
         "breakdown": breakdown,
         "findings": advice.findings,
     },
+    exports=FIRST,
+    advice=advice.ranked,
+    ahead=tuple(name for name, _ in _TILES["device_tiles"]),
     connect=advice.connect,
 )

@@ -19,14 +19,18 @@ from ..parts.aria import aria
 from ..parts.charts import chart
 from ..parts.evidence import TIMELINE
 from ._shared import numbers
-from ._shared.breakdown import per_step
+from ._shared.baseline import beside
+from ._shared.breakdown import in_steps, per_step
 
 if TYPE_CHECKING:
     import pandas as pd
     from dash.development.base_component import Component
 
+    from tracekit.analysis import Result
+
     from ..context import Context
     from ..parts.tiles import Tile
+    from ..view import View
 
 NAME = "steps"
 _SLOWEST = 5
@@ -50,14 +54,17 @@ def _layout(_: Context) -> list[Component]:
 
 
 def _numbers(context: Context) -> list[Component]:
-    result = context.result(NAME)
-    own = [*numbers.step_times(result, context.view), *_spread(context)]
-    return tiles.shown(own) or [notes.note(note) for note in result.notes]
+    shown = beside(context, lambda result: _tiles(result(NAME), context.view))
+    return shown or [notes.note(note) for note in context.result(NAME).notes]
 
 
-def _spread(context: Context) -> list[Tile]:
+def _tiles(result: Result, view: View) -> list[Tile]:
+    return [*numbers.step_times(result, view), *_spread(result, view)]
+
+
+def _spread(result: Result, view: View) -> list[Tile]:
     """Of the same measure as the step time."""
-    summary = looked.rows(context.result(NAME), "summary", context.view)
+    summary = looked.rows(result, "summary", view)
     if summary is None:
         return []
     measures = set(summary["measure"].tolist())
@@ -114,7 +121,8 @@ def _slowest(context: Context, frame: pd.DataFrame) -> list[Component]:
 
 
 def _made_of(context: Context) -> list[Component]:
-    shown = per_step(context, context.result("gpu_breakdown"), height=320)
+    result = context.result("gpu_breakdown")
+    shown = per_step(context, result, height=320) or in_steps(context, result)
     return [_title("What the steps are made of"), *shown] if shown else []
 
 
@@ -154,7 +162,7 @@ PAGE = Page(
     title="Steps",
     question="How long do the steps take, what are they made of, and how steady are they?",
     section=Section.TIME,
-    order=120,
+    order=110,
     layout=_layout,
     blocks={
         "numbers": _numbers,

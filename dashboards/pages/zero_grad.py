@@ -13,10 +13,11 @@ from ..blocks import block
 from ..figures import bars, bins
 from ..grids.table import table
 from ..page import Page, Section
-from ..parts import looked, notes, tiles
+from ..parts import looked, notes
 from ..parts.aria import aria
 from ..parts.charts import chart
 from ._shared import gap_numbers
+from ._shared.baseline import beside
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,14 +60,14 @@ def _layout(_: Context) -> list[Component]:
                 **aria(label=f"Key numbers: {one.title}"),
             ),
             block(NAME, name, height=300),
-            notes.definition(one),
+            notes.definition(one, named=True),
         ]
     return placed
 
 
 def _numbers(name: str) -> Callable[[Context], list[Component]]:
     def fill(context: Context) -> list[Component]:
-        return tiles.shown(_NUMBERS[name](context.result(name), context.view))
+        return beside(context, lambda result: _NUMBERS[name](result(name), context.view))
 
     return fill
 
@@ -74,7 +75,8 @@ def _numbers(name: str) -> Callable[[Context], list[Component]]:
 def _body(name: str) -> Callable[[Context], list[Component]]:
     def fill(context: Context) -> list[Component]:
         result, one = context.result(name), analysis.get(name)
-        shown = [notes.finding(context, found, analysis=name) for found in result.findings]
+        ranked = sorted(result.findings, key=lambda one: -(one.saving_ns_per_step or 0))
+        shown = [notes.finding(context, found, analysis=name) for found in ranked]
         shown += _chart(context, name, result)
         for table_name in _TABLES[name]:
             frame = looked.rows(result, table_name, context.view)
@@ -130,6 +132,7 @@ def _histogram(context: Context, frame: pd.DataFrame) -> Component:
         {"calls": both["calls"].tolist(), "delays until the start": both["delays"].tolist()},
         bin_unit="ns",
         title="launches",
+        x_title="time",
     )
     return chart(
         context,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dash import dcc, html
+from dash import Input, Output, State, dcc, html, no_update
 
 from ..figures.palette import COLORWAY
 from .aria import aria
@@ -13,8 +13,11 @@ if TYPE_CHECKING:
     from dash.development.base_component import Component
 
     from ..context import Context
+    from ..site import Site
 
 HEIGHT = 320
+STANDOFF = 8
+"""Pixels between an axis' ticks and its title."""
 _INK = {False: ("#1f2328", "#d8dce1"), True: ("#e4e6e9", "#3b3f46")}
 _CONFIG: Any = {
     "displaylogo": False,
@@ -59,7 +62,7 @@ def themed(figure: dict[str, Any], *, dark: bool) -> dict[str, Any]:
         100
     """
     ink, grid = _INK[dark]
-    axis = {"gridcolor": grid, "zerolinecolor": grid, "linecolor": grid}
+    axis = {"gridcolor": grid, "zerolinecolor": grid, "linecolor": grid, "automargin": True}
     layout = figure.get("layout", {})
     base = {
         "height": HEIGHT,
@@ -67,10 +70,47 @@ def themed(figure: dict[str, Any], *, dark: bool) -> dict[str, Any]:
         "plot_bgcolor": "rgba(0,0,0,0)",
         "font": {"family": "system-ui, sans-serif", "size": 12, "color": ink},
         "colorway": list(COLORWAY),
-        "margin": {"l": 48, "r": 16, "t": 16, "b": 44},
+        "margin": {"l": 48, "r": 16, "t": 16, "b": 36},
         "hoverlabel": {"align": "left", "font": {"family": "system-ui, sans-serif"}},
         "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
         "bargap": 0.25,
     }
-    axes = {name: axis | layout[name] for name in layout if name[1:].startswith("axis")}
-    return {"data": figure["data"], "layout": base | {"xaxis": axis, "yaxis": axis} | layout | axes}
+    axes = {name: axis | _titled(layout[name]) for name in layout if name[1:].startswith("axis")}
+    return {
+        "data": [_written(trace) for trace in figure["data"]],
+        "layout": base | {"xaxis": axis, "yaxis": axis} | layout | axes,
+    }
+
+
+def _written(trace: dict[str, Any]) -> dict[str, Any]:
+    """The trace with dark text inside of its bars, which is legible on every colour of the palette."""
+    if trace.get("type") != "bar" or "text" not in trace:
+        return trace
+    return {"insidetextfont": {"color": "#111"}} | trace
+
+
+def _titled(axis: dict[str, Any]) -> dict[str, Any]:
+    """The axis with its title clear of its ticks, however long these are; the margin grows with both."""
+    title = axis.get("title", {})
+    return axis | {"title": {"standoff": STANDOFF} | title} if title.get("text") else axis
+
+
+def visits(site: Site, page: str, name: str) -> None:
+    """Have a click on a point of a chart open the address that the point carries.
+
+    Args:
+        site: The site, once per chart.
+        page: Name of the page.
+        name: Name of the chart.
+    """
+
+    @site.app.callback(
+        Output("url", "href", allow_duplicate=True),
+        Input({"type": "chart", "page": page, "name": name}, "clickData"),
+        State("url", "pathname"),
+        prevent_initial_call=True,
+    )
+    def visit(clicked: dict[str, Any] | None, path: str) -> Any:
+        href = (clicked or {}).get("points", [{}])[0].get("customdata")
+        own = isinstance(href, str) and href.startswith("/") and not href.startswith("//")
+        return href if own and path == f"/{page}" else no_update

@@ -10,8 +10,10 @@ from tracekit.analysis import Severity
 from tracekit.kernel_names import brief
 from tracekit.render import human
 from tracekit.render.cells import clean
+from tracekit.savings import Budget, budget
 
 from .evidence import ordered, spots
+from .prose import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,11 +57,11 @@ def finding(
                 [
                     html.Span(WORDS[one.severity], className="tk-severity"),
                     html.H3(clean(one.title), className="tk-finding-title"),
-                    html.Div(_worth(one, share), className="tk-worth"),
+                    html.Div(_worth(context, one, share), className="tk-worth"),
                 ],
                 className="tk-finding-head",
             ),
-            html.P(coded(one.advice), className="tk-advice"),
+            html.P(coded(sentence(one.advice)), className="tk-advice"),
             html.Details(
                 [html.Summary(_sure(one)), *_proof(context, one, where, analysis)], className="tk-proof"
             ),
@@ -82,12 +84,18 @@ def coded(text: str) -> list[Component | str]:
     return [html.Code(part) if at % 2 else part for at, part in enumerate(parts) if part]
 
 
-def _worth(one: Finding, share: float | None) -> list[Component]:
+def _worth(context: Context, one: Finding, share: float | None) -> list[Component]:
     if one.saving_ns_per_step is None:
         return [html.Span("no number can be given", className="tk-dim")]
     saving = html.Strong(f"saves {human(one.saving_ns_per_step, 'ns')}")
-    part = "a step" if share is None else f"{human(share, 'share')} of the step"
+    unit = "step" if _budget(context).marked else "capture"
+    part = f"a {unit}" if share is None else f"{human(share, 'share')} of the {unit}"
     return [saving, html.Span(part, className="tk-dim")]
+
+
+def _budget(context: Context) -> Budget:
+    found: Budget = context.results.get((context.run.path, Budget), lambda: budget(context.run))
+    return found
 
 
 def _sure(one: Finding) -> str:
@@ -96,7 +104,7 @@ def _sure(one: Finding) -> str:
 
 
 def _proof(context: Context, one: Finding, where: list[Spot], analysis: str) -> list[Component]:
-    shown: list[Component] = [html.P(coded(one.how))] if one.how else []
+    shown: list[Component] = [html.P(coded(sentence(one.how)))] if one.how else []
     if where:
         rows = [html.Li(_row(context, spot)) for spot in where[:NAMED]]
         more = len(where) - NAMED

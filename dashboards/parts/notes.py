@@ -8,6 +8,7 @@ import dash_mantine_components as dmc
 from dash import html
 
 from .finding import coded, finding
+from .prose import sentence
 
 if TYPE_CHECKING:
     from dash.development.base_component import Component
@@ -19,15 +20,21 @@ __all__ = ["definition", "finding", "note"]
 
 def note(text: str) -> Component:
     """What was absent, and how to get it."""
-    return html.P(coded(text), className="tk-note")
+    return html.P(coded(sentence(text)), className="tk-note")
 
 
-def definition(analysis: Analysis) -> Component:
-    """How the numbers of an analysis are defined, and where the definitions come from."""
+def definition(analysis: Analysis, *, named: bool = False) -> Component:
+    """How the numbers of an analysis are defined, and where the definitions come from.
+
+    Args:
+        analysis: The analysis.
+        named: Whether its title is said too, as on a page of several analyses.
+    """
+    words = "How these numbers are defined"
     return dmc.Accordion(
         dmc.AccordionItem(
             [
-                dmc.AccordionControl("How these numbers are defined"),
+                dmc.AccordionControl(f"{words}: {analysis.title}" if named else words),
                 dmc.AccordionPanel(
                     [
                         dmc.Text(analysis.definition, size="sm", className="tk-prose"),

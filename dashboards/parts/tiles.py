@@ -94,11 +94,17 @@ def shown(tiles: Sequence[Tile], base: Sequence[Tile] = ()) -> list[Component]:
     return [_tile(tile, before.get(tile.label)) for tile in tiles]
 
 
+def _value(tile: Tile) -> str | list[Component | str]:
+    """The value; of a range the upper one stays in one piece with its unit."""
+    low, to, high = tile.text.partition(" to ")
+    return [f"{low}{to}", html.Span(high, className="tk-whole")] if to else tile.text
+
+
 def _tile(tile: Tile, base: Tile | None) -> Component:
     label = dcc.Link(tile.label, href=tile.href) if tile.href else tile.label
     parts: list[Component] = [
         html.Dt(label, className="tk-tile-label"),
-        html.Dd(tile.text, className="tk-tile-value"),
+        html.Dd(_value(tile), className="tk-tile-value"),
     ]
     parts += [html.Dd(tile.note, className="tk-tile-note")] if tile.note else []
     if base is not None:

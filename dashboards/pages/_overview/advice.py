@@ -15,12 +15,14 @@ from ...blocks import trouble
 from ...parts.aria import aria
 from ...parts.evidence import spots
 from ...parts.finding import WORDS, coded, finding
+from ...parts.prose import sentence
 from ...view import View
 from .advising import advising
 
 if TYPE_CHECKING:
     from dash.development.base_component import Component
 
+    from tracekit.analysis import Finding
     from tracekit.findings import Advice
 
     from ...context import Context
@@ -37,6 +39,13 @@ def findings(context: Context) -> Component:
     under_way = advising(context)
     under_way.finished.wait(PATIENCE_S)
     return html.Section(_content(context, under_way), id="advice", **aria(label="Findings", live="polite"))
+
+
+def ranked(context: Context) -> list[Finding]:
+    """The findings of every analysis, the largest saving first, once all of them are done."""
+    under_way = advising(context)
+    under_way.finished.wait()
+    return [one.finding for one in under_way.advice.findings] if under_way.advice else []
 
 
 def connect(site: Site) -> None:
@@ -123,7 +132,7 @@ def _not_judged(advice: Advice) -> list[Component]:
     if not advice.lacking:
         return []
     lines = [
-        html.Li([*coded(note), html.Span(f" ({', '.join(names)})", className="tk-dim")])
+        html.Li([*coded(sentence(note)), html.Span(f" ({', '.join(names)})", className="tk-dim")])
         for note, names in advice.lacking
     ]
     count = len({name for _, names in advice.lacking for name in names})

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from dash import dcc, html
 
 from ...parts.finding import coded
+from ...parts.prose import sentence
 
 if TYPE_CHECKING:
     from dash.development.base_component import Component
@@ -61,4 +62,4 @@ def _failed(integrity: Result) -> list[tuple[str, str, str]]:
 
 def _check(level: str, name: str, detail: str) -> list[Component | str]:
     word = "Error" if level == "error" else "Warning"
-    return [html.Strong(f"{word}: {name.replace('_', ' ')}"), " – ", *coded(detail)]
+    return [html.Strong(f"{word}: {name.replace('_', ' ')}"), " – ", *coded(sentence(detail))]

@@ -11,6 +11,7 @@ from tracekit.schema import C
 from ...figures import bars, shares
 from ...parts import looked
 from ...parts.charts import chart
+from ...parts.prose import sentence
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,18 +32,24 @@ def breakdown(context: Context) -> list[Component]:
     """The charts; without a device, the ops that took the host's time."""
     result = context.result("gpu_breakdown")
     title = html.H2("Where the time went", className="tk-block-title")
-    in_steps = looked.rows(result, "profiled_steps", context.view)
-    frame = in_steps if in_steps is not None else looked.rows(result, "whole", context.view)
+    steps = in_steps(context, result)
+    if steps:
+        return [title, *steps, *per_step(context, result)]
+    frame = looked.rows(result, "whole", context.view)
     if frame is None:
         return [title, *_host(context, result)]
-    of = "the profiled steps" if in_steps is not None else "the whole capture, no steps being marked"
-    devices = chart(
-        context,
-        "devices",
-        shares.by_device(frame, looked.places(frame)),
-        caption=f"Share of {of}. {DEFINED}",
-    )
-    return [title, devices, *per_step(context, result)]
+    return [title, _devices(context, frame, "the whole capture, no steps being marked")]
+
+
+def in_steps(context: Context, result: Result) -> list[Component]:
+    """The chart of the profiled steps together, a bar per device; none where no step is marked."""
+    frame = looked.rows(result, "profiled_steps", context.view)
+    return [] if frame is None else [_devices(context, frame, "the profiled steps")]
+
+
+def _devices(context: Context, frame: pd.DataFrame, of: str) -> Component:
+    figure = shares.by_device(frame, looked.places(frame))
+    return chart(context, "devices", figure, caption=f"Share of {of}. {DEFINED}")
 
 
 def per_step(context: Context, result: Result, *, height: int = 250) -> list[Component]:
@@ -71,7 +78,10 @@ def of_one(frame: pd.DataFrame) -> pd.DataFrame:
 def _host(context: Context, result: Result) -> list[Component]:
     ops = looked.rows(result, "host", context.view)
     if ops is None:
-        words = " ".join(result.notes) or "Nothing ran on a device, and no ops of the host were recorded."
+        words = (
+            " ".join(map(sentence, result.notes))
+            or "Nothing ran on a device, and no ops of the host were recorded."
+        )
         return [html.P(words, className="tk-dim")]
     top = ops.head(_OPS)
     figure = bars.bars(top[C.NAME].tolist(), top["self_ns"].tolist(), "ns", title="self time")

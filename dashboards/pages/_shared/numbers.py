@@ -58,12 +58,17 @@ def _step(own: pd.DataFrame, view: View) -> Tile | None:
         unit="ns",
         note=note,
         wanted="low",
-        href=view.elsewhere("steps"),
+        href=_steps(view),
     )
 
 
+def _steps(view: View) -> str:
+    """Address of the steps; none on their own page."""
+    return "" if view.page == "steps" else view.elsewhere("steps")
+
+
 def _overhead(overhead: pd.DataFrame, view: View) -> list[Tile | None]:
-    where = view.elsewhere("steps")
+    where = _steps(view)
     return [
         tiles.of(
             overhead["unprofiled_ns"].tolist(),

@@ -118,6 +118,12 @@ def test_bars_of_groups_differ_in_pattern_too() -> None:
     assert "<script" not in str(figure)
 
 
+def test_bars_of_groups_are_one_to_a_row_and_as_thick_as_each_other() -> None:
+    figure = grouped(list("abcd"), [4, 3, 2, 1], "ns", groups=["p", "q", "q", "q"])
+    assert sorted(place for trace in figure["data"] for place in trace["y"]) == [0, 1, 2, 3]
+    assert {trace["width"] for trace in figure["data"]} == {0.75}
+
+
 @pytest.mark.parametrize(("values", "first"), [([0.001, 100_000], "0.001"), ([4, 6], "2"), ([5], "2")])
 def test_ticks_of_a_logarithmic_axis_stay_few(values: list[float], first: str) -> None:
     ticks = decades(values)["ticktext"]

@@ -5,25 +5,28 @@ import gzip
 import io
 import json
 import zipfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from markupsafe import escape
 from tracekit.dashboards.app import create_app
 from tracekit.dashboards.exports.sheets import safe
 
 from tests.builders import host, kernel, make_run
-from tracekit.analysis import analyze, get
+from tests.traces import imported
+from tracekit.analysis import analyze, available, get
+from tracekit.findings import gather
 from tracekit.render.data import records
 from tracekit.schema import C
 from tracekit.store import Store
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from flask.testing import FlaskClient
 
     from tracekit.run import Run
 
+TRAINING = Path(__file__).parents[3] / "samples" / "simulated" / "training.json.gz"
 HOSTILE = "=cmd|'/c calc'!A1<script>alert(1)</script>"
 
 
@@ -78,6 +81,17 @@ def test_a_report_stands_alone_and_its_text_is_text(client: FlaskClient, run: Ru
     assert "100 ns" in answer.text
     assert "src=" not in answer.text
     assert answer.headers["Content-Security-Policy"] == "default-src 'none'; style-src 'unsafe-inline'"
+
+
+def test_an_overview_can_be_taken_away_with_the_findings_of_every_analysis(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    run, client = imported(store, TRAINING), create_app(store).server.test_client()
+    found = gather(run, [(one, analyze(run, one.name)) for one in available()]).findings
+    text = client.get(f"/export/{run.path.name}/overview.html").text
+    assert text.count('<div class="finding') == len(found) > 0
+    assert all(escape(one.finding.title) in text for one in found)
+    names = zipfile.ZipFile(io.BytesIO(client.get(f"/export/{run.path.name}/overview.zip").data)).namelist()
+    assert {name.partition("-")[0] for name in names} >= {"gpu_breakdown", "integrity", "overlap"}
 
 
 def test_the_trace_is_packed_json(client: FlaskClient, run: Run) -> None:

@@ -143,9 +143,9 @@ def test_the_baselines_value_and_the_change_are_shown(store: Store) -> None:
         one | {"dur_ns": one["dur_ns"] + MS // 2} for one in slower["device_intervals"]
     ]
     head = make_run(store.path, meta={"run_id": "20261121T000001Z-head-000000"}, **slower)
-    shown = filled(store, "overview", "device_tiles", run=head.path.name, base=base.path.name)
-    assert "against" in shown
-    assert "against" not in filled(store, "overview", "device_tiles", run=head.path.name)
+    for page, name in (("overview", "device_tiles"), ("steps", "numbers"), ("idle_gaps", "numbers")):
+        assert "against" in filled(store, page, name, run=head.path.name, base=base.path.name)
+        assert "against" not in filled(store, page, name, run=head.path.name)
 
 
 def test_without_a_comparable_baseline_no_change_is_shown(store: Store) -> None:
@@ -216,6 +216,14 @@ def test_a_finding_leads_to_its_evidence(store: Store) -> None:
     assert "row=device_intervals:2" in shown
     assert "saves 1.00 ms" in shown
     assert "25.0 % of the step" in shown
+
+
+@pytest.mark.parametrize(("chosen", "kept"), [(0, "rank=0&device=0"), (1, "")])
+def test_a_choice_that_hides_the_evidence_is_left_behind(store: Store, chosen: int, kept: str) -> None:
+    run: Run = make_run(store.path, **rows())
+    spot = spots(run, [one_finding(evidence={"device_intervals": [2]})])["device_intervals", 2]
+    address = spot.href(View(run="r", rank=chosen, device=chosen))
+    assert address.startswith(f"/timeline?run=r&{kept}".rstrip("&") + "&from=")
 
 
 def test_evidence_that_is_not_there_is_left_out(store: Store) -> None:

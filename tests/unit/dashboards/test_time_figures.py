@@ -6,6 +6,8 @@ import pandas as pd
 import pytest
 from tracekit.dashboards.figures import durations, gaps, shares
 
+from tracekit.schema import C
+
 MS = 1_000_000
 BREAKDOWN = pd.DataFrame(
     {
@@ -58,6 +60,27 @@ def test_gaps_are_counted_by_length_and_cause() -> None:
 
 def test_short_gaps_alone_make_one_bin() -> None:
     assert len(gaps.lengths(GAPS.iloc[3:])["data"][0]["x"]) == 1
+
+
+def test_lengths_begin_with_the_bin_of_the_shortest_gap() -> None:
+    longer = GAPS.assign(**{C.DUR_NS: [50_000 + at for at in range(len(GAPS))]})
+    axis = gaps.lengths(longer)["layout"]["xaxis"]
+    assert axis["ticktext"] == ["50 µs"]
+
+
+def test_measures_that_are_equal_at_every_step_are_one_line() -> None:
+    steps = pd.DataFrame(
+        {
+            C.RANK: [0, 0],
+            C.STEP: [1, 2],
+            "own_ns": [5, 6],
+            "host_ns": [5, 6],
+            "device_busy_ns": [1, 2],
+            "warmup_outlier": [False, False],
+        }
+    )
+    names = [trace["name"] for trace in durations.durations(steps)["data"]]
+    assert names == ["after earlier steps and on the host", "device busy"]
 
 
 CAUSES = pd.DataFrame(

@@ -1,0 +1,11 @@
+"""The menu: pages about time go from the whole to its causes."""
+
+from __future__ import annotations
+
+from tracekit.dashboards.page import Section
+from tracekit.dashboards.site import registered
+
+
+def test_pages_about_time_go_from_the_whole_to_its_causes() -> None:
+    names = [page.name for page in registered().values() if page.section is Section.TIME]
+    assert names == ["timeline", "steps", "idle_gaps", "zero_grad", "overlap", "critical_path"]
