@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING
 
 from dash import Dash
 
-from . import blocks, security
+from tracekit.keeping import Shelf
+
+from . import ahead, blocks, security
 from .exports import offers
 from .frame import pickers, shell
 from .grids import long_rows
 from .imports import routes
+from .results import Results
 from .site import Site, registered
 
 if TYPE_CHECKING:
@@ -53,7 +56,7 @@ def create_app(
         assets_ignore=r"early\.js$",  # the frame asks for it by itself, before anything is painted
         index_string=shell.INDEX,
     )
-    site = Site(app=app, store=store, pages=registered())
+    site = Site(app=app, store=store, pages=registered(), results=Results(by=Shelf(store).analyze))
     app.layout = shell.frame(site.pages)
     shell.connect(site)
     pickers.connect(site)
@@ -66,4 +69,5 @@ def create_app(
             page.connect(site)
     app.server.add_url_rule(security.HEALTH, "healthz", lambda: ("ok", 200, {"Content-Type": "text/plain"}))
     security.protect(app, hosts=hosts, token=token)
+    ahead.connect(site)
     return app

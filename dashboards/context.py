@@ -43,6 +43,11 @@ class Context:
         Raises:
             RunNotFoundError: There is none.
         """
+        if self.chosen is None and self.view.run:
+            raise RunNotFoundError(
+                f"the store no longer holds a readable run {self.view.run[:80]}",
+                hint="choose another at the top",
+            )
         if self.chosen is None:
             raise RunNotFoundError("no run is chosen", hint="choose one at the top of the page")
         return self.chosen

@@ -60,6 +60,8 @@ class Page:
         covers: Analyses that it shows whole; they have no page of their own in the menu.
         exports: Analyses that its files hold besides those it covers.
         advice: Findings with which its report opens, in place of those of each analysis alone.
+        ahead: Analyses that are begun when the address is asked for, the quickest first; by default those
+            that it covers.
         connect: Adds what goes beyond blocks (callbacks, routes), once per app.
     """
 
@@ -74,4 +76,5 @@ class Page:
     covers: tuple[str, ...] = ()
     exports: tuple[str, ...] = ()
     advice: Callable[[Context], Sequence[Finding]] | None = None
+    ahead: tuple[str, ...] = ()
     connect: Callable[[Site], None] | None = None

@@ -1,4 +1,4 @@
-"""Results of analyses, kept while they are looked at, so that a page and its exports compute once."""
+"""Results of analyses, kept while they are looked at, so that a page and its exports ask once."""
 
 from __future__ import annotations
 
@@ -12,11 +12,15 @@ from tracekit import analysis
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from tracekit.analysis import Result
+    from tracekit.analysis import Analyze, Result
     from tracekit.run import Run
 
 KEPT = 64
 """Results kept at most; the longest unused goes first."""
+
+
+def _computed(run: Run, name: str) -> Result:
+    return analysis.analyze(run, name)
 
 
 @dataclass
@@ -24,9 +28,14 @@ class Results:
     """A cache of what is computed of runs; two who ask for the same at once wait for one computation.
 
     Runs never change once they are stored, so nothing here grows stale.
+
+    Attributes:
+        kept: Results kept at most.
+        by: What gives the results of analyses.
     """
 
     kept: int = KEPT
+    by: Analyze = _computed
     _done: OrderedDict[Hashable, Any] = field(default_factory=OrderedDict)
     _locks: dict[Hashable, threading.Lock] = field(default_factory=dict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
@@ -37,7 +46,7 @@ class Results:
         Raises:
             PluginError: The analysis is unknown or failed.
         """
-        return self.get((run.path, name), lambda: analysis.analyze(run, name))
+        return self.get((run.path, name), lambda: self.by(run, name))
 
     def between(self, base: Run, head: Run, name: str) -> Result:
         """How a head differs from a base, by one analysis.

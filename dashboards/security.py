@@ -10,7 +10,9 @@ import hmac
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode, urlsplit
 
+from dash.exceptions import DependencyException
 from flask import abort, redirect, request
+from werkzeug.exceptions import NotFound
 
 if TYPE_CHECKING:
     from dash import Dash
@@ -27,12 +29,15 @@ _POLICY = (
     "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; worker-src 'self' blob:; "
     "object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
-_HEADERS = {
+HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
     "X-Frame-Options": "DENY",
 }
+"""What every answer says, beside its policy."""
+BARE_POLICY = "default-src 'none'; frame-ancestors 'none'"
+"""The policy of an answer that is plain text."""
 
 
 def protect(app: Dash, *, hosts: tuple[str, ...] = LOOPBACK, token: str = "") -> None:
@@ -45,7 +50,7 @@ def protect(app: Dash, *, hosts: tuple[str, ...] = LOOPBACK, token: str = "") ->
     """
     server: Flask = app.server
     server.config["MAX_CONTENT_LENGTH"] = LARGEST_BODY
-    headers = _HEADERS | {"Content-Security-Policy": _POLICY.format(hashes=" ".join(_hashes(app)))}
+    headers = HEADERS | {"Content-Security-Policy": _POLICY.format(hashes=" ".join(_hashes(app)))}
 
     def refuse() -> Response | None:
         if hosts and _host() not in hosts:
@@ -55,6 +60,7 @@ def protect(app: Dash, *, hosts: tuple[str, ...] = LOOPBACK, token: str = "") ->
         return _authorize(token) if token and request.path != HEALTH else None
 
     server.before_request_funcs.setdefault(None, []).insert(0, refuse)
+    server.register_error_handler(DependencyException, lambda _: NotFound())  # else a traceback for each typo
 
     @server.after_request
     def add_headers(response: Response) -> Response:

@@ -12,11 +12,13 @@ import webbrowser
 from typing import TYPE_CHECKING
 
 import waitress
+from waitress.channel import HTTPChannel
+from waitress.task import ErrorTask
 
 from tracekit.errors import UnusableInputError
 
 from .app import UPLOAD_LIMIT, create_app
-from .security import LARGEST_BODY, LOOPBACK
+from .security import BARE_POLICY, HEADERS, LARGEST_BODY, LOOPBACK
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +26,19 @@ if TYPE_CHECKING:
     from tracekit.store import Store
 
 THREADS = 8
+
+
+class _Refusal(ErrorTask):  # type: ignore[misc]
+    """What waitress answers before the app is asked: a malformed or too large request."""
+
+    def execute(self) -> None:
+        policy = {"Content-Security-Policy": BARE_POLICY}
+        self.response_headers.extend((HEADERS | policy).items())
+        super().execute()
+
+
+class _Channel(HTTPChannel):  # type: ignore[misc]
+    error_task_class = _Refusal
 
 
 def serve(
@@ -60,6 +75,7 @@ def serve(
         ident="tracekit",
         max_request_body_size=LARGEST_BODY,  # refused before it is written to a temporary file
     )
+    server.channel_class = _Channel
     address = f"http://{_named(host)}:{listening.getsockname()[1]}/" + (f"?token={token}" if token else "")
     tell(address)
     if open_browser:

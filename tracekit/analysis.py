@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from tracekit.run import Run
 
 
+Analyze: TypeAlias = "Callable[[Run, str], Result]"
+"""Gives the result of an analysis of a run by its name: computes it, or knows it already."""
 Progress: TypeAlias = "Callable[[str, int, int], None]"
 """Told of each analysis before it runs: its title, how many are done, and how many there are."""
 EVIDENCE_ROWS = 20
@@ -49,8 +51,8 @@ class Column:
     Attributes:
         name: Its name.
         unit: `ns`, `bytes`, `share` (0 to 1) or `count`; `GB/s` (10⁹ bytes), `TFLOP/s`, `FLOP` and `×` (a
-            ratio); `prose` for sentences, which wrap; `id` for what is copied, which is never cut; empty for
-            names and for numbers that name something (rows, devices, steps).
+            ratio); `W`, `J`, `MHz` and `°C`; `prose` for sentences, which wrap; `id` for what is copied,
+            which is never cut; empty for names and for numbers that name something (rows, devices, steps).
         meaning: What a value says.
         unit_in: The column that holds each row's unit, where a table lists quantities of several units; it is
             not shown to people, whose cells hold the unit.
@@ -218,7 +220,7 @@ def analyze(run: Run, name: str) -> Result:
 
 
 def analyze_each(
-    run: Run, names: Sequence[str] = (), *, progress: Progress | None = None
+    run: Run, names: Sequence[str] = (), *, progress: Progress | None = None, by: Analyze = analyze
 ) -> Iterator[tuple[Analysis, Result]]:
     """Run the named analyses, or all of them; of all, one that fails gets a note and the others go on.
 
@@ -226,6 +228,7 @@ def analyze_each(
         run: The run to analyze.
         names: Registered names; all by default.
         progress: Told of each analysis before it runs.
+        by: What gives the results; computes them by default.
 
     Raises:
         PluginError: A named analysis is unknown or failed.
@@ -235,7 +238,7 @@ def analyze_each(
         if progress:
             progress(analysis.title, done, len(chosen))
         try:
-            yield analysis, analyze(run, analysis.name)
+            yield analysis, by(run, analysis.name)
         except PluginError as error:
             if names:
                 raise

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tracekit.analysis import Remark, Severity, analyze_each
+from tracekit.analysis import Remark, Severity, analyze, analyze_each
 from tracekit.savings import budget
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tracekit.analysis import Analysis, Finding, Progress, Result
+    from tracekit.analysis import Analysis, Analyze, Finding, Progress, Result
     from tracekit.run import Run
     from tracekit.savings import Budget
 
@@ -70,7 +70,9 @@ class Advice:
         return tuple((note, tuple(names)) for note, names in ordered)
 
 
-def advise(run: Run, names: Sequence[str] = (), *, progress: Progress | None = None) -> Advice:
+def advise(
+    run: Run, names: Sequence[str] = (), *, progress: Progress | None = None, by: Analyze = analyze
+) -> Advice:
     """Run every analysis, or those named, and rank what they found.
 
     The savings of different findings may be of the same time: they do not add up.
@@ -79,6 +81,7 @@ def advise(run: Run, names: Sequence[str] = (), *, progress: Progress | None = N
         run: The run.
         names: Analyses to ask; all by default.
         progress: Told of each analysis before it runs.
+        by: What gives the results; computes them by default.
 
     Returns:
         The ranked findings; of the named analyses, one that fails raises.
@@ -91,7 +94,7 @@ def advise(run: Run, names: Sequence[str] = (), *, progress: Progress | None = N
         >>> from tracekit.findings import advise
         >>> [one.finding.title for one in advise(tracekit.open("latest")).findings]  # doctest: +SKIP
     """
-    return gather(run, analyze_each(run, names, progress=progress))
+    return gather(run, analyze_each(run, names, progress=progress, by=by))
 
 
 def gather(run: Run, results: Iterable[tuple[Analysis, Result]]) -> Advice:

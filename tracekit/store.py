@@ -134,11 +134,16 @@ class Store:
         return path
 
     def remove(self, run: Run) -> None:
-        """Delete a run: it is renamed first, so that a half-deleted run is never listed."""
+        """Delete a run: it is renamed first, so that a half-deleted run is never listed.
+
+        What folders of the store keep under the run's id is worked out from it, and goes with it.
+        """
         grave = self._temporary()
         with self.writing():
             run.path.rename(grave)
             shutil.rmtree(grave)
+        for kept in self.path.glob(f".*/{run.path.name}"):
+            shutil.rmtree(kept, ignore_errors=True)
 
     def _temporary(self) -> Path:
         return self.path / f".tmp-{os.getpid()}-{secrets.token_hex(4)}"

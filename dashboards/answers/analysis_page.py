@@ -40,6 +40,7 @@ def of_analysis(analysis: Analysis) -> Page:
         section=Section.MORE,
         order=FIRST + analysis.order,
         layout=partial(_layout, analysis),
+        ahead=(analysis.name,),
         blocks={"result": partial(_result, analysis)},
     )
 

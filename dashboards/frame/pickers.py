@@ -145,4 +145,4 @@ def chosen(before: View, run: str, base: str, rank: int | None, device: int | No
 
 
 def _number(text: str | None) -> int | None:
-    return int(text) if text and text.lstrip("-").isdigit() else None
+    return int(text) if text and text.removeprefix("-").isdecimal() else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import dash_mantine_components as dmc
-from dash import Input, Output, State, dcc, html, no_update
+from dash import dcc, html
 
 from tracekit.analysis import Column
 from tracekit.checking import configuration
@@ -15,7 +15,7 @@ from tracekit.stats.comparison import THRESHOLD, Verdict
 from ..blocks import block
 from ..figures import commits
 from ..page import Needs, Page, Section
-from ..parts.charts import chart
+from ..parts.charts import chart, visits
 from ..parts.finding import coded
 from ..parts.links import Choice, choices, copyable
 from ..parts.rows import rows
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from tracekit.run import Run
 
     from ..context import Context
-    from ..site import Site
     from ._history.series import State as Code
 
 NAME, CHART = "history", "commits"
@@ -252,19 +251,6 @@ def _search(found: list[Code], metric: str) -> list[Component]:
     ]
 
 
-def _connect(site: Site) -> None:
-    @site.app.callback(
-        Output("url", "href", allow_duplicate=True),
-        Input({"type": "chart", "page": NAME, "name": CHART}, "clickData"),
-        State("url", "pathname"),
-        prevent_initial_call=True,
-    )
-    def visit(clicked: dict[str, Any] | None, path: str) -> Any:
-        """Open the run behind a point."""
-        href = (clicked or {}).get("points", [{}])[0].get("customdata")
-        return href if path == f"/{NAME}" and isinstance(href, str) and href.startswith("/") else no_update
-
-
 PAGE = Page(
     name=NAME,
     title="History",
@@ -274,5 +260,5 @@ PAGE = Page(
     layout=_layout,
     blocks={"history": _history},
     needs=Needs.NOTHING,
-    connect=_connect,
+    connect=lambda site: visits(site, NAME, CHART),
 )

@@ -105,5 +105,6 @@ PAGE = Page(
     },
     exports=FIRST,
     advice=advice.ranked,
+    ahead=tuple(name for name, _ in _TILES["device_tiles"]),
     connect=advice.connect,
 )

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import dash_mantine_components as dmc
-from dash import Input, Output, State, dcc, html, no_update
+from dash import dcc, html
 
 from tracekit.analysis import Column
 
 from ..blocks import block
 from ..figures import sweep
 from ..page import Needs, Page, Section
-from ..parts.charts import chart
+from ..parts.charts import chart, visits
 from ..parts.finding import coded
 from ..parts.links import copyable
 from ..parts.rows import rows
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from dash.development.base_component import Component
 
     from ..context import Context
-    from ..site import Site
     from ._sweeps.chosen import Chosen
     from ._sweeps.points import Point, Spread
 
@@ -182,19 +181,6 @@ def _links(context: Context, dot: Spread) -> list[Component]:
     return [*links, html.Span(f" and {left} more")] if left > 0 else links
 
 
-def _connect(site: Site) -> None:
-    @site.app.callback(
-        Output("url", "href", allow_duplicate=True),
-        Input({"type": "chart", "page": NAME, "name": CHART}, "clickData"),
-        State("url", "pathname"),
-        prevent_initial_call=True,
-    )
-    def visit(clicked: dict[str, Any] | None, path: str) -> Any:
-        """Open the run behind a point."""
-        href = (clicked or {}).get("points", [{}])[0].get("customdata")
-        return href if path == f"/{NAME}" and isinstance(href, str) and href.startswith("/") else no_update
-
-
 PAGE = Page(
     name=NAME,
     title="Sweeps",
@@ -204,5 +190,5 @@ PAGE = Page(
     layout=_layout,
     blocks={"sweep": _sweep},
     needs=Needs.NOTHING,
-    connect=_connect,
+    connect=lambda site: visits(site, NAME, CHART),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dash import dcc, html
+from dash import Input, Output, State, dcc, html, no_update
 
 from ..figures.palette import COLORWAY
 from .aria import aria
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from dash.development.base_component import Component
 
     from ..context import Context
+    from ..site import Site
 
 HEIGHT = 320
 STANDOFF = 8
@@ -92,3 +93,24 @@ def _titled(axis: dict[str, Any]) -> dict[str, Any]:
     """The axis with its title clear of its ticks, however long these are; the margin grows with both."""
     title = axis.get("title", {})
     return axis | {"title": {"standoff": STANDOFF} | title} if title.get("text") else axis
+
+
+def visits(site: Site, page: str, name: str) -> None:
+    """Have a click on a point of a chart open the address that the point carries.
+
+    Args:
+        site: The site, once per chart.
+        page: Name of the page.
+        name: Name of the chart.
+    """
+
+    @site.app.callback(
+        Output("url", "href", allow_duplicate=True),
+        Input({"type": "chart", "page": page, "name": name}, "clickData"),
+        State("url", "pathname"),
+        prevent_initial_call=True,
+    )
+    def visit(clicked: dict[str, Any] | None, path: str) -> Any:
+        href = (clicked or {}).get("points", [{}])[0].get("customdata")
+        own = isinstance(href, str) and href.startswith("/") and not href.startswith("//")
+        return href if own and path == f"/{page}" else no_update

@@ -34,6 +34,8 @@ class Spot:
         name: What it is called.
         start_ns: Its start since the run's t0.
         dur_ns: Its length.
+        rank: The rank it is of.
+        device: The device it is on; None for what is on the host.
     """
 
     table: str
@@ -41,11 +43,23 @@ class Spot:
     name: str
     start_ns: int
     dur_ns: int
+    rank: int
+    device: int | None
 
     def href(self, view: View) -> str:
-        """Address of the timeline with the row selected, and what is around it in sight."""
+        """Address of the timeline with the row selected, and what is around it in sight.
+
+        A choice of another rank or device would hide it and is left out.
+        """
         start, end = around(self.start_ns, self.dur_ns)
-        return view.elsewhere(TIMELINE, row=f"{self.table}:{self.row}", start_ns=start, end_ns=end)
+        return view.elsewhere(
+            TIMELINE,
+            row=f"{self.table}:{self.row}",
+            start_ns=start,
+            end_ns=end,
+            rank=view.rank if view.rank == self.rank else None,
+            device=view.device if self.device in {None, view.device} else None,
+        )
 
 
 def around(start_ns: int, dur_ns: int) -> tuple[int, int]:
@@ -72,12 +86,20 @@ def spots(run: Run, findings: Iterable[Finding]) -> dict[tuple[str, int], Spot]:
 
 
 def _read(run: Run, table: str, rows: set[int]) -> list[Spot]:
-    columns = [C.ROW_ID, C.NAME, C.START_NS, C.DUR_NS]
-    found = run.arrow(table, columns=columns, where=pc.field(C.ROW_ID).isin(sorted(rows)))
-    lists = [found[column].to_pylist() for column in columns]
+    columns = [C.ROW_ID, C.NAME, C.START_NS, C.DUR_NS, C.RANK, C.DEVICE]
+    present = [column for column in columns if column in TABLES[table].arrow.names]
+    found = run.arrow(table, columns=present, where=pc.field(C.ROW_ID).isin(sorted(rows)))
     return [
-        Spot(table=table, row=row, name=name, start_ns=start, dur_ns=length)
-        for row, name, start, length in zip(*lists, strict=True)
+        Spot(
+            table=table,
+            row=one[C.ROW_ID],
+            name=one[C.NAME],
+            start_ns=one[C.START_NS],
+            dur_ns=one[C.DUR_NS],
+            rank=one[C.RANK],
+            device=one.get(C.DEVICE),
+        )
+        for one in found.to_pylist()
     ]
 
 

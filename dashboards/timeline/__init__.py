@@ -11,8 +11,11 @@ An *interval* told by any JSON answer is `{"table", "row", "lane", "name", "cate
     "end_ns"}], "categories": [{"id", "name"}], "lanes": [{"id", "group", "title", "kind", "rank", "device",
     "stream", "pid", "tid", "depth", "rows"}], "left_out", "causes"}`. Lanes come in the order in which they
     are shown and nothing in one overlaps; those of one line (a stream, a thread) follow each other with the
-    same title and rising depth. `kind` is device, idle, host, annotation or steps (memory is kept for
-    later). A filter by device keeps the host's lanes. `left_out` counts intervals for which there was no
+    same title and rising depth. `kind` is device, idle, host, annotation, steps or memory. A lane of memory
+    has bytes allocated on a device over time instead of intervals: its `rows` are allocator events, and it
+    has `"low"` and `"high"`, the least and the most of the capture, and `"total"`, whether these are the
+    allocator's running totals or the change since the capture's start. Only `draw` takes its number. A
+    filter by device keeps the host's lanes. `left_out` counts intervals for which there was no
     lane (more than 64 at once in a stream). `causes` says whether the causes of idle time are final; until
     they are, idle intervals have the category `idle` and answers are not to be cached: ask again.
 
@@ -30,8 +33,12 @@ An *interval* told by any JSON answer is `{"table", "row", "lane", "name", "cate
       interval that touches the column (by its whole duration; of equals the first), `count` u32 of those
       that touch it. Column `c` is from `from + c · (to − from) // width` up to the start of the next.
 
-    All lanes are exact where they hold 4,000 intervals or fewer in the window together. Otherwise a lane is
-    exact when it holds no more than 4,000 over the number of lanes, or than 100.
+    * mode `levels`, of memory, one element for the first column and one for each in which the level changes:
+      `column` u16, `low`, `high` and `last` f64, in bytes: the least and the most allocated in the column and
+      what is allocated from its end on, until the next element.
+
+    All lanes of intervals are exact where they hold 4,000 intervals or fewer in the window together.
+    Otherwise a lane is exact when it holds no more than 4,000 over the number of lanes, or than 100.
 
 `GET /timeline/<run>/row/<table>/<row>`
     `{"table", "row", "lane" (null for one left out), "category" (its name), "fields": {column: {"value",

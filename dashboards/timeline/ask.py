@@ -58,24 +58,33 @@ def lanes(words: Mapping[str, str], index: Index) -> list[Lane]:
     Raises:
         UnusableInputError: It is no such list, names a lane that is not there, or too many.
     """
+    return [index.lanes[one] for one in numbers(words, len(index.lanes))]
+
+
+def numbers(words: Mapping[str, str], count: int) -> list[int]:
+    """The numbers below a count that a list such as `1,2,5-9` names, as `lanes` does.
+
+    Raises:
+        UnusableInputError: It is no such list, or names a lane that is not there.
+    """
     text = words.get("lanes", "")
     if not text:
-        return list(index.lanes)
-    numbers: dict[int, None] = {}
+        return list(range(count))
+    found: dict[int, None] = {}
     for part in text.split(",", _PARTS):
         match = _LANES.fullmatch(part)  # the rest of too long a list is no part
         if match is None:
             raise UnusableInputError("lanes is not a list of numbers", hint="as in lanes=1,2,5-9")
         first, last = int(match[1]), int(match[2] or match[1])
-        if last >= len(index.lanes):
+        if last >= count:
             raise UnusableInputError(
-                f"there is no lane {last}", hint=f"this run has {len(index.lanes)} lanes, counted from 0"
+                f"there is no lane {last}", hint=f"this run has {count} lanes, counted from 0"
             )
-        numbers |= dict.fromkeys(range(first, last + 1))
-    return [index.lanes[one] for one in numbers]
+        found |= dict.fromkeys(range(first, last + 1))
+    return list(found)
 
 
-def few(found: Sequence[Lane]) -> Sequence[Lane]:
+def few(found: Sequence[int]) -> Sequence[int]:
     """Lanes, if they are not too many for one answer.
 
     Raises:

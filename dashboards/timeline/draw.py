@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from . import peaks
+from . import memory, peaks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from .index import Index
     from .lanes import Lane
+    from .memory import Levels
 
     Array: TypeAlias = npt.NDArray[np.generic]
 
@@ -25,6 +26,7 @@ EXACT = 4_000
 SOME = 100
 """A lane with no more than these is sent exactly in any answer."""
 FULL = 255
+LEVELS = "levels"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,12 +55,12 @@ class Drawn:
 
     Attributes:
         lane: Its number.
-        exact: Whether the arrays are of intervals, else of pixel columns.
+        mode: What the arrays are of: `exact` of intervals, `density` of pixel columns, `levels` of memory.
         arrays: By the names that the wire format gives them; `name` holds numbers of all names of the run.
     """
 
     lane: int
-    exact: bool
+    mode: str
     arrays: dict[str, Array]
 
 
@@ -71,6 +73,17 @@ class _Columns:
     first: Ints
     last: Ints
     busy: Ints
+
+
+def drawing(index: Index, levels: Sequence[Levels], wanted: Sequence[int], window: Window) -> list[Drawn]:
+    """Lanes of intervals and, numbered after them, those of memory, in the order asked for."""
+    count = len(index.lanes)
+    bars = draw(index, [index.lanes[one] for one in wanted if one < count], window)
+    found = {one.lane: one for one in bars}
+    for one in wanted:
+        if one >= count:
+            found[one] = Drawn(lane=one, mode=LEVELS, arrays=memory.drawn(levels[one - count], window))
+    return [found[one] for one in wanted]
 
 
 def draw(index: Index, lanes: Sequence[Lane], window: Window) -> list[Drawn]:
@@ -94,7 +107,7 @@ def _exact(index: Index, lane: Lane, first: int, after: int) -> Drawn:
     at = np.arange(first, after)
     return Drawn(
         lane=lane.id,
-        exact=True,
+        mode="exact",
         arrays={
             "start": index.start[first:after].astype(np.float64),
             "dur": np.diff(index.total[first : after + 1]).astype(np.float64),
@@ -127,7 +140,7 @@ def _dense(index: Index, lanes: Sequence[Lane], window: Window) -> dict[int, Dra
     return {
         lane.id: Drawn(
             lane=lane.id,
-            exact=False,
+            mode="density",
             arrays={name: array[bounds[place] : bounds[place + 1]] for name, array in arrays.items()},
         )
         for place, lane in enumerate(lanes)

@@ -2,7 +2,8 @@
 
     python -m tracekit.dashboards.timeline.explain STORE RUN
 
-The index must be on disk; the causes are kept beside it.
+The index must be on disk; the causes are kept beside it, and the analysis's result where other pages find it.
+Whoever works out the same already is waited for.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import os
 import sys
 from pathlib import Path
 
-from tracekit import analysis
+from tracekit.keeping import Shelf
 from tracekit.run import Run
 from tracekit.store import Store
 
@@ -29,7 +30,7 @@ def main(store_path: str, run_id: str) -> int:
     kept = disk.load(folder, seal(run))
     if kept is None:
         return 1
-    found = causes.of_result(assemble(*kept), analysis.analyze(run, causes.ANALYSIS).tables)
+    found = causes.of_result(assemble(*kept), Shelf(store).analyze(run, causes.ANALYSIS).tables)
     disk.save_causes(folder, found.arrays())
     return 0
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tracekit.errors import UnusableInputError
 
 from ..results import Results
-from . import causes, disk
+from . import causes, disk, memory
 from .build import assemble, build, seal
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tracekit.store import Store
 
     from .index import Index
+    from .memory import Levels
 
 _LOG = logging.getLogger(__name__)
 KEPT = 6
@@ -44,6 +45,7 @@ class Opened:
     store: Store
     results: Results
     _kept: Results = field(default_factory=lambda: Results(kept=KEPT))
+    _levels: Results = field(default_factory=lambda: Results(kept=KEPT))
 
     def of(self, run: Run) -> Index:
         """The index of a run; two who ask at once wait for one build.
@@ -53,6 +55,15 @@ class Opened:
         """
         index: Index = self._kept.get(run.path, lambda: self._open(run))
         return index
+
+    def levels(self, run: Run) -> tuple[Levels, ...]:
+        """The memory lanes of a run, whose numbers follow those of its index.
+
+        Raises:
+            UnusableInputError: The table cannot be read.
+        """
+        found: tuple[Levels, ...] = self._levels.get(run.path, lambda: memory.levels(run))
+        return found
 
     def _open(self, run: Run) -> Index:
         folder = disk.place(self.store, run.path.name)

@@ -9,13 +9,13 @@ import msgspec
 from flask import Blueprint, Response, request
 
 from tracekit.errors import RunNotFoundError, TracekitError, UnusableInputError
-from tracekit.schema import TABLES, C
+from tracekit.schema import HOST_DEVICE, TABLES, C
 from tracekit.windows import END_NS
 
 from ..results import Results
-from . import ask, disk, drawer, export, finding, totals, wire
+from . import ask, disk, drawer, export, finding, memory, totals, wire
 from .categories import CATEGORIES
-from .draw import Window, draw
+from .draw import Window, drawing
 from .lanes import ABSENT
 from .opened import Opened
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ..site import Site
     from .index import Index
     from .lanes import Lane
+    from .memory import Levels
     from .totals import Totals
 
 SCHEMA = "tracekit.timeline/1"
@@ -63,16 +64,19 @@ class _Routes:
     def lanes(self, run: str) -> Response:
         asked = self.asked(run)
         rank, device = (_optional(name) for name in (C.RANK, C.DEVICE))
-        return _json(_described(asked, rank, device), asked.index)
+        levels = self.opened.levels(asked.run)
+        return _json(_described(asked, levels, rank, device), asked.index)
 
     def draw(self, run: str) -> Response:
-        index = self.asked(run).index
-        lanes = ask.few(ask.lanes(request.args, index))
+        asked = self.asked(run)
+        index, levels = asked.index, self.opened.levels(asked.run)
+        wanted = ask.few(ask.numbers(request.args, len(index.lanes) + len(levels)))
         start, end = ask.window(request.args, index)
         width = ask.clamped(request.args, "width", default=1_000, low=1, high=ask.WIDEST)
         window = Window(start=start, end=end, width=width)
         settled = index.causes.known.is_set()  # before drawing: what is told as settled must be
-        data = wire.pack(window, draw(index, lanes, window), index.names.texts, causes=settled)
+        found = drawing(index, levels, wanted, window)
+        data = wire.pack(window, found, index.names.texts, causes=settled)
         headers = _KEPT if settled else _UNKEPT
         return Response(data, mimetype="application/octet-stream", headers=headers)
 
@@ -156,7 +160,9 @@ def _optional(name: str) -> int | None:
     return ask.number(request.args, name, 0) if request.args.get(name) else None
 
 
-def _described(asked: _Asked, rank: int | None, device: int | None) -> dict[str, Any]:
+def _described(
+    asked: _Asked, levels: Sequence[Levels], rank: int | None, device: int | None
+) -> dict[str, Any]:
     index = asked.index
     start, end = index.span
     steps = asked.run.table("steps").to_dict("records")
@@ -165,13 +171,18 @@ def _described(asked: _Asked, rank: int | None, device: int | None) -> dict[str,
         for lane in index.lanes
         if rank in {None, lane.track.rank} and (device is None or lane.track.device in {device, ABSENT})
     ]
+    more = [
+        one.described(number)
+        for number, one in enumerate(levels, len(index.lanes))
+        if rank in {None, one.rank} and (device is None or one.device in {device, HOST_DEVICE})
+    ]
     return {
         "schema": SCHEMA,
         C.START_NS: start,
         END_NS: end,
         "steps": [_step(step) for step in steps if rank in {None, step[C.RANK]}],
         "categories": [{"id": number, "name": name} for number, name in enumerate(CATEGORIES)],
-        "lanes": kept,
+        "lanes": memory.placed(kept, more),
         "left_out": index.left_out,
         "causes": index.causes.known.is_set(),
     }

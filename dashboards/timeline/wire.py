@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 MAGIC = b"TKT1"
 _ALIGNED = 8
+_NAME = "name"
 
 
 def pack(window: Window, drawn: Sequence[Drawn], names: Sequence[str], **more: Any) -> bytes:
@@ -27,14 +28,16 @@ def pack(window: Window, drawn: Sequence[Drawn], names: Sequence[str], **more: A
     lanes = []
     for one in drawn:
         at = {}
-        arrays = one.arrays | {"name": renumbered[one.arrays["name"]]}
+        arrays = dict(one.arrays)
+        if _NAME in arrays:
+            arrays[_NAME] = renumbered[arrays[_NAME]]
         for name, array in arrays.items():
             at[name] = size
             data = array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
             body += [data, bytes(-len(data) % _ALIGNED)]
             size += len(data) + len(body[-1])
-        mode = "exact" if one.exact else "density"
-        lanes.append({"id": one.lane, "mode": mode, "n": len(arrays["row"]), "at": at})
+        length = len(next(iter(arrays.values())))
+        lanes.append({"id": one.lane, "mode": one.mode, "n": length, "at": at})
     head = {"from": window.start, "to": window.end, "width": window.width, **more}
     head |= {"names": [names[number] for number in used], "lanes": lanes}
     return b"".join([*_header(head), *body])
@@ -50,6 +53,7 @@ def _used(drawn: Sequence[Drawn], count: int) -> tuple[list[int], npt.NDArray[np
     """Which names are used, and the number that each then has."""
     met = np.zeros(count, np.bool_)
     for one in drawn:
-        met[one.arrays["name"]] = True
+        if _NAME in one.arrays:
+            met[one.arrays[_NAME]] = True
     numbers: npt.NDArray[np.int64] = np.cumsum(met) - 1
     return np.flatnonzero(met).tolist(), numbers.astype(np.uint32)

@@ -29,3 +29,21 @@ def test_what_could_not_be_judged_unfolds(site: Served, tab: Opening) -> None:
     lacking = page.locator("#advice .tk-lacking")
     expect(lacking).to_contain_text("What could not be judged")
     expect(lacking.get_by_role("listitem").first).to_be_attached()
+
+
+def test_a_selection_that_the_chosen_rank_leaves_out_is_told(site: Served, tab: Opening) -> None:
+    page = tab(site).open(site.url("timeline", "job", rank=1, row="device_intervals:1"))
+    expect(page.get_by_text("What is selected is on rank 0, device 0, which the choice")).to_be_visible()
+
+
+def test_evidence_of_another_rank_is_shown_though_one_is_chosen(site: Served, tab: Opening) -> None:
+    page = tab(site).open(site.url("overview", "job", rank=1))
+    links = page.locator("#advice .tk-finding").get_by_role("link", name="Show on the timeline")
+    expect(links.first).to_be_visible()
+    expect(page.locator("#advice-tick")).to_have_count(0)
+    addresses = links.evaluate_all("links => links.map((one) => one.getAttribute('href'))")
+    assert any("rank=1" not in address for address in addresses)
+    for address in addresses:
+        page.goto(site.address + address)
+        expect(page.locator(".tkl-status")).to_contain_text("from")
+        expect(page.locator(".tkl-status")).not_to_contain_text("leaves out")

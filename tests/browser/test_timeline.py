@@ -20,7 +20,6 @@ from tracekit.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from playwright.sync_api import Browser, Locator, Page
 
@@ -234,27 +233,17 @@ def test_hidden_pinned_and_folded_lanes_and_categories_survive_a_reload(tab: Pag
     expect(tab.get_by_role("button", name="Hide idle")).to_be_attached()
 
 
-def test_choosing_a_device_keeps_the_range_and_what_is_hidden(tab: Page, tmp_path: Path) -> None:
-    tables = training()
-    another = {**tables["device_intervals"][0], C.ROW_ID: len(tables["device_intervals"]), C.DEVICE: 1}
-    tables["device_intervals"].append(another)
-    store = Store(tmp_path / "store")
-    run = make_run(store, tables=tables)
-    with served(store, {"two": run.path.name}) as answering:
-        _choose_a_device(tab, answering.url("timeline", "two"))
-
-
-def _choose_a_device(tab: Page, address: str) -> None:
-    opened(tab, address)
-    tab.get_by_role("button", name="Hide idle").first.focus()
+def test_choosing_a_device_keeps_the_range_and_what_is_hidden(tab: Page, address: str) -> None:
+    opened(tab, f"{address}&device=0")
+    tab.get_by_role("button", name="Hide idle").focus()
     tab.keyboard.press("Enter")
     tab.evaluate("window.tracekit.timeline.current.jump(100000, 200000)")
     expect(tab).to_have_url(re.compile("from=100000&to=200000"))
     with tab.expect_response(re.compile("_dash-update-component")):
         tab.locator("#device").hover()
     tab.locator("#device").click()
-    tab.get_by_role("option", name="0", exact=True).click()
-    expect(tab).to_have_url(re.compile("device=0"))
+    tab.get_by_role("option", name="all", exact=True).click()
+    expect(tab).not_to_have_url(re.compile("device=0"))
     shows(tab.locator("#timeline-canvas"), 100_000, 200_000)
     expect(tab).to_have_url(re.compile("from=100000"))
     expect(tab.get_by_role("button", name="Show 1 hidden of rank 0 · GPU 0")).to_be_visible()
@@ -285,3 +274,62 @@ def test_the_theme_repaints_and_a_picture_is_saved(tab: Page, address: str) -> N
     with tab.expect_download() as saved:
         tab.get_by_role("button", name="Save a picture").click()
     assert saved.value.suggested_filename.endswith("-timeline.png")
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where the timeline of a run is served on which 1 GiB is held from a quarter to half of the capture."""
+    store = Store(tmp_path_factory.mktemp("filled"))
+    gib = 1 << 30
+    events = [(STEP_NS // 2, gib, 3 * gib), (STEP_NS, -gib, 2 * gib)]
+    rows = [
+        {C.T_NS: at, C.RANK: 0, C.DEVICE: 0, C.BYTES: size, C.TOTAL_ALLOCATED: total}
+        for at, size, total in events
+    ]
+    run = make_run(store, tables={**training(), "allocations": rows})
+    with served(store, {"filled": run.path.name}) as answering:
+        yield answering.url("timeline", "filled")
+
+
+def test_memory_stands_below_its_device_and_says_how_much_is_held(tab: Page, filled: str) -> None:
+    canvas = opened(tab, filled)
+    title = tab.locator(".tkl-title", has_text="memory · peak 3.00 GiB")
+    expect(title).to_be_visible()
+    lane, box = title.bounding_box(), canvas.bounding_box()
+    assert lane
+    assert box
+    for part, held in ((0.1, "2.00 GiB"), (0.4, "3.00 GiB"), (0.9, "2.00 GiB")):
+        tab.mouse.move(box["x"] + part * box["width"], lane["y"] + lane["height"] / 2)
+        expect(tab.locator(".tkl-tooltip .tkl-tip-time")).to_have_text(held)
+    tab.mouse.click(box["x"] + 0.4 * box["width"], lane["y"] + lane["height"] / 2)
+    expect(tab.locator("#timeline-details .tkl-full")).to_have_count(0)
+    ink = tab.evaluate(
+        """([x, y]) => {
+          const body = document.querySelector(".tkl-body");
+          const ratio = body.width / body.clientWidth;
+          return [...body.getContext("2d").getImageData(x * ratio, y * ratio, 1, 1).data].join();
+        }""",
+        [0.4 * box["width"], lane["y"] + lane["height"] - 6 - box["y"]],
+    )
+    assert ink == "91,124,153,255"  # the colour of memory in the light theme
+
+
+def test_back_returns_to_each_range_though_the_selection_stays(tab: Page, address: str) -> None:
+    canvas = opened(tab, address)
+    canvas.focus()
+    tab.keyboard.press("Enter")
+    expect(tab).to_have_url(re.compile(r"row=\w+:\d+$"))
+    whole_range = canvas.get_attribute("data-range")
+    tab.keyboard.press("f")
+    expect(tab).to_have_url(re.compile(r"from=\d+"))
+    near = canvas.get_attribute("data-range")
+    assert near
+    assert whole_range
+    assert near != whole_range
+    tab.keyboard.press("0")
+    expect(tab).not_to_have_url(re.compile(r"from=\d+"))
+    for expected in (near, whole_range):
+        tab.go_back()
+        shows(canvas, *map(int, expected.split("-")))
+    tab.go_forward()
+    shows(canvas, *map(int, near.split("-")))

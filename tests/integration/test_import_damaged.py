@@ -46,6 +46,8 @@ REFUSED = {
     "UTF-16": GOOD.encode("utf-16"),
     "an empty gzip file": gzip.compress(b""),
     "a gzip header and noise": gzip.compress(GOOD.encode())[:12] + bytes(range(255, -1, -1)),
+    "a gzip file that inflates a thousandfold": gzip.compress(GOOD[:-2].encode() + b" " * (80 << 20) + b"]}"),
+    "a name that inflates a thousandfold": gzip.compress(b'[{"name": "' + b"a" * (80 << 20)),
     "phases that are not read": json.dumps([kernel_event(0, ph="B"), kernel_event(0, ph="E")]).encode(),
 }
 

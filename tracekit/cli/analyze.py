@@ -9,8 +9,12 @@ import rich_click as click
 from tracekit.cli.options import format_option, open_store, store_option
 
 if TYPE_CHECKING:
+    from tracekit.analysis import Analyze
     from tracekit.render.results import Results
     from tracekit.run import Run
+
+_WITH_VERDICT = ("table", "markdown")
+"""Formats for people, which say first whether the numbers can be trusted."""
 
 
 @click.command("analyze")
@@ -53,13 +57,16 @@ def command(
         click.echo(listing(available(), output_format), nl=False)
         return
     from tracekit.ingest import resolve
+    from tracekit.keeping import Shelf
 
     run, names = chosen(run, names)
     place = open_store(store)
     head = resolve(place, run)
     base = resolve(place, against) if against else None
-    results = _compared(base, head, names) if base else _results(head, names)
-    shown = _rendered(head, results, table, limit, output_format, against=base.id if base else "")
+    by = Shelf(place).analyze
+    results = _compared(base, head, names) if base else _results(head, names, by)
+    verdict = _verdict(head, results, by) if output_format in _WITH_VERDICT else ""
+    shown = _rendered(head, results, table, limit, output_format, verdict, against=base.id if base else "")
     click.echo(shown, nl=False)
 
 
@@ -91,7 +98,14 @@ def _check_known(names: tuple[str, ...]) -> None:
 
 
 def _rendered(
-    run: Run, results: Results, table: str | None, limit: int | None, output_format: str, *, against: str
+    run: Run,
+    results: Results,
+    table: str | None,
+    limit: int | None,
+    output_format: str,
+    verdict: str,
+    *,
+    against: str,
 ) -> str:
     from tracekit.render import results as render
     from tracekit.render.terminal import DEFAULT_LIMIT
@@ -103,20 +117,20 @@ def _rendered(
         for note in render.notes(shown):
             click.echo(note, err=True)  # CSV has no place for it, and may have no table either
         return render.as_csv(shown, limit=limit or 0)
-    verdict = _verdict(run, results)
     if output_format == "markdown":
         return render.as_markdown(run.id, shown, limit=limit or 0, verdict=verdict, against=against)
     most = DEFAULT_LIMIT if limit is None else limit
     return render.as_table(run.id, shown, limit=most, verdict=verdict, against=against)
 
 
-def _results(run: Run, names: tuple[str, ...]) -> Results:
+def _results(run: Run, names: tuple[str, ...], by: Analyze) -> Results:
     from tracekit import analysis
     from tracekit.cli.progress import analysis_progress
 
     with analysis_progress() as progress:
         return {
-            one.name: (one, result) for one, result in analysis.analyze_each(run, names, progress=progress)
+            one.name: (one, result)
+            for one, result in analysis.analyze_each(run, names, progress=progress, by=by)
         }
 
 
@@ -133,9 +147,8 @@ def _compared(base: Run, head: Run, names: tuple[str, ...]) -> Results:
     }
 
 
-def _verdict(run: Run, results: Results) -> str:
-    from tracekit import analysis
+def _verdict(run: Run, results: Results, by: Analyze) -> str:
     from tracekit.render.results import INTEGRITY, verdict_line
 
     known = results.get(INTEGRITY)
-    return verdict_line(known[1] if known else analysis.analyze(run, INTEGRITY))
+    return verdict_line(known[1] if known else by(run, INTEGRITY))

@@ -45,11 +45,13 @@ def command(
     from tracekit.cli.progress import analysis_progress
     from tracekit.findings import advise
     from tracekit.ingest import resolve
+    from tracekit.keeping import Shelf
 
     run, names = chosen(run, names)
-    opened = resolve(open_store(store), run)
+    place = open_store(store)
+    opened = resolve(place, run)
     with analysis_progress() as progress:
-        advice = advise(opened, names, progress=progress)
+        advice = advise(opened, names, progress=progress, by=Shelf(place).analyze)
     kept = [one for one in advice.findings if one.finding.severity in _at_least(severity)]
     click.echo(_rendered(opened.id, kept[: limit or None], advice, output_format), nl=False)
 

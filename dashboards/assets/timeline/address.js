@@ -29,7 +29,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       this.later = tl.later(SLOW, () => this.#write(false));
       window.addEventListener("popstate", () => {
         this.later.cancel();
-        if (window.location.pathname === this.path && this.app.alive) this.app.look(tl.readAddress());
+        if (window.location.pathname === this.path && this.app.alive) this.app.look(tl.readAddress(), { back: true });
       }, { signal: app.ending });
       app.ending.addEventListener("abort", () => this.later.cancel());
       const header = document.querySelector(".tk-header");

@@ -28,7 +28,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
         lanes: () => this.wanted(), always: this.heading.lanes.map((lane) => lane.id),
         arrived: () => this.arrived(), failed: (error) => this.stage.trouble(error.message),
       });
-      this.look(tl.readAddress(), true);
+      this.look(tl.readAddress(), { first: true });
       this.resize();
       if (!told.causes) this.#waitForCauses();
     }
@@ -91,7 +91,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     yOf(place) { return place.pinned ? place.y : this.lanes.pinsHeight + place.y - this.stage.top; }
 
     lanesBetween(top, bottom) {
-      const inside = (row) => row.kind === "lane" && this.yOf(row) < bottom && this.yOf(row) + row.h > top;
+      const inside = (row) => row.kind === "lane" && row.lane.kind !== "memory" && this.yOf(row) < bottom && this.yOf(row) + row.h > top;
       return [...this.lanes.pins, ...this.lanes.rows].filter(inside).map((row) => row.lane.id);
     }
 
@@ -118,7 +118,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
 
     #seen() {
       const seen = new Set();
-      for (const answer of this.data.answers.slice(0, 6)) for (const lane of answer.lanes.values()) for (const one of lane.category) seen.add(one);
+      for (const answer of this.data.answers.slice(0, 6)) for (const lane of answer.lanes.values()) for (const one of lane.category || []) seen.add(one);
       this.seen = seen;
       this.legend.show(this.colors, seen, this.off);
     }
@@ -167,26 +167,27 @@ window.tracekit.timeline = window.tracekit.timeline || {};
 
     say(text) { this.parts.status.textContent = text; }
 
-    /** Take over what an address says. */
-    look(said, first = false) {
+    /** Take over what an address says; one of the history that names no range had the whole capture in view. */
+    look(said, { first = false, back = false } = {}) {
       const { lanes } = this;
       Object.assign(lanes, { hidden: new Set(said.hidden), pinned: new Set(said.pinned), folded: new Set(said.folded) });
       this.off = new Set(said.off);
       lanes.place();
       this.heading.stale = true;
       this.target = null;
-      if (said.from !== null || said.to !== null || !said.row) this.scale.look(said.from ?? this.scale.min, said.to ?? this.scale.max);
-      this.laid();
       const ranged = said.from !== null || said.to !== null;
-      const known = this.chosen && said.row && this.chosen.table === said.row.table && this.chosen.row === said.row.row;
-      if (!known) this.moves.select(said.row, { zoom: said.row && !ranged ? "near" : first ? "lane" : null, silent: true });
+      const known = Boolean(this.chosen && said.row && this.chosen.table === said.row.table && this.chosen.row === said.row.row);
+      if (ranged || back || known || !said.row) this.scale.look(said.from ?? this.scale.min, said.to ?? this.scale.max);
+      this.laid();
+      const zoom = said.row && !ranged && !back ? "near" : first ? "lane" : null;
+      if (!known) this.moves.select(said.row, { zoom, silent: true });
     }
 
     point(pointer) {
       this.pointer = pointer;
-      const found = pointer && tl.hit(this, pointer.x, pointer.y);
+      const found = pointer && (tl.hit(this, pointer.x, pointer.y) || tl.levelAt(this, pointer.x, pointer.y));
       this.hover = found;
-      this.parts.overlay.classList.toggle("tkl-over", Boolean(found));
+      this.parts.overlay.classList.toggle("tkl-over", Boolean(found && !found.level));
       this.tooltip.show(found, pointer && pointer.x, pointer && pointer.y);
       this.stage.redraw(false);
     }
@@ -194,8 +195,8 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     /** Something else is under a pointer that rests. */
     rehover() {
       if (!this.pointer || this.tooltip.node.hidden) return;
-      const found = tl.hit(this, this.pointer.x, this.pointer.y);
-      const same = found && this.hover && found.row === this.hover.row && found.exact === this.hover.exact;
+      const found = tl.hit(this, this.pointer.x, this.pointer.y) || tl.levelAt(this, this.pointer.x, this.pointer.y);
+      const same = found && !found.level && this.hover && found.row === this.hover.row && found.exact === this.hover.exact;
       this.hover = found;
       if (!same) this.tooltip.show(found, this.pointer.x, this.pointer.y);
     }

@@ -68,6 +68,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       this.accent = of("accent");
       this.heading = of("heading");
       this.shade = of("shade");
+      this.memory = of("memory");
       this.font = `11px ${style.fontFamily}`;
       this.ratio = Math.min(3, window.devicePixelRatio || 1);
       const pen = document.createElement("canvas").getContext("2d");

@@ -4,6 +4,7 @@ window.tracekit = window.tracekit || {};
 window.tracekit.timeline = window.tracekit.timeline || {};
 (function (tl) {
   const TIMES = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"]];
+  const SIZES = [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]];
   const UNSAFE = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202e\u2060-\u2069\u3164\ud800-\udfff\ufeff\uffa0\ufff9-\ufffb]/gu;
   const NAMESPACES = /\b(?:[A-Za-z_]\w*::|\(anonymous namespace\)::)+(?=[A-Za-z_({])/g;
   const two = new Intl.NumberFormat("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
@@ -31,6 +32,12 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     if (ns === null || ns === undefined) return "–";
     const scale = TIMES.find(([size]) => Math.abs(ns) >= size);
     return scale ? `${two.format(ns / scale[0])} ${scale[1]}` : `${Number(ns.toPrecision(6))} ns`;
+  };
+
+  /** Bytes as everywhere in tracekit: 1.23 GiB. */
+  tl.bytes = function (value) {
+    const scale = SIZES.find(([size]) => Math.abs(value) >= size);
+    return scale ? `${two.format(value / scale[0])} ${scale[1]}` : `${value} B`;
   };
 
   tl.count = (value) => (value === null || value === undefined ? "–" : whole.format(value));

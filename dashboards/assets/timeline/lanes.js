@@ -76,7 +76,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     }
 
     #strips(shown) {
-      const tops = shown.filter((line) => line.kind !== "idle").map((line) => line.lanes[0]);
+      const tops = shown.filter((line) => line.kind !== "idle" && line.kind !== "memory").map((line) => line.lanes[0]);
       return tops.sort((a, b) => b.rows - a.rows).slice(0, 5).sort((a, b) => a.id - b.id);
     }
 
@@ -120,7 +120,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       return true;
     }
 
-    /** Lanes that are not hidden; steps are left out, as each is an annotation too. */
-    get shown() { return this.lines.filter((line) => !this.hidden.has(line.key) && line.kind !== "steps").flatMap((line) => line.lanes.map((lane) => lane.id)); }
+    /** Lanes of intervals that are not hidden; steps are left out, as each is an annotation too. */
+    get shown() { return this.lines.filter((line) => !this.hidden.has(line.key) && line.kind !== "steps" && line.kind !== "memory").flatMap((line) => line.lanes.map((lane) => lane.id)); }
   };
 })(window.tracekit.timeline);

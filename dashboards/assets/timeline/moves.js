@@ -97,10 +97,18 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     #bring(zoom) {
       const { app } = this;
       const { lane, start_ns: start, dur_ns: dur } = app.selected;
+      if (lane !== null && !app.lanes.byId.has(lane)) { this.#elsewhere(); return; }
       if (lane !== null) this.scrollTo(lane);
       if (zoom === "exactly") this.jump(start, start + dur);
       else if (zoom === "closely") this.jump(start - dur * 0.1, start + dur * 1.1);
       else if (zoom === "near" || zoom === "seen") this.#near(start, Math.max(dur, 50), zoom === "near");
+    }
+
+    /** A selection of a rank or device that is not chosen is on no lane: say where it is. */
+    #elsewhere() {
+      const { rank, device } = this.app.selected.info.fields;
+      const place = [["rank", rank], ["device", device]].filter(([, one]) => one && one.value !== null).map(([word, one]) => `${word} ${one.value}`);
+      this.app.say(`What is selected is on ${place.join(", ")}, which the choice at the top leaves out`);
     }
 
     /** Into view: only as far as needed, or so that it is neither a speck nor all there is. */

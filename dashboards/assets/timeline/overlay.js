@@ -8,7 +8,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
   /** The interval or column at a place: {lane, table, row, name, category, ...}; null where nothing is. */
   tl.hit = function (app, x, y) {
     const place = app.rowAt(y);
-    if (!place || place.strip) return null;
+    if (!place || place.strip || place.lane.kind === "memory") return null;
     const layers = app.data.layers(place.lane.id, app.scale);
     for (const layer of layers.reverse()) {
       const found = layer.mode === "exact" ? exactHit(app, layer, x) : densityHit(app, layer, x);

@@ -18,10 +18,22 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       this.longest.cancel();
       this.node.hidden = !found;
       if (!found) return;
-      this.#fill(found);
-      if (!found.exact) this.longest(found);
+      if (found.level) this.#level(found);
+      else this.#fill(found);
+      if (!found.exact && !found.level) this.longest(found);
       this.#place(x, y);
       this.at = [x, y];
+    }
+
+    /** Bytes of memory where the pointer is: one value, or the least and the most of the pixel. */
+    #level({ lane, low, high, from, to }) {
+      const text = low === high ? tl.bytes(low) : `${tl.bytes(low)} to ${tl.bytes(high)}`;
+      this.node.replaceChildren(
+        tl.el("div", { class: "tkl-tip-name" }, lane.total ? "Allocated" : "Allocated since the capture's start"),
+        tl.el("div", { class: "tkl-tip-time" }, text),
+        tl.el("div", {}, `at ${tl.exactly(from)}, within ${tl.time(to - from)}`),
+        tl.el("div", { class: "tkl-tip-note" }, `of the capture ${tl.bytes(lane.low)} to ${tl.bytes(lane.high)} · ${lane.group}`),
+      );
     }
 
     #fill(found, longest) {

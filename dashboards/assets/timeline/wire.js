@@ -5,7 +5,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
 (function (tl) {
   const KINDS = {
     start: Float64Array, dur: Float64Array, row: Uint32Array, name: Uint32Array, category: Uint8Array,
-    column: Uint16Array, busy: Uint8Array, count: Uint32Array,
+    column: Uint16Array, busy: Uint8Array, count: Uint32Array, low: Float64Array, high: Float64Array, last: Float64Array,
   };
   const MAGIC = "TKT1";
 

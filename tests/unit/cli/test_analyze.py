@@ -113,7 +113,7 @@ def test_the_list_comes_from_the_metadata(output_format: str, capsys: Capture) -
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("latest", "nope"), "known: compile, critical_path, d2h_copies"),
+        (("latest", "nope"), "known: call_tree, compile, critical_path"),
         (("latest", "kernels", "--table", "nope"), "there are: families"),
         (("absent",), "absent"),
     ],

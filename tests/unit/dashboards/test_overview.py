@@ -218,6 +218,14 @@ def test_a_finding_leads_to_its_evidence(store: Store) -> None:
     assert "25.0 % of the step" in shown
 
 
+@pytest.mark.parametrize(("chosen", "kept"), [(0, "rank=0&device=0"), (1, "")])
+def test_a_choice_that_hides_the_evidence_is_left_behind(store: Store, chosen: int, kept: str) -> None:
+    run: Run = make_run(store.path, **rows())
+    spot = spots(run, [one_finding(evidence={"device_intervals": [2]})])["device_intervals", 2]
+    address = spot.href(View(run="r", rank=chosen, device=chosen))
+    assert address.startswith(f"/timeline?run=r&{kept}".rstrip("&") + "&from=")
+
+
 def test_evidence_that_is_not_there_is_left_out(store: Store) -> None:
     run: Run = make_run(store.path, **rows())
     assert spots(run, [one_finding(evidence={"device_intervals": [99_999], "passwords": [1]})]) == {}

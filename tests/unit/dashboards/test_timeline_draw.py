@@ -109,10 +109,10 @@ def test_only_lanes_with_much_to_show_become_columns(tmp_path: Path) -> None:
     crowd = [(10 * number, 10 * number + 5) for number in range(4_100)]
     index = index_of(lanes_run(tmp_path, crowd, [(0, 41_000)], [(7, 9), (50, 60)]))
     window = draw.Window(start=0, end=41_000, width=100)
-    modes = [one.exact for one in draw.draw(index, index.lanes, window)]
+    modes = [one.mode == "exact" for one in draw.draw(index, index.lanes, window)]
     assert modes == [False, True, True]
     near = draw.Window(start=0, end=20_000, width=100)
-    assert all(one.exact for one in draw.draw(index, index.lanes, near))
+    assert all(one.mode == "exact" for one in draw.draw(index, index.lanes, near))
 
 
 def test_lanes_come_in_the_order_asked_for(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tracekit.run import Run
 
 TYPES = {"start": "<f8", "dur": "<f8", "column": "<u2", "busy": "u1", "category": "u1"}
+TYPES |= dict.fromkeys(("low", "high", "last"), "<f8")
 HOSTILE = '=cmd|"/c calc"!A1<script>alert(1)</script>'
 
 

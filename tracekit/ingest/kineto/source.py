@@ -22,6 +22,9 @@ _GZIP = b"\x1f\x8b"
 _GZIP_FORMAT = 31  # zlib's window size for a gzip header and trailer
 _BLOCK = 1 << 20
 _STEP = 1 << 12
+MOST_INFLATED = 300
+"""Times its own size that a trace may inflate to; recorded ones reach about 50."""
+_HARMLESS = 64 << 20  # bytes of text below which nobody is hurt
 _FOREIGN = {
     b"SQLite format 3\0": "an SQLite database (an Nsight Systems export?)",
     b"\x28\xb5\x2f\xfd": "zstd-compressed",
@@ -76,26 +79,36 @@ class Stream:
 class GzipStream(Stream):
     """Inflates as it reads; what stands before a damaged place is still given out."""
 
-    def __init__(self, raw: io.BufferedReader) -> None:
+    def __init__(self, path: Path, raw: io.BufferedReader) -> None:
         super().__init__(raw)
+        self._path = path
         self._member = isal_zlib.decompressobj(wbits=_GZIP_FORMAT)
         self._inside = False  # a member has begun and not ended
         self._waiting = b""
-        self._given = 0
+        self._given = self._taken = 0
 
     def read(self, size: int) -> bytes:
-        """About `size` bytes of the inflated text; empty only at the end or where the data is damaged."""
+        """About `size` bytes of the inflated text; empty only at the end or where the data is damaged.
+
+        Raises:
+            UnusableInputError: So much text comes out of so few bytes that it is no trace.
+        """
         pieces: list[bytes] = []
         while size > 0 and (piece := self._some(size)):
             pieces.append(piece)
             size -= len(piece)
             self._given += len(piece)
+        if self._given > max(_HARMLESS, MOST_INFLATED * self._taken):
+            raise UnusableInputError(
+                f"{title(self._path)} inflates to over {MOST_INFLATED} times its size: no trace does",
+                hint="unpack it and import that, if it is one",
+            )
         return b"".join(pieces)
 
     def _some(self, limit: int) -> bytes:
         """Some more text; empty at the end."""
         while not self.damage:
-            self._waiting = self._waiting or self._raw.read(_BLOCK)
+            self._waiting = self._waiting or self._more()
             if not self._inside:
                 self._waiting = self._waiting.lstrip(b"\0")
                 if not self._waiting.startswith(_GZIP[:1]):
@@ -107,6 +120,11 @@ class GzipStream(Stream):
             if at_end and self._inside:
                 self.damage = "the compressed data ends early"
         return b""
+
+    def _more(self) -> bytes:
+        block = self._raw.read(_BLOCK)
+        self._taken += len(block)
+        return block
 
     def _inflate(self, limit: int) -> bytes:
         try:
@@ -160,7 +178,7 @@ def _recognise(path: Path, raw: io.BufferedReader) -> Stream:
             )
     if not head:
         raise UnusableInputError(f"{title(path)} is empty", hint="record the trace again")
-    return GzipStream(raw) if head.startswith(_GZIP) else Stream(raw)
+    return GzipStream(path, raw) if head.startswith(_GZIP) else Stream(raw)
 
 
 def _peek(stream: io.BufferedReader) -> bytes:

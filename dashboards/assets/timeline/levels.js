@@ -1,0 +1,70 @@
+/* Memory over time: an area whose top is the most allocated in each pixel, the least of it drawn stronger. */
+"use strict";
+window.tracekit = window.tracekit || {};
+window.tracekit.timeline = window.tracekit.timeline || {};
+(function (tl) {
+  const SOFT = 0.38;
+
+  /** Least and most of a column, by its place among those told: between two of them the last level holds. */
+  function of(layer, at, column) {
+    if (layer.column[at] === column) return [layer.low[at], layer.high[at]];
+    return [layer.last[at], layer.last[at]];
+  }
+
+  /** The range of a lane's axis: zero is always in it. */
+  const range = ({ low, high }) => [Math.min(0, low), Math.max(high, low + 1, 1)];
+
+  /** Paint a lane. Its axis is of the whole capture, so that heights compare wherever one looks. */
+  tl.paintLevels = function (pen, layer, row, look) {
+    if (!layer.n) return;
+    const { scale, colors } = look;
+    const [least, most] = range(row.lane);
+    const px = (layer.to - layer.from) / layer.width;
+    const y = (value) => row.y + row.h - Math.max(0, ((value - least) / (most - least)) * (row.h - 1));
+    const zero = y(0);
+    const solid = new Path2D();
+    const soft = new Path2D();
+    const add = (from, to, low, high) => {
+      const [left, right] = [scale.x(layer.from + from * px), scale.x(layer.from + to * px)];
+      if (right < 0 || left > scale.width) return;
+      const [near, far] = Math.abs(low) < Math.abs(high) ? [low, high] : [high, low];
+      const sure = low < 0 && high > 0 ? 0 : near;
+      block(solid, left, right, zero, y(sure));
+      if (low !== high) block(soft, left, right, y(sure === 0 ? low < 0 ? low : 0 : sure), y(sure === 0 ? Math.max(high, 0) : far));
+    };
+    for (let at = 0; at < layer.n; at += 1) {
+      const column = layer.column[at];
+      const next = at + 1 < layer.n ? layer.column[at + 1] : layer.width;
+      add(column, column + 1, layer.low[at], layer.high[at]);
+      if (next > column + 1) add(column + 1, next, layer.last[at], layer.last[at]);
+    }
+    pen.fillStyle = colors.memory;
+    pen.fill(solid);
+    pen.globalAlpha = SOFT;
+    pen.fill(soft);
+    pen.globalAlpha = 1;
+    if (least < 0) {
+      pen.fillStyle = colors.dim;
+      pen.fillRect(0, Math.round(zero), scale.width, 1);
+    }
+  };
+
+  function block(path, left, right, a, b) {
+    const top = Math.min(a, b);
+    path.rect(left, top, Math.max(right - left, 1) + 0.3, Math.max(a, b) - top);
+  }
+
+  /** What a memory lane says at a place: {level, lane, place, low, high, from, to}; null elsewhere. */
+  tl.levelAt = function (app, x, y) {
+    const place = app.rowAt(y);
+    if (!place || place.strip || place.lane.kind !== "memory") return null;
+    const layer = app.data.layers(place.lane.id, app.scale).pop();
+    if (!layer || !layer.n) return null;
+    const px = (layer.to - layer.from) / layer.width;
+    const column = Math.floor((app.scale.time(x) - layer.from) / px);
+    const at = tl.after(layer.column, column, layer.n) - 1;
+    if (at < 0 || column >= layer.width) return null;
+    const [low, high] = of(layer, at, column);
+    return { level: true, exact: false, lane: place.lane, place, low, high, from: layer.from + column * px, to: layer.from + (column + 1) * px };
+  };
+})(window.tracekit.timeline);

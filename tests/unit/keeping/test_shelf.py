@@ -1,0 +1,255 @@
+"""What is kept of an analysis is what computing gives, and whatever is wrong with it is computed again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from samples.simulator import write
+from tests.traces import busy_program
+from tracekit import registry
+from tracekit.analysis import Analysis, Basis, Finding, Remark, Result, Severity, analyze
+from tracekit.errors import PluginError
+from tracekit.ingest import import_traces
+from tracekit.keeping import FOLDER, Shelf, codec
+from tracekit.run import Run
+from tracekit.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NAME = "gpu_breakdown"
+
+
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("shelf")
+    (run,) = import_traces(Store(folder / "store"), [write(busy_program(), folder / "trace.json")])
+    return run
+
+
+@pytest.fixture
+def run(imported: Run, tmp_path: Path) -> Run:
+    return Run(Path(shutil.copytree(imported.path, tmp_path / "store" / imported.path.name)))
+
+
+@pytest.fixture
+def shelf(run: Run) -> Shelf:
+    return Shelf(Store(run.path.parent))
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The analyses that were computed."""
+    done: list[str] = []
+    before = registry.load
+
+    def load(group: str, name: str) -> Analysis:
+        found: Analysis = before(group, name)
+
+        def compute(run: Run) -> Result:
+            done.append(name)
+            return found.compute(run)
+
+        compute.__module__ = found.compute.__module__
+        return Analysis(**{**vars(found), "compute": compute})
+
+    monkeypatch.setattr(registry, "load", load)
+    return done
+
+
+def file(run: Run, name: str = NAME) -> Path:
+    return run.path.parent / FOLDER / run.path.name / f"{name}.zip"
+
+
+def odd() -> Result:
+    frame = pd.DataFrame(
+        {
+            "text": pd.Series(["a", None, "\u202e"], dtype=object),
+            "none": pd.Series([None, None, None], dtype=object),
+            "exact": pd.Series([2**63 - 1, None, -1], dtype="Int64"),
+            "share": [0.1, np.nan, -0.0],
+            "kind": pd.Categorical(["b", None, "b"], categories=["z", "b"], ordered=True),
+            "small": np.array([1, 2, 3], np.int32),
+            "yes": [True, False, True],
+        }
+    )
+    finding = Finding("c", Severity.HIGH, "t", "a", 3, Basis.MEASURED, "h", 0.5, {"steps": [np.int64(7)]})
+    return Result({"odd": frame, "empty": frame.iloc[:0]}, (finding,), ("lacks", Remark("says")))
+
+
+@pytest.mark.parametrize("name", registry.names(registry.ANALYSES))
+def test_every_analysis_reads_back_as_it_was_computed(
+    name: str, run: Run, shelf: Shelf, counted: list[str]
+) -> None:
+    first = shelf.analyze(run, name)
+    assert file(run, name).is_file()
+    kept = Shelf(shelf.store).analyze(run, name)
+    assert counted == [name]
+    assert codec.same(kept, first)
+    assert codec.same(kept, analyze(run, name))
+
+
+def test_types_missing_values_and_kinds_of_notes_read_back(tmp_path: Path) -> None:
+    assert codec.write(tmp_path / "one", "key", odd())
+    kept = codec.read(tmp_path / "one", "key")
+    assert kept is not None
+    assert codec.same(kept, odd())
+    assert kept.tables["odd"]["kind"].cat.categories.tolist() == ["z", "b"]
+    assert isinstance(kept.findings[0].severity, Severity)
+    assert codec.read(tmp_path / "one", "other key") is None
+
+
+@pytest.mark.parametrize("value", [[1, "a"], [{1, 2}, None], ["\ud800", "b"], [1.5, None]])
+def test_what_does_not_read_back_the_same_is_not_kept(tmp_path: Path, value: list[object]) -> None:
+    result = Result({"t": pd.DataFrame({"x": pd.Series(value, dtype=object)})})
+    try:
+        kept = codec.write(tmp_path / "one", "key", result)
+    except codec.UNREADABLE:
+        kept = False
+    if kept:  # then exactly, types of the objects included
+        read = codec.read(tmp_path / "one", "key")
+        assert read is not None
+        assert [type(one) for one in read.tables["t"]["x"]] == [type(one) for one in value]
+
+
+def test_a_run_written_again_is_computed_again(run: Run, shelf: Shelf, counted: list[str]) -> None:
+    shelf.analyze(run, NAME)
+    sealed = run.path / "run.json"
+    sealed.write_text(sealed.read_text().replace('"label": null', '"label": "other"', 1) + "\n")
+    shelf.analyze(Run(run.path), NAME)
+    shelf.analyze(Run(run.path), NAME)
+    assert counted == [NAME, NAME]
+    assert len(list(file(run).parent.glob("*.zip"))) == 1
+
+
+def test_other_code_is_computed_again(
+    run: Run, shelf: Shelf, counted: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shelf.analyze(run, NAME)
+    monkeypatch.setattr("tracekit.keeping.code._digest", lambda place: f"changed {place}")
+    shelf.analyze(run, NAME)
+    assert counted == [NAME, NAME]
+
+
+@pytest.mark.parametrize("ends", [True, False])
+@pytest.mark.parametrize("part", [0, 0.3, 0.9])
+def test_a_damaged_file_is_computed_again_and_replaced(
+    part: float, ends: bool, run: Run, shelf: Shelf, counted: list[str]
+) -> None:
+    right = shelf.analyze(run, NAME)
+    whole = file(run).read_bytes()
+    at = int(part * len(whole))
+    file(run).write_bytes(whole[:at] + (b"" if ends else bytes([whole[at] ^ 0xFF]) + whole[at + 1 :]))
+    assert codec.same(shelf.analyze(run, NAME), right)
+    assert codec.same(shelf.analyze(run, NAME), right)
+    assert counted == [NAME, NAME]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_read_only_store_is_read_and_nothing_is_lost(run: Run, shelf: Shelf, counted: list[str]) -> None:
+    shelf.store.path.chmod(0o500)
+    try:
+        found = shelf.analyze(run, NAME)
+    finally:
+        shelf.store.path.chmod(0o700)
+    assert codec.same(found, analyze(run, NAME))
+    assert not (shelf.store.path / FOLDER).exists()
+
+
+def test_where_nothing_can_be_kept_it_is_computed(run: Run, shelf: Shelf, counted: list[str]) -> None:
+    (shelf.store.path / FOLDER).write_text("in the way")
+    assert codec.same(shelf.analyze(run, NAME), analyze(run, NAME))
+    assert counted == [NAME, NAME]
+
+
+def test_a_run_of_elsewhere_is_not_kept(run: Run, tmp_path: Path, counted: list[str]) -> None:
+    Shelf(Store(tmp_path / "other")).analyze(run, NAME)
+    assert not (tmp_path / "other").exists()
+    assert not (run.path.parent / FOLDER).exists()
+
+
+def test_what_is_too_large_is_not_kept(run: Run, shelf: Shelf) -> None:
+    Shelf(shelf.store, largest=10).analyze(run, NAME)
+    assert [one.suffix for one in file(run).parent.iterdir()] == [".lock"]
+
+
+def test_the_oldest_go_when_room_runs_out(run: Run, shelf: Shelf) -> None:
+    for age, name in enumerate(("steps", "kernels")):
+        shelf.analyze(run, name)
+        os.utime(file(run, name), ns=(age, age))
+    Shelf(shelf.store, room=sum(file(run, name).stat().st_size for name in ("kernels",)) + 1).analyze(
+        run, NAME
+    )
+    assert not file(run, "steps").exists()
+
+
+def test_a_failure_is_not_kept(run: Run, shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: Run) -> Result:
+        raise ZeroDivisionError
+
+    bad = Analysis("bad", "bad", "?", "!", (), ("a test",), 1, fail)
+    monkeypatch.setattr(registry, "load", lambda *_: bad)
+    for _ in range(2):
+        with pytest.raises(PluginError, match="'bad' failed"):
+            shelf.analyze(run, "bad")
+    assert not file(run, "bad").exists()
+
+
+def test_deleting_the_run_deletes_what_is_kept_of_it(run: Run, shelf: Shelf) -> None:
+    shelf.analyze(run, NAME)
+    shelf.store.remove(run)
+    assert shelf.store.runs() == []
+    assert list((shelf.store.path / FOLDER).iterdir()) == []
+
+
+def test_what_is_kept_is_no_table_and_no_run(run: Run, shelf: Shelf) -> None:
+    tables = dict(run.meta.tables)
+    shelf.analyze(run, NAME)
+    assert shelf.store.runs() == [run]
+    assert Run(run.path).meta.tables == tables
+
+
+_TWO = """
+import sys
+from pathlib import Path
+from tracekit import analysis
+from tracekit.keeping import Shelf
+from tracekit.store import Store
+store = Store(Path(sys.argv[1]))
+real = analysis.analyze
+def told(run, name):
+    print("computed", flush=True)
+    return real(run, name)
+analysis.analyze = told
+sys.stdin.readline()
+print(len(Shelf(store).analyze(store.runs()[0], sys.argv[2]).tables))
+"""
+
+
+def test_two_processes_at_once_compute_once(run: Run, started: Callable[..., subprocess.Popen[str]]) -> None:
+    both = [started(str(run.path.parent), "idle_gaps") for _ in range(4)]
+    for one in both:
+        assert one.stdin is not None
+        one.stdin.write("\n")
+        one.stdin.flush()
+    told = [one.communicate()[0].split() for one in both]
+    assert sum(words.count("computed") for words in told) == 1
+    assert len({words[-1] for words in told}) == 1
+
+
+@pytest.fixture
+def started() -> Callable[..., subprocess.Popen[str]]:
+    def start(*arguments: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", _TWO, *arguments]
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    return start
