@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from tests.unit.workloads.building import BUILT_INS, built
+from tests.unit.workloads.building import BUILT_INS, built, losses
+from tracekit.workloads.base import ZERO_GRADS
 from tracekit.workloads.pendulum import EPISODE, Pendulum
 
 torch = pytest.importorskip("torch")
@@ -94,3 +95,8 @@ def test_sac_infers_one_action_for_each_environment() -> None:
     assert actions.shape == (5, 1)
     assert actions.abs().max() <= 1
     assert [environment.left for environment in program.environments] == [EPISODE - 3] * 5
+
+
+def test_sac_learns_the_same_in_whatever_way_its_gradients_are_cleared() -> None:
+    found = [losses(BUILT_INS["sac"], 3, zero_grad=way) for way in ZERO_GRADS]
+    assert found[0] == found[1] == found[2]
