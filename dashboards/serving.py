@@ -12,6 +12,7 @@ import webbrowser
 from typing import TYPE_CHECKING
 
 import waitress
+from waitress import wasyncore
 from waitress.channel import HTTPChannel
 from waitress.task import ErrorTask
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from tracekit.store import Store
 
 THREADS = 8
+WAKE_SECONDS = 0.5  # a signal can arrive just before the loop begins to wait, and is seen this much later
 
 
 class _Refusal(ErrorTask):  # type: ignore[misc]
@@ -68,8 +70,10 @@ def serve(
     listening = _bound(host, port)
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # a page that waits its turn is no warning
     app = create_app(store, hosts=hosts, token=token, upload_limit=upload_limit)
+    connections: dict[int, object] = {}
     server = waitress.create_server(
         app.server,
+        connections,
         sockets=[listening],
         threads=THREADS,
         ident="tracekit",
@@ -80,13 +84,12 @@ def serve(
     tell(address)
     if open_browser:
         threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
-    answering = threading.Thread(target=server.run, daemon=True)  # its loop would swallow an interruption
-    answering.start()
     try:
-        answering.join()
+        # Not `server.run`, which swallows an interruption. The loop looks for one each time it wakes up.
+        wasyncore.loop(timeout=WAKE_SECONDS, use_poll=True, map=connections)
     finally:
         logging.getLogger("waitress").disabled = True  # an answer that is cut off now is no error
-        server.close()
+        wasyncore.close_all(connections, ignore_all=True)
 
 
 def _bound(host: str, port: int) -> socket.socket:

@@ -77,11 +77,10 @@ def test_the_peak_of_the_host_is_a_counter(collected: Run) -> None:
     assert 50e6 < row[C.VALUE] < 50e9
 
 
-def test_the_process_is_sampled_before_and_during_the_profile(collected: Run) -> None:
+def test_the_process_is_sampled_until_the_last_step_has_ended(collected: Run) -> None:
     rows = table(collected, "counters")
     resident, steps = rows[rows[C.METRIC] == "rss_bytes"], table(collected, "steps")
     assert resident[C.VALUE].between(50e6, 50e9).all()
-    assert resident[C.T_NS].min() < 0 < resident[C.T_NS].max()
     assert resident[C.T_NS].max() >= int((steps[C.START_NS] + steps[C.DUR_NS]).max())
     assert len(analyze(collected, "utilization").tables["host"]) == 2
 
