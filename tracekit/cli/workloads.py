@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import rich_click as click
@@ -19,9 +20,14 @@ _COLUMNS = {
     "levels": ("", "what `--level` takes"),
     "dtypes": ("", "what `--dtype` takes"),
     "defaults": ("", "options where none is given"),
+    "sizes": ("", "options that `--size` stands for"),
+    "resolution_means": ("prose", "what `--resolution` counts"),
+    "smallest_resolution": ("count", "the least that `--resolution` takes"),
+    "dataset_shapes": ("", "what `--dataset-shape` takes"),
+    "offloads": ("", "what `--offload` takes"),
     "summary": ("prose", "what it is"),
 }
-_TABLE = {name: _COLUMNS[name] for name in ("name", "domain", "parameters", "modes", "levels", "summary")}
+_TABLE = {name: _COLUMNS[name] for name in ("domain", "name", "parameters", "levels", "defaults", "summary")}
 
 
 @click.command("workloads")
@@ -29,44 +35,57 @@ _TABLE = {name: _COLUMNS[name] for name in ("name", "domain", "parameters", "mod
 def command(*, output_format: str) -> None:
     """List the workloads that `tracekit collect --workload NAME` can run.
 
-    All of them use random data and download nothing; torch is not needed to list them.
+    All of them use random data and download nothing; torch is not needed to list them. The table leaves
+    out modes, element types, sizes and what `--resolution` counts; `--format json` has all.
     """
     from tracekit import registry
     from tracekit.analysis import Column
     from tracekit.errors import TracekitError
 
-    found = []
+    found: list[Workload] = []
     for name in registry.names(registry.WORKLOADS):
         try:
-            found.append(_row(registry.load(registry.WORKLOADS, name)))
+            found.append(registry.load(registry.WORKLOADS, name))
         except TracekitError as error:
             click.echo(f"tracekit: {error.message}; see `tracekit doctor`", err=True)
     from tracekit import render
 
+    listed = [_row(workload) for workload in sorted(found, key=_place)]
     if output_format != "json":
-        found = [{name: _text(value) for name, value in row.items()} for row in found]
+        listed = [{name: _text(value) for name, value in row.items()} for row in listed]
     shown = _TABLE if output_format == "table" else _COLUMNS
     columns = [Column(name, unit, meaning) for name, (unit, meaning) in shown.items()]
     click.echo(
-        render.rows(found, columns, output_format, command="workloads", key="workloads", limit=0), nl=False
+        render.rows(listed, columns, output_format, command="workloads", key="workloads", limit=0), nl=False
     )
 
 
+def _place(workload: Workload) -> tuple[int, str]:
+    """By domain in the order of `DOMAINS`, others last, then by name."""
+    from tracekit.workloads.base import DOMAINS
+
+    known = workload.domain in DOMAINS
+    return DOMAINS.index(workload.domain) if known else len(DOMAINS), workload.name
+
+
 def _row(workload: Workload) -> dict[str, Any]:
-    return {
-        "name": workload.name,
-        "domain": workload.domain,
-        "parameters": workload.parameters,
-        "modes": list(workload.modes),
-        "levels": list(workload.levels),
-        "dtypes": list(workload.dtypes),
-        "defaults": dict(workload.defaults),
-        "summary": workload.summary,
-    }
+    return {name: _plain(getattr(workload, name)) for name in _COLUMNS}
+
+
+def _plain(value: Any) -> Any:
+    """A mapping or tuple, at any depth, as JSON has it."""
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _text(value: Any) -> Any:
     """A list or mapping as people write it."""
     if isinstance(value, dict):
-        return ", ".join(f"{name} {number}" for name, number in value.items())
+        nested = any(isinstance(one, dict) for one in value.values())
+        return ("; " if nested else ", ").join(_pair(name, one) for name, one in value.items())
     return ", ".join(value) if isinstance(value, list) else value
+
+
+def _pair(name: str, value: Any) -> str:
+    return f"{name}: {_text(value)}" if isinstance(value, dict) else f"{name} {value}"

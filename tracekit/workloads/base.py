@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tracekit.errors import UnusableInputError
+from tracekit.workloads.datasets import DATASET_SHAPES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+DOMAINS = ("vision", "language", "recommendation", "rl", "speech", "other")
 MODES = ("train", "infer")
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 ZERO_GRADS = ("default", "zero", "foreach")
+OFFLOADS = ("none", "parameters", "activations")
+DEFAULT_SIZE = "default"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,12 +27,17 @@ class Options:
         mode: `train` or `infer`.
         device: `cpu` or `cuda`.
         batch_size: Samples in a step.
-        resolution: Height and width of an image.
+        resolution: What `Workload.resolution_means` says: pixels of a side, tokens, points.
         dtype: Element type of parameters and inputs, by its torch name.
         zero_grad: `default` drops the gradients, `zero` fills each with zeros by itself, `foreach` fills
             them all in one call.
         pin_memory: Batches come in page-locked host memory and are copied without waiting.
         seed: Seeds parameters and data.
+        offload: What goes to host memory and comes back in each step: `none`, the `parameters`, or the
+            `activations` kept for the backward pass.
+        dataset_shape: Data set whose channels and classes a workload on images takes; None leaves its own.
+        size: `default`, or a name in `Workload.sizes`; a workload whose reference model is too large for a
+            purpose builds a smaller one of the same kind for it.
     """
 
     mode: str
@@ -39,6 +48,9 @@ class Options:
     zero_grad: str = "default"
     pin_memory: bool = False
     seed: int = 0
+    offload: str = "none"
+    dataset_shape: str | None = None
+    size: str = DEFAULT_SIZE
 
 
 class Program(Protocol):
@@ -55,16 +67,21 @@ class Workload:
 
     Attributes:
         name: Registered name.
-        domain: Field it comes from, such as `vision`.
+        domain: Field it comes from, one of `DOMAINS`.
         summary: What it is, in one line.
         parameters: Number of trainable parameters with the defaults.
         modes: What it can do: `train`, `infer`.
         levels: Ways to run it: `eager`, ...
         dtypes: Element types it can compute in.
         defaults: Options by name where the user names none.
-        smallest_resolution: The smallest image its layers can take.
+        smallest_resolution: The smallest input its layers can take.
         build: Makes the program; the first thing to import torch.
         check: Refuses what only this workload cannot do.
+        resolution_means: What `--resolution` counts.
+        sizes: Options by name for a purpose: `test` takes at most about 0.3 s a step on one thread of a
+            CPU, `gpu` gives a GPU enough to do.
+        dataset_shapes: Data sets whose shape it can take.
+        offloads: What it can keep in host memory between uses.
     """
 
     name: str
@@ -78,6 +95,27 @@ class Workload:
     smallest_resolution: int
     build: Callable[[Options], Program]
     check: Callable[[Options], None] = lambda _: None
+    resolution_means: str = "Height and width of an image"
+    sizes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    dataset_shapes: tuple[str, ...] = ()
+    offloads: tuple[str, ...] = OFFLOADS
+
+    def defaults_for(self, *, size: str = DEFAULT_SIZE, dataset_shape: str | None = None) -> dict[str, int]:
+        """Options where the user names none: those of the data set, then of the size, then `defaults`.
+
+        Raises:
+            UnusableInputError: The workload has no such size or cannot take that shape.
+        """
+        _one_of("size", size, (DEFAULT_SIZE, *self.sizes), self.name)
+        found = {**self.defaults, **self.sizes.get(size, {})}
+        if dataset_shape is None:
+            return found
+        if not self.dataset_shapes:
+            raise UnusableInputError(
+                f"{self.name} takes no images, so it has no dataset-shape", hint="leave --dataset-shape out"
+            )
+        _one_of("dataset-shape", dataset_shape, self.dataset_shapes, self.name)
+        return {**found, **DATASET_SHAPES[dataset_shape].defaults}
 
     def validate(self, options: Options, *, level: str = "eager") -> None:
         """Refuse options this workload cannot run with, before anything is built.
@@ -89,8 +127,15 @@ class Workload:
         _one_of("mode", options.mode, self.modes, self.name)
         _one_of("dtype", options.dtype, self.dtypes, self.name)
         _one_of("zero-grad", options.zero_grad, ZERO_GRADS, self.name)
+        _one_of("offload", options.offload, self.offloads, self.name)
         _at_least("batch-size", options.batch_size, 1, self.name)
         _at_least("resolution", options.resolution, self.smallest_resolution, self.name)
+        self.defaults_for(size=options.size, dataset_shape=options.dataset_shape)
+        if options.offload == "activations" and options.mode == "infer":
+            raise UnusableInputError(
+                f"{self.name} keeps no activations when it infers",
+                hint="use --mode train or --offload parameters",
+            )
         self.check(options)
 
 

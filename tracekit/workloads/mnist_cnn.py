@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tracekit.workloads.base import DTYPES, MODES, Workload
+from tracekit.workloads.datasets import DATASET_SHAPES
 
 if TYPE_CHECKING:
     import torch
@@ -13,12 +14,12 @@ if TYPE_CHECKING:
     from tracekit.workloads.base import Options, Program
 
 
-def _model(resolution: int) -> torch.nn.Module:
+def _model(resolution: int, channels: int, classes: int) -> torch.nn.Module:
     from torch import nn
 
     side = (resolution - 4) // 2
     return nn.Sequential(
-        nn.Conv2d(1, 32, 3),
+        nn.Conv2d(channels, 32, 3),
         nn.ReLU(),
         nn.Conv2d(32, 64, 3),
         nn.ReLU(),
@@ -26,7 +27,7 @@ def _model(resolution: int) -> torch.nn.Module:
         nn.Flatten(),
         nn.Linear(64 * side * side, 128),
         nn.ReLU(),
-        nn.Linear(128, 10),
+        nn.Linear(128, classes),
     )
 
 
@@ -45,6 +46,8 @@ MNIST_CNN = Workload(
     levels=("eager",),
     dtypes=DTYPES,
     defaults={"batch_size": 64, "resolution": 28},
+    sizes={"test": {"batch_size": 16, "resolution": 28}, "gpu": {"batch_size": 1024, "resolution": 28}},
+    dataset_shapes=tuple(DATASET_SHAPES),
     smallest_resolution=6,
     build=_build,
 )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tracekit.errors import UnusableInputError
 from tracekit.workloads.base import DTYPES, MODES, Workload
+from tracekit.workloads.datasets import DATASET_SHAPES
 
 if TYPE_CHECKING:
     from tracekit.workloads.base import Options, Program
@@ -39,6 +40,8 @@ RESNET50 = Workload(
     levels=("eager",),
     dtypes=DTYPES,
     defaults={"batch_size": 8, "resolution": 224},
+    sizes={"test": {"batch_size": 2, "resolution": 64}, "gpu": {"batch_size": 64, "resolution": 224}},
+    dataset_shapes=tuple(DATASET_SHAPES),
     smallest_resolution=8,
     build=_build,
     check=_check,

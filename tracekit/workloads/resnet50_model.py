@@ -42,9 +42,9 @@ class Bottleneck(nn.Module):
 class ResNet50(nn.Module):
     """The network; names of its parts match torchvision's, so that a state dict fits both."""
 
-    def __init__(self, classes: int = 1000) -> None:
+    def __init__(self, channels: int = 3, classes: int = 1000) -> None:
         super().__init__()
-        self.conv1 = nn.Conv2d(3, 64, 7, stride=2, padding=3, bias=False)
+        self.conv1 = nn.Conv2d(channels, 64, 7, stride=2, padding=3, bias=False)
         self.bn1 = nn.BatchNorm2d(64)
         self.relu = nn.ReLU(inplace=True)
         self.maxpool = nn.MaxPool2d(3, stride=2, padding=1)
