@@ -62,7 +62,7 @@ def duration(seconds: float) -> str:
 
     Example:
         >>> duration(75), duration(8), duration(7300)
-        ('1 min 15 s', '8 s', '2 h 2 min')
+        ('1 min 15 s', '8 s', '2 h 1 min')
     """
     minutes, rest = divmod(round(seconds), 60)
     if minutes >= 60:

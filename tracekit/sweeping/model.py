@@ -52,7 +52,7 @@ class Settings:
 
         Example:
             >>> Settings(workload="w", resolution=8, batch_size=1).key
-            '57021d5c64cfaa4f'
+            '4dc1b2e1fbf0a10c'
         """
         return digest(asdict(self), 16)
 
