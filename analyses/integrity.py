@@ -4,6 +4,7 @@ Each check has a level: ok, info, warn or error. The verdict is *misleading* whe
 *usable* when one is at warn, else *good*. The thresholds, with the reason for each:
 
 * Device work without its launch: warn above 5 %. The time is right, but ops do not get their part of it.
+  Unified memory is left out: the driver moves it without a call.
 * Kernel launches without device work: warn above 1 %, error above 20 %: that much GPU time is missing. Copy
   and memset calls without it are only information: libraries make calls of no bytes, which do nothing. Calls
   while a stream of their thread is captured into a graph are left out: they run nothing; so are functions of

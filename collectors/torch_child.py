@@ -8,46 +8,20 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import resource
 import sys
-import time
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
-from tracekit import environment, registry
 from tracekit.collecting import Request
-from tracekit.errors import CollectionError, TracekitError, UnusableInputError
-from tracekit.ingest import Sample
+
+from .measured import built, found, surroundings, timed
+from .protocol import Reporter, serve
+from .sampling import sampling
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tracekit.workloads.base import Program, Workload
+    from tracekit.workloads.base import Program
 
 TRACE = "trace.json"
-_OUT_OF_MEMORY = re.compile("out of memory|can't allocate memory")
-"""torch's allocator of host memory raises a plain RuntimeError."""
-
-
-@dataclass(frozen=True)
-class Reporter:
-    """Writes one JSON object per line to the parent."""
-
-    stream: TextIO
-
-    def tell(self, event: str, **content: Any) -> None:
-        """Send one event."""
-        self.stream.write(json.dumps({"event": event, **content}) + "\n")
-        self.stream.flush()
-
-    def steps(self, part: str, total: int, run: Callable[[], None]) -> None:
-        """Run a step `total` times, telling how many are done."""
-        self.tell("progress", part=part, done=0, total=total)
-        for done in range(1, total + 1):
-            run()
-            self.tell("progress", part=part, done=done, total=total)
 
 
 def main() -> int:
@@ -55,139 +29,27 @@ def main() -> int:
     reporter = Reporter(os.fdopen(os.dup(1), "w", encoding="utf-8"))
     os.dup2(2, 1)  # a library that prints must not reach the parent's protocol
     content = json.load(sys.stdin)
-    try:
-        reporter.tell(
-            "result", **_record(Request(**content["request"]), Path(content["directory"]), reporter)
-        )
-    except TracekitError as error:
-        reporter.tell("error", kind=type(error).__name__, message=error.message, hint=error.hint)
-        return int(error.exit_code)
-    return 0
+    request, directory = Request(**content["request"]), Path(content["directory"])
+    return serve(reporter, lambda: _record(request, directory, reporter))
 
 
 def _record(request: Request, directory: Path, reporter: Reporter) -> dict[str, Any]:
     reporter.tell("progress", part="start", done=0, total=1)
-    workload: Workload = registry.load(registry.WORKLOADS, request.workload)
-    device = _device(request.device)
-    options = request.options(device=device)
+    device = found(request.device)
     import torch
 
-    if request.threads is not None:
-        torch.set_num_threads(request.threads)
-    try:
-        program = workload.build(options)
-        warmup = _time(program, request.warmup, device, part="warm-up", reporter=reporter)
-        _reset_peaks(device)
-        steps = _time(program, request.steps, device, part="measure", reporter=reporter)
-        samples = _peaks(device)
+    with built(request, device=device) as program, sampling() as taken:
+        told = timed(program, request, device, reporter)
         _profile(program, request, device, directory / TRACE, reporter)
-    except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and not _OUT_OF_MEMORY.search(str(error)):
-            raise
-        raise CollectionError(
-            f"{request.workload} ran out of memory: {str(error).splitlines()[0]}",
-            hint="lower --batch-size or --resolution",
-        ) from error
+    told["samples"] += [vars(one) for one in taken.samples()]
     return {
         "trace": TRACE,
-        "device": device,
-        "threads": torch.get_num_threads(),
         "version": str(torch.__version__),
-        "step_ns": steps,
-        "warmup_ns": warmup,
-        "clock": "perf_counter" if device == "cpu" else "cuda_event",
-        "samples": [asdict(sample) for sample in samples],
-        "environment": environment.capture(),
+        "diagnostics": [vars(one) for one in taken.diagnostics()],
         "options": {"record_shapes": True, "profile_memory": True, "with_stack": request.stacks},
+        **told,
+        **surroundings(device),
     }
-
-
-def _device(wanted: str) -> str:
-    try:
-        import torch
-    except ModuleNotFoundError as error:
-        raise CollectionError(
-            "torch is not installed, so there is nothing to profile",
-            hint="pip install 'tracekit-torch[torch]'",
-        ) from error
-    # a CPU build has no CUDA to probe, and probing may warn
-    found = torch.version.cuda is not None and torch.cuda.is_available()
-    if wanted == "cuda" and not found:
-        raise UnusableInputError(
-            f"torch {torch.__version__} finds no CUDA device here",
-            hint="use --device cpu, or see `tracekit doctor`",
-        )
-    return "cuda" if found and wanted != "cpu" else "cpu"
-
-
-def _time(program: Program, count: int, device: str, *, part: str, reporter: Reporter) -> list[int]:
-    if device == "cuda":
-        return _time_events(program, count, part=part, reporter=reporter)
-    taken: list[int] = []
-
-    def run() -> None:
-        start = time.perf_counter_ns()
-        program.step()
-        taken.append(time.perf_counter_ns() - start)
-
-    reporter.steps(part, count, run)
-    return taken
-
-
-def _time_events(program: Program, count: int, *, part: str, reporter: Reporter) -> list[int]:
-    """Time on the device's own clock, without making it wait for the host between steps."""
-    import torch
-
-    event: Any = torch.cuda.Event
-    pairs: list[tuple[Any, Any]] = []
-
-    def run() -> None:
-        pair = event(enable_timing=True), event(enable_timing=True)
-        pair[0].record()
-        program.step()
-        pair[1].record()
-        pairs.append(pair)
-
-    torch.cuda.synchronize()
-    reporter.steps(part, count, run)
-    torch.cuda.synchronize()
-    return [round(start.elapsed_time(end) * 1e6) for start, end in pairs]
-
-
-def _reset_peaks(device: str) -> None:
-    if device == "cuda":
-        import torch
-
-        for index in range(torch.cuda.device_count()):
-            torch.cuda.reset_peak_memory_stats(index)
-
-
-def _peaks(device: str) -> list[Sample]:
-    now = time.time_ns()
-    found = [Sample(now, "process", None, "host_peak_bytes", "bytes", float(_host_peak()))]
-    if device == "cuda":
-        import torch
-
-        for index in range(torch.cuda.device_count()):
-            allocated, reserved = (
-                torch.cuda.max_memory_allocated(index),
-                torch.cuda.max_memory_reserved(index),
-            )
-            found += [
-                Sample(now, "torch", index, "device_peak_allocated_bytes", "bytes", float(allocated)),
-                Sample(now, "torch", index, "device_peak_reserved_bytes", "bytes", float(reserved)),
-            ]
-    return found
-
-
-def _host_peak() -> int:
-    """Peak resident bytes of this process; `ru_maxrss` would count the parent that started it too."""
-    try:
-        status = Path("/proc/self/status").read_text()
-        line = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
-    except (OSError, StopIteration):
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return int(line.split()[1]) * 1024
 
 
 def _profile(program: Program, request: Request, device: str, trace: Path, reporter: Reporter) -> None:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tracekit.analysis import Result
+    from tracekit.recording import Record
     from tracekit.run import Run
 
-__all__ = ["__version__", "analyze", "compare", "open"]
+__all__ = ["__version__", "analyze", "compare", "open", "record", "step"]
 __version__ = "0.1.0"
 
 
@@ -51,3 +52,59 @@ def compare(base: Run, head: Run, name: str) -> Result:
     from tracekit.analysis import compare as compare_runs
 
     return compare_runs(base, head, name)
+
+
+def record(
+    label: str | None = None,
+    *,
+    start_step: int = 0,
+    steps: int | None = None,
+    stacks: bool = False,
+    keep_trace: bool = False,
+    store: str | None = None,
+) -> Record:
+    """Record a block of this program with torch.profiler, as a run in the store.
+
+    Without a step that is marked, the whole block is one step. What lies behind the last mark belongs to
+    none. In a program of several processes each that records makes a run of its own;
+    `tracekit collect -- CMD` makes one of all ranks.
+
+    Args:
+        label: Label of the run.
+        start_step: Steps to let pass before recording; their times are kept.
+        steps: Steps to record; None records to the end of the block, for short blocks.
+        stacks: Record the Python call stack of each op.
+        keep_trace: Keep the profiler's own file, gzipped, beside the tables.
+        store: Where runs are kept; by default what `tracekit` itself would use.
+
+    Returns:
+        What to use in `with`: `step()` marks the end of a step, `run` is the run once the block has ended.
+
+    Raises:
+        CollectionError: At the end of the block: there was nothing to record.
+        UnusableInputError: Another recording or profiler is running, or the window is impossible.
+
+    Example:
+        >>> with tracekit.record(label="mine", start_step=3, steps=5) as rec:  # doctest: +SKIP
+        ...     for batch in loader:
+        ...         train(batch)
+        ...         rec.step()
+        >>> rec.run.table("steps")  # doctest: +SKIP
+    """
+    from tracekit.recording import Record
+
+    return Record(
+        label=label, start_step=start_step, steps=steps, stacks=stacks, keep_trace=keep_trace, store=store
+    )
+
+
+def step() -> None:
+    """Mark the end of a step for `record`, or for `tracekit collect -- CMD`; without them, do nothing.
+
+    Example:
+        >>> import tracekit
+        >>> tracekit.step()
+    """
+    from tracekit.recording import step as mark
+
+    mark()

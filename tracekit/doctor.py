@@ -7,22 +7,15 @@ import platform
 import shutil
 from dataclasses import dataclass
 from enum import StrEnum
-from glob import glob
 from pathlib import Path
 from typing import Any
 
-from tracekit import environment, registry
+from tracekit import environment, nvml, registry
+from tracekit.errors import TracekitError
 
 DRIVER_PARAMETERS = Path("/proc/driver/nvidia/params")
 NEEDS_ADMIN = "RmProfilingAdminOnly: 1"
 LOW_DISK_BYTES = 5 << 30
-NSYS_PLACES = (
-    "/opt/nvidia/nsight-systems/*/bin/nsys",
-    "/opt/nvidia/nsight-systems/*/target-linux-*/nsys",
-    "/opt/nvidia/nsight-systems-cli/*/bin/nsys",
-    "/usr/local/cuda*/bin/nsys",
-    "/opt/nvidia/nsight-compute/*/host/*/nsys",
-)
 
 
 class Status(StrEnum):
@@ -56,7 +49,7 @@ def examine(store: Path) -> list[Check]:
         _cuda(torch),
         _profiler(torch),
         _cupti(DRIVER_PARAMETERS),
-        _nvml(),
+        *_nvml(),
         _nsys(),
         _disk(store),
         *_plugins(),
@@ -133,27 +126,41 @@ def _cupti(parameters: Path) -> Check:
     return Check("cupti", Status.OK, "the driver allows profiling")
 
 
-def _nvml() -> Check:
-    driver = environment.nvml_driver()
-    if driver is None:
-        return Check("nvml", Status.MISSING, "NVML is silent", "for GPU details install the NVIDIA driver")
-    return Check("nvml", Status.OK, f"driver {driver}")
+def _nvml() -> list[Check]:
+    with environment.nvml() as library:
+        if library is None:
+            step = "for GPU clocks, power and PCIe install the NVIDIA driver"
+            return [Check("nvml", Status.MISSING, "NVML is silent", step)]
+        try:
+            count = library.nvmlDeviceGetCount()
+            driver = environment.nvml_driver()
+        except library.NVMLError as error:
+            return [Check("nvml", Status.MISSING, str(error), "check the driver with nvidia-smi")]
+        found = Check("nvml", Status.OK, f"driver {driver}, {count} GPU{'s' * (count != 1)}")
+        return [found, *(_gpu(library, index) for index in range(count))]
+
+
+def _gpu(library: Any, index: int) -> Check:
+    """What NVML says of one GPU, and which of the samples it refuses."""
+    name = f"gpu {index}"
+    try:
+        handle = library.nvmlDeviceGetHandleByIndex(index)
+        model = str(library.nvmlDeviceGetName(handle))
+        refused = nvml.unsupported(library, handle)
+    except library.NVMLError as error:
+        return Check(name, Status.WARN, f"NVML: {error}", "check it with nvidia-smi; it may need a reset")
+    total = sum(len(one.metrics) for one in nvml.QUESTIONS)
+    gives = f"NVML gives {total - len(refused)} of {total} metrics"
+    return Check(name, Status.OK, f"{model}: {gives}{', not ' if refused else ''}{', '.join(refused)}")
 
 
 def _nsys() -> Check:
-    found = find_nsys()
-    if found is None:
-        step = "install Nsight Systems; its exports made elsewhere need no nsys here"
-        return Check("nsys", Status.MISSING, "not on PATH nor in the usual places", step)
-    return Check("nsys", Status.OK, found)
-
-
-def find_nsys() -> str | None:
-    """Path of the newest `nsys` of this machine."""
-    home = os.environ.get("NSYS_HOME")
-    named = shutil.which("nsys", path=str(Path(home) / "bin")) if home else None
-    places = [path for pattern in NSYS_PLACES for path in sorted(glob(pattern), reverse=True)]  # noqa: PTH207
-    return named or shutil.which("nsys") or next(iter(places), None)
+    """What its collector says, which knows what a recording needs."""
+    try:
+        check: Check = registry.load(registry.COLLECTORS, "nsys")().check()
+    except TracekitError as error:
+        return Check("nsys", Status.WARN, error.message, error.hint)
+    return check
 
 
 def _disk(store: Path) -> Check:

@@ -15,6 +15,14 @@ if TYPE_CHECKING:
 PACKAGES = ("tracekit-torch", "torch", "triton", "numpy", "torchvision", "transformers", "timm")
 """Packages whose version can change what is measured."""
 
+PCIE = {
+    "generation": "nvmlDeviceGetCurrPcieLinkGeneration",
+    "width": "nvmlDeviceGetCurrPcieLinkWidth",
+    "max_generation": "nvmlDeviceGetMaxPcieLinkGeneration",
+    "max_width": "nvmlDeviceGetMaxPcieLinkWidth",
+}
+"""A GPU's link: as it is now (a link at rest falls back to a lower generation), and what it can be here."""
+
 
 def capture() -> dict[str, Any]:
     """The environment as `run.json` keeps it.
@@ -108,7 +116,7 @@ def _nvml_gpu(library: Any, index: int) -> dict[str, Any]:
             return None  # virtual and partitioned GPUs answer only some questions
 
     memory, capability = ask("nvmlDeviceGetMemoryInfo"), ask("nvmlDeviceGetCudaComputeCapability")
-    generation, width = ask("nvmlDeviceGetMaxPcieLinkGeneration"), ask("nvmlDeviceGetMaxPcieLinkWidth")
+    link = {name: ask(function) for name, function in PCIE.items()}
     return {
         "index": index,
         "name": _text(ask("nvmlDeviceGetName") or ""),
@@ -116,7 +124,7 @@ def _nvml_gpu(library: Any, index: int) -> dict[str, Any]:
         "memory_bytes": int(memory.total) if memory else None,
         "sm_count": None,
         "compute_capability": f"{capability[0]}.{capability[1]}" if capability else None,
-        "pcie": {"generation": generation, "width": width} if generation and width else None,
+        "pcie": link if any(link.values()) else None,
     }
 
 

@@ -56,3 +56,15 @@ class CollectionError(TracekitError):
     """The profiled program or the profiler failed; nothing was measured."""
 
     exit_code = ExitCode.NOTHING_MEASURED
+
+
+class ProgramFailedError(CollectionError):
+    """The user's own program failed before anything was recorded.
+
+    Attributes:
+        program_code: Its exit code, which is then that of the command.
+    """
+
+    def __init__(self, message: str, *, hint: str = "", program_code: int = 1) -> None:
+        super().__init__(message, hint=hint)
+        self.program_code = program_code

@@ -1,9 +1,9 @@
 """How fast a device's link to the host can copy.
 
-The link's rate is PCIe generation × lanes as NVML reports them at collection (in GB/s per lane after line
-encoding: 0.25, 0.5, 0.985, 1.969, 3.938, 7.563 for generations 1 to 6). The best rate seen is that of a
-pinned copy of at least 1 MiB in the same direction and on the same device, the size from which the fixed
-cost of a copy no longer shows. The ceiling is the larger of the two that are known.
+The link's rate is PCIe generation × lanes as NVML gave them while the program ran, else at most what the link
+can be (`_shared.pcie` has the rates). The best rate seen is that of a pinned copy of at least 1 MiB in the
+same direction and on the same device, the size from which the fixed cost of a copy no longer shows. The
+ceiling is the larger of the two that are known.
 
 What a copy can reach is the best rate seen, else 80 % of the link's: protocol overhead takes the rest of what
 large pinned copies get.
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from tracekit.schema import C, Memory
 
+from .._shared.pcie import link_rates
 from .reading import DIRECTION, KEYS, MEMORY
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 LARGE_BYTES = 1 << 20
 REACHED_SHARE = 0.8
 LINK, SEEN, CEILING, REACHABLE = "link_gb_per_s", "seen_gb_per_s", "ceiling_gb_per_s", "reachable_gb_per_s"
-_LANE_GB_PER_S = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
 
 
 def ceilings(run: Run, copies: pd.DataFrame) -> pd.DataFrame:
@@ -42,17 +42,6 @@ def ceilings(run: Run, copies: pd.DataFrame) -> pd.DataFrame:
     table[CEILING] = table[[LINK, SEEN]].max(axis=1)
     table[REACHABLE] = table[SEEN].fillna(table[LINK] * REACHED_SHARE)
     return table
-
-
-def link_rates(run: Run) -> dict[int, float]:
-    """GB/s of the PCIe link of each device, of those whose generation and width are known."""
-    found: dict[int, float] = {}
-    for gpu in run.meta.environment.get("gpus") or []:
-        pcie, index = gpu.get("pcie") or {}, gpu.get("index")
-        lane = _LANE_GB_PER_S.get(pcie.get("generation") or 0)
-        if isinstance(index, int) and lane and pcie.get("width"):
-            found[index] = lane * int(pcie["width"])
-    return found
 
 
 def faster_ns(size: pd.Series, duration: pd.Series, rate: pd.Series) -> pd.Series:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from tracekit.kernel_names import matches
 from tracekit.run import busy
-from tracekit.schema import C, HostKind
+from tracekit.schema import C, HostKind, Memory
 
 from .._shared.common import NO_PARENT, NOT_RECORDED, ints, launches, positions
 from .checks import ERROR, INFO, OK, Check, counted
@@ -24,12 +24,18 @@ KERNEL_PATTERN = r"(?i)launch"
 CAPTURE_BEGIN_PATTERN = r"(?i)stream_?begin_?capture"
 CAPTURE_END_PATTERN = r"(?i)stream_?end_?capture"
 """Between these, calls of a thread are recorded into a graph and run nothing."""
+_COLUMNS = [
+    *(C.ROW_ID, C.START_NS, C.DUR_NS, C.STEP, C.RANK),
+    *(C.LAUNCH_ROW, C.CORRELATION_ID, C.SRC_MEMORY),
+]
 _GRAPH, _KERNEL, _COPY = "graph", "kernel", "copy"
 
 
 def device_checks(run: Run) -> list[Check]:
     """Checks of device rows against the host rows that launched them."""
-    device = busy(run, [C.ROW_ID, C.START_NS, C.DUR_NS, C.STEP, C.RANK, C.LAUNCH_ROW])
+    device = busy(
+        run, [C.ROW_ID, C.START_NS, C.DUR_NS, C.STEP, C.RANK, C.LAUNCH_ROW, C.SRC_MEMORY, C.CORRELATION_ID]
+    )
     calls = _launch_calls(run)
     if device.empty:
         return [_without_device(run, int((~calls["captured"]).sum()))]
@@ -93,9 +99,11 @@ def _without_device(run: Run, launches: int) -> Check:
 
 
 def _unlinked(device: pd.DataFrame) -> Check:
-    missing = int(device[C.LAUNCH_ROW].isna().sum())
+    moved = (device[C.SRC_MEMORY] == Memory.UNIFIED) & device[C.CORRELATION_ID].isna()  # by the driver itself
+    launched = device[~moved]
+    missing = int(launched[C.LAUNCH_ROW].isna().sum())
     what = "device intervals have no launching call; ops do not get their time"
-    return counted("device_without_launch", missing, len(device), what, warn=0.05)
+    return counted("device_without_launch", missing, len(launched), what, warn=0.05)
 
 
 def _unanswered(calls: pd.DataFrame, device: pd.DataFrame) -> list[Check]:

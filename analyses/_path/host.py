@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from tracekit.ingest import nesting
 from tracekit.kernel_names import matches
 from tracekit.schema import C, HostKind, Phase
+from tracekit.step_names import MARKER
 
 from .._shared.common import HOST_FUNCTION_PATTERN, LAUNCH_PATTERN, NO_PARENT, ints
 from .._shared.hosts import NO_OP
@@ -37,7 +38,6 @@ LAUNCH, RUNTIME, SYNC, OP, OUTSIDE, PROFILER = (
     "profiler overhead",
 )
 KINDS = (LAUNCH, RUNTIME, SYNC, OP, OUTSIDE, PROFILER)
-_STEP_MARKER = r"^ProfilerStep"
 _BACKWARD = r"^autograd::engine::evaluate_function|Backward\d*$"
 _WAIT_EVENT = r"(?i)StreamWaitEvent"
 _ASYNC = r"(?i)async"
@@ -160,7 +160,7 @@ def read(run: Run, rank: int) -> Host:
     own = label[order]
     nearest = nesting.nearest(parent, own >= 0)
     backward = (matches(frame[C.NAME], _BACKWARD) | (frame[C.PHASE] == Phase.BACKWARD)).to_numpy(bool)[order]
-    marks = matches(frame[C.NAME], _STEP_MARKER).to_numpy(bool)[order]
+    marks = matches(frame[C.NAME], MARKER).to_numpy(bool)[order]
     runs_backward = np.bincount(thread, backward, minlength=1) > 0
     main = _main(thread, marks, (kind == KINDS.index(LAUNCH)), runs_backward)
     runs_backward[main] = False
@@ -190,7 +190,7 @@ def _described(frame: pd.DataFrame) -> tuple[Ints, Ints, list[str]]:
     kind[launch.to_numpy(bool) & (kind == KINDS.index(RUNTIME))] = KINDS.index(LAUNCH)
     names = frame[C.NAME].cat
     labelled = frame[C.KIND].isin([HostKind.OP, HostKind.ANNOTATION, HostKind.OVERHEAD])
-    labelled &= ~matches(frame[C.NAME], _STEP_MARKER)
+    labelled &= ~matches(frame[C.NAME], MARKER)
     label = np.where(labelled.to_numpy(bool), names.codes.to_numpy(np.int64), -1)
     return kind, label, [*names.categories.astype(str), NO_OP]
 

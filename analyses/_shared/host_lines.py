@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from tracekit import intervals
+from tracekit import intervals, step_names
 from tracekit.ingest import nesting
 from tracekit.schema import C, HostKind, Phase
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Bools: TypeAlias = npt.NDArray[np.bool_]
     Objects: TypeAlias = npt.NDArray[np.object_]
 
-STEP_MARKER = r"^ProfilerStep#"
+STEP_MARKER = step_names.MARKER
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _COLUMNS = (
     *(C.ROW_ID, C.KIND, C.NAME, C.RANK, C.PID, C.TID),

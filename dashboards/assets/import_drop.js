@@ -1,7 +1,7 @@
 /* A trace dropped anywhere on the page is imported; a folder is looked through. */
 "use strict";
 (function () {
-  const TRACE = /\.(json|gz)$/i;
+  const TRACE = /\.(json|gz|sqlite|nsys-rep)$/i;
   let inside = 0;
 
   function holdsFiles(event) {
@@ -54,7 +54,7 @@
       window.tracekit.send(files);
     } else {
       window.tracekit.imports.begin([{ name: "what was dropped", size: 0 }])
-        .failed(new Error("it holds no trace (.json or .json.gz)"));
+        .failed(new Error("it holds no trace (.json, .json.gz, .sqlite)"));
     }
   });
 })();

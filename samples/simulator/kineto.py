@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 PID = 4242
 EPOCH_NS = 1_760_000_000_123_456_789
-_LIMITS = {
+LIMITS = {
     "totalGlobalMem": 80 << 30,
     "computeMajor": 9,
     "computeMinor": 0,
@@ -85,7 +85,7 @@ def microseconds(ns: int) -> msgspec.Raw:
 
 def _properties(program: Program) -> list[dict[str, Any]]:
     devices = {event.device for event in program.on_device}
-    shared = {"name": program.device_name, "numSms": program.sm_count, **_LIMITS}
+    shared = {"name": program.device_name, "numSms": program.sm_count, **LIMITS}
     return [{"id": device, **shared} for device in sorted(devices)]
 
 

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from tracekit.run import Run
 
 NAMES = registry.names(registry.ANALYSES)
-UNITS = {"", "id", "ns", "bytes", "count", "share", "prose", "GB/s", "TFLOP/s", "FLOP", "×"}
+PHYSICAL = {"W", "J", "MHz", "°C"}
+UNITS = {"", "id", "ns", "bytes", "count", "share", "prose", "GB/s", "TFLOP/s", "FLOP", "×"} | PHYSICAL
 each = pytest.mark.parametrize("name", NAMES)
 
 

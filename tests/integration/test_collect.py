@@ -71,9 +71,19 @@ def test_its_tables_hold_the_profile(collected: Run) -> None:
 
 
 def test_the_peak_of_the_host_is_a_counter(collected: Run) -> None:
-    (row,) = table(collected, "counters").to_dict("records")
-    assert (row[C.SOURCE], row[C.METRIC], row[C.UNIT]) == ("process", "host_peak_bytes", "bytes")
+    rows = table(collected, "counters")
+    (row,) = rows[rows[C.METRIC] == "host_peak_bytes"].to_dict("records")
+    assert (row[C.SOURCE], row[C.UNIT]) == ("process", "bytes")
     assert 50e6 < row[C.VALUE] < 50e9
+
+
+def test_the_process_is_sampled_before_and_during_the_profile(collected: Run) -> None:
+    rows = table(collected, "counters")
+    resident, steps = rows[rows[C.METRIC] == "rss_bytes"], table(collected, "steps")
+    assert resident[C.VALUE].between(50e6, 50e9).all()
+    assert resident[C.T_NS].min() < 0 < resident[C.T_NS].max()
+    assert resident[C.T_NS].max() >= int((steps[C.START_NS] + steps[C.DUR_NS]).max())
+    assert len(analyze(collected, "utilization").tables["host"]) == 2
 
 
 def test_its_breakdown_is_of_the_host_and_never_idle(collected: Run) -> None:

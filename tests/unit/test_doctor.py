@@ -52,15 +52,6 @@ def test_the_driver_may_keep_profiling_for_administrators(
     assert doctor._cupti(parameters).status == status
 
 
-def test_nsys_is_found_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = tmp_path / "nsys"
-    program.write_text("#!/bin/sh\n")
-    program.chmod(0o755)
-    monkeypatch.delenv("NSYS_HOME", raising=False)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert doctor.find_nsys() == str(program)
-
-
 def test_only_torch_and_its_profiler_are_needed() -> None:
     fine = Check("torch", Status.OK, "")
     assert doctor.can_collect([fine, Check("cuda", Status.MISSING, "")])

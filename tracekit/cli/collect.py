@@ -1,26 +1,23 @@
-"""`tracekit collect`: profile a built-in workload into the store."""
+"""`tracekit collect`: profile a built-in workload, or the user's own program, into the store."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import rich_click as click
 
+from tracekit.cli.collected import show
 from tracekit.cli.options import format_option, open_store, store_option
-
-if TYPE_CHECKING:
-    from tracekit.run import Run
-
-SUMMARY = "gpu_breakdown"
-SUMMARY_TABLES = ("whole", "host")
-SUMMARY_ROWS = 8
+from tracekit.cli.own_program import OF_WORKLOADS, choose, option, record
 
 
-@click.command("collect", context_settings={"allow_extra_args": True})
+@click.command("collect", context_settings={"allow_interspersed_args": False})
+@click.argument("program", metavar="[-- PROGRAM...]", nargs=-1, type=click.UNPROCESSED)
+@click.option("--workload", metavar="NAME", help="What to run; `tracekit workloads` lists them.")
 @click.option(
-    "--workload", required=True, metavar="NAME", help="What to run; `tracekit workloads` lists them."
+    "--start-step", type=int, default=3, show_default=True, help="Steps of PROGRAM to let pass, and to time."
 )
-@click.option("--collector", default="auto", show_default=True, metavar="NAME", help="torch, or auto.")
+@click.option("--collector", default="auto", show_default=True, metavar="NAME", help="torch, nsys, or auto.")
 @click.option(
     "--device", default="auto", show_default=True, help="auto, cpu or cuda; auto takes a GPU if any."
 )
@@ -29,7 +26,9 @@ SUMMARY_ROWS = 8
 @click.option("--batch-size", type=int, help="Samples in a step; default of the workload.")
 @click.option("--resolution", type=int, help="Height and width of an image; default of the workload.")
 @click.option("--dtype", default="float32", show_default=True, help="float32, float64, bfloat16 or float16.")
-@click.option("--steps", type=int, default=5, show_default=True, help="Steps to time, then to profile.")
+@click.option(
+    "--steps", type=int, default=5, show_default=True, help="Steps to profile; a workload times as many."
+)
 @click.option("--warmup", type=int, default=2, show_default=True, help="Steps before the timed ones.")
 @click.option("--repeat", type=click.IntRange(min=1), default=1, show_default=True, help="Runs to make.")
 @click.option("--label", help="A name for the run, to find it by.")
@@ -51,11 +50,17 @@ SUMMARY_ROWS = 8
 @click.option("--keep-trace", is_flag=True, help="Keep the profiler's own file as trace.json.gz in the run.")
 @store_option
 @format_option
+@click.option_panel("Options", options=["--collector", "--steps", "--repeat", "--label", "--stacks"])
+@click.option_panel("Of your own program", options=["--start-step"])
+@click.option_panel("Of a built-in workload", options=["--workload", *map(option, OF_WORKLOADS)])
 @click.pass_context
 def command(
     ctx: click.RichContext,
     /,
     *,
+    program: tuple[str, ...],
+    workload: str | None,
+    start_step: int,
     collector: str,
     repeat: int,
     label: str | None,
@@ -63,67 +68,49 @@ def command(
     store: str | None,
     output_format: str,
     **options: Any,
-) -> None:
-    """Profile a built-in workload into the store.
-
-    A fresh process first times the steps without a profiler, then records as many again with it.
-    Prints the id of the new run and where its time went.
+) -> int:
+    """Profile a built-in workload, or your own program, into the store.
 
     \b
     tracekit collect --workload resnet50
     tracekit collect --workload mnist_cnn --mode infer --batch-size 256 --label big
     tracekit collect --workload resnet50 --zero-grad zero --repeat 5 --format json
+
+    A fresh process first times the steps without a profiler, then records as many again with it.
+    Prints the id of the new run and where its time went.
+
+    \b
+    tracekit collect -- python train.py --lr 0.1
+    tracekit collect --start-step 10 --steps 3 --label wide -- python -m pkg.train
+    tracekit collect -- torchrun --nproc-per-node 2 train.py
+
+    Your program runs unchanged: same arguments, standard streams, signals and exit code. A step ends when
+    its optimizer (of several, the first) has stepped; without one, when the first module it calls has
+    returned; or where it calls `tracekit.step()`. The window begins once --start-step steps have passed,
+    and their times are kept. All ranks become one run.
+
+    Standard output is then the program's alone: the id and the summary, or what --format asks for, follow on
+    standard error. A program that fails passes its exit code on; 5 says that nothing was recorded.
     """  # noqa: D301 (click reads the \b)
-    if ctx.args:
-        raise click.UsageError(
-            f"unexpected arguments: {' '.join(ctx.args)}. Only built-in workloads can be collected; "
-            "record your own program with torch.profiler and `tracekit import` its trace."
-        )
+    choose(ctx, program=program, workload=workload)
+    place = open_store(store)
+    shared: dict[str, Any] = {"collector": collector, "label": label, "keep_trace": keep_trace}
+    if program:
+        from tracekit.collecting import Program
+
+        kept = {name: options[name] for name in ("steps", "stacks")}
+        wanted = Program(command=program, start_step=start_step, **kept)
+        return record(place, wanted, repeat=repeat, output_format=output_format, **shared)
     from tracekit.cli.progress import step_progress
     from tracekit.collecting import Request, collect
 
-    place, request = open_store(store), Request(**options)
+    request = Request(workload=str(workload), **options)
     runs = []
     for number in range(1, repeat + 1):
         with step_progress(f"{number}/{repeat} " if repeat > 1 else "") as progress:
-            run = collect(
-                place, request, collector=collector, label=label, keep_trace=keep_trace, progress=progress
-            )
+            run = collect(place, request, progress=progress, **shared)
         runs.append(run)
         if output_format == "table":
             click.echo(run.id)  # at once: a later run may fail
-    _print(runs, output_format)
-
-
-def _print(runs: list[Run], output_format: str) -> None:
-    ids = [run.id for run in runs]
-    if output_format == "json":
-        from tracekit import render
-
-        click.echo(render.envelope("collect", runs=ids))
-    elif output_format == "csv":
-        click.echo("\n".join(["run", *ids]))
-    elif output_format == "markdown":
-        click.echo("\n".join(["| run |", "| --- |", *(f"| {name} |" for name in ids)]))
-    else:
-        _summary(runs[-1])
-
-
-def _summary(run: Run) -> None:
-    """How long a step of a run takes, and where its time went."""
-    import statistics
-
-    from tracekit import analysis, render
-
-    if run.meta.timings:
-        steps = run.meta.timings.step_ns
-        median = render.human(statistics.median_low(steps), "ns")
-        click.echo(f"\nA step takes {median} without the profiler (median of {len(steps)}).")
-
-    result = analysis.analyze(run, SUMMARY)
-    more = f"`tracekit analyze {run.id} {SUMMARY} --limit 0` shows all"
-    for spec in analysis.get(SUMMARY).tables:
-        if spec.name in SUMMARY_TABLES and spec.name in result.tables:
-            table = result.tables[spec.name]
-            text = render.table_text(table, spec.columns, title=spec.title, limit=SUMMARY_ROWS, show_all=more)
-            click.echo("\n" + text, nl=False)
+    show(runs, output_format)
+    return 0

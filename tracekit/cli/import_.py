@@ -18,15 +18,18 @@ if TYPE_CHECKING:
 @click.option("--label", help="Name the new runs; a label can be used wherever a run is asked for.")
 @store_option
 def command(paths: tuple[Path, ...], *, label: str | None, store: str | None) -> None:
-    """Import Kineto traces (torch.profiler's JSON, plain or gzipped) into the store.
+    """Import traces of torch.profiler and exports of Nsight Systems into the store.
 
-    A PATH is a trace, a folder of traces, or - for standard input; what a file is, is told by its content.
+    A PATH is a trace (JSON, plain or gzipped), a SQLite export, a folder of Parquet tables, a report
+    (.nsys-rep; nsys exports it once, beside it), a folder of these, or - for standard input, which is JSON.
+    What a file is, is told by its content.
     The traces of one job's ranks become one run. Prints one run id a line on stdout, and nothing else;
     a PATH that cannot be used does not keep the others back, and the exit code is 2.
 
     \b
     tracekit import trace.json.gz
     tracekit import rank0.json rank1.json --label baseline
+    tracekit import run.sqlite
     zcat trace.json.gz | tracekit import -
     """  # noqa: D301 (click reads the \b)
     import pyarrow as pa

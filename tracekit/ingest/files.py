@@ -43,12 +43,14 @@ def kind(path: Path) -> Kind:
 
 
 def size(path: Path) -> int:
-    """Bytes of a file; 0 for what has no size before it is read."""
+    """Bytes of a file, or of the files in a folder; 0 for what has no size before it is read."""
+    if kind(path) is Kind.FOLDER:
+        return sum(size(file) for file in path.iterdir() if kind(file) is Kind.FILE)
     return path.stat().st_size if kind(path) is Kind.FILE else 0
 
 
 def identity(path: Path) -> dict[str, Any]:
-    """What tells a file apart without reading all of it; a stream is only named.
+    """What tells a file, or a folder of tables, apart without reading all of it; a stream is only named.
 
     Raises:
         UnusableInputError: The file cannot be read.
@@ -58,14 +60,15 @@ def identity(path: Path) -> dict[str, Any]:
     if kind(path) is Kind.STREAM:
         return {"name": name(path)}
     with reading(path):
-        found = path.stat()
-        digest = _digest(path, found.st_size)
-    return {
-        "name": name(path),
-        "bytes": found.st_size,
-        "mtime_ns": found.st_mtime_ns,
-        "sampled_sha256": digest,
-    }
+        whole = kind(path) is Kind.FOLDER
+        inside = sorted(file for file in path.iterdir() if kind(file) is Kind.FILE) if whole else [path]
+        digests = [_digest(file, file.stat().st_size) for file in inside]
+        return {
+            "name": name(path),
+            "bytes": sum(file.stat().st_size for file in inside),
+            "mtime_ns": max((file.stat().st_mtime_ns for file in inside), default=0),
+            "sampled_sha256": hashlib.sha256("".join(digests).encode()).hexdigest() if whole else digests[0],
+        }
 
 
 def _digest(path: Path, length: int) -> str:

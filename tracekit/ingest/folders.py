@@ -12,6 +12,7 @@ import msgspec
 from tracekit.errors import UnusableInputError
 from tracekit.ingest.files import name, printable, reading
 from tracekit.ingest.kineto.source import open_trace
+from tracekit.ingest.nsys import formats, report
 from tracekit.ingest.ranks import Found, look, named
 from tracekit.ingest.sources import Job, Source, alone, cycles
 from tracekit.meta import Diagnostic, Level
@@ -37,9 +38,11 @@ def jobs_in(root: Path) -> list[Job]:
     if not found:
         reason = f": {next(iter(skipped.values())).message}" if skipped else ""
         raise UnusableInputError(
-            f"{root} holds no Kineto trace{reason}", hint="name a folder of traces, or the trace"
+            f"{root} holds no trace of torch.profiler or Nsight Systems{reason}",
+            hint="name a folder of traces, or the trace",
         )
-    jobs = [*_of_groups(root, found), *_single(found), *_silent(root, found)]
+    exports, found = _parted(found)
+    jobs = [*_of_groups(root, found), *_single(found), *_silent(root, found), *_exports(exports)]
     return _noted(sorted(jobs, key=lambda job: job.sources[0].path), skipped)
 
 
@@ -64,7 +67,7 @@ def _look_through(root: Path) -> tuple[list[Found], dict[Path, Diagnostic]]:
     found: list[Found] = []
     skipped: dict[Path, Diagnostic] = {}
     with reading(root):
-        paths = [path for path in sorted(root.rglob("*")) if path.is_file()]
+        paths = _candidates(root)
     for path in paths:
         try:
             found.append(look(path))
@@ -73,6 +76,41 @@ def _look_through(root: Path) -> tuple[list[Found], dict[Path, Diagnostic]]:
                 said = printable(error.message.replace(str(path), path.name))
                 skipped[path] = Diagnostic(Level.WARN, "skipped_file", f"left out {name(path)}: {said}")
     return found, skipped
+
+
+def _candidates(root: Path) -> list[Path]:
+    """Files that may be traces, and folders of an export's tables, which stand for the files in them.
+
+    A report and its export beside it are one recording; a database that is no export is of another program.
+    """
+    paths = sorted(root.rglob("*"))
+    folders = {path for path in paths if path.is_dir() and formats.is_parquet_export(path)}
+    rest = [path for path in paths if path.is_file() and folders.isdisjoint(path.parents)]
+    twice = {report.spare(path) for path in rest if report.is_report(path)}
+    return [*sorted(folders), *(path for path in rest if path not in twice and not _is_other_database(path))]
+
+
+def _is_other_database(path: Path) -> bool:
+    try:
+        return formats.is_sqlite(path) and not formats.is_export(path)
+    except UnusableInputError:
+        return False
+
+
+def _parted(found: list[Found]) -> tuple[list[Found], list[Found]]:
+    """Exports of Nsight Systems, and the other traces."""
+    return [one for one in found if one.is_nsys], [one for one in found if not one.is_nsys]
+
+
+def _exports(found: list[Found]) -> Iterator[Job]:
+    """Jobs of exports: those of a folder are one job's ranks only where every name tells another."""
+    for folder, exports in _by(found, _folder).items():
+        ranks = [named(one.path.name) for one in exports]
+        if len(exports) > 1 and None not in ranks and len(set(ranks)) == len(ranks):
+            sources = [Source(one.path, rank) for one, rank in zip(exports, ranks, strict=True)]
+            yield from cycles(folder.resolve().name, sources)
+        else:
+            yield from (alone(one.path) for one in exports)
 
 
 def _is_other_json(path: Path) -> bool:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from tracekit import __version__
 from tracekit.errors import TracekitError
-from tracekit.ingest import files, notes, ranks
+from tracekit.ingest import files, notes, nsys, ranks
 from tracekit.ingest.jobs import Job, Source, survey
-from tracekit.ingest.kineto.reader import Trace, not_a_trace, read
+from tracekit.ingest.kineto import reader as kineto
 from tracekit.ingest.origin import completed
 from tracekit.ingest.pool import Pool, cores, open_pool
 from tracekit.ingest.process import Place, Size, close, write
@@ -24,6 +24,7 @@ from tracekit.store import new_run_id, timestamp
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tracekit.ingest.trace import Trace
     from tracekit.run import Run
     from tracekit.store import Draft, Store
 
@@ -118,9 +119,9 @@ def _normalize(
     store: Store, sources: tuple[Source, ...], meta: RunMeta, *, samples: Sequence[Sample], progress: Progress
 ) -> Run:
     with store.draft() as draft, store.draft() as spool:  # the spool is a draft that is never committed
-        traces = _decode(store, sources, spool.path, progress)
+        found = _decode(store, sources, spool.path, progress)
         with store.writing():
-            return _write(draft, ranks.ordered(sources, traces), meta, samples)
+            return _write(draft, ranks.ordered(found), meta, samples)
 
 
 def _write(
@@ -133,7 +134,7 @@ def _write(
     links = [write(trace, place) for trace, place in zip(traces, places, strict=True)]
     found = [*meta.diagnostics]
     for trace, linked in zip(traces, links, strict=True):
-        found += notes.of_trace(trace)
+        found += trace.notes()
         found += notes.of_links(trace, linked)
     found += notes.of_ranks(sources, [trace.top for trace in traces], sizes)
     write_samples(draft.path, samples, zero)
@@ -141,22 +142,26 @@ def _write(
     return draft.commit(replace(known, t0_unix_ns=zero, diagnostics=found))
 
 
-def _decode(store: Store, sources: tuple[Source, ...], spool: Path, progress: Progress) -> list[Trace]:
+def _decode(
+    store: Store, sources: tuple[Source, ...], spool: Path, progress: Progress
+) -> list[tuple[Source, Trace]]:
+    """Each source with its trace; one that holds several ranks stands once for each of them."""
     sizes = [source.size for source in sources]
     large = sum(sizes) >= POOL_BYTES or 0 in sizes  # a stream may be of any size
     with open_pool(cores() if large else 1) as pool:
         return [
-            _decode_one(store, source, spool / f"{number:05d}", pool, progress)
+            (source, trace)
             for number, source in enumerate(sources)
+            for trace in _decode_one(store, source, spool / f"{number:05d}", pool, progress)
         ]
 
 
-def _decode_one(store: Store, source: Source, directory: Path, pool: Pool, progress: Progress) -> Trace:
+def _decode_one(store: Store, source: Source, directory: Path, pool: Pool, progress: Progress) -> list[Trace]:
     name, size = files.name(source.path), source.size
     with files.reading(source.path):
         try:
             directory.mkdir()
-            return read(source.path, directory, pool, lambda done: progress(name, done, size))
+            return _read(source.path, directory, pool, lambda done: progress(name, done, size))
         except OSError as error:
             if error.errno not in _WRITING:
                 raise
@@ -164,10 +169,16 @@ def _decode_one(store: Store, source: Source, directory: Path, pool: Pool, progr
                 raise
 
 
+def _read(path: Path, directory: Path, pool: Pool, progress: Callable[[int], None]) -> list[Trace]:
+    if nsys.is_nsys(path):
+        return nsys.read(path, directory, progress)
+    return [kineto.read(path, directory, pool, progress)]
+
+
 def _size(trace: Trace) -> Size:
     size = close(trace)
     if size is None:
-        raise not_a_trace(trace)
+        raise trace.empty()
     return size
 
 

@@ -10,6 +10,7 @@ from tracekit.errors import TracekitError
 from tracekit.ingest.files import Kind, kind
 from tracekit.ingest.folders import jobs_in
 from tracekit.ingest.kineto.source import STDIN
+from tracekit.ingest.nsys import is_nsys
 from tracekit.ingest.ranks import Found, look
 from tracekit.ingest.sources import Job, Source, alone, cycles
 
@@ -51,6 +52,8 @@ def survey(paths: Sequence[Path]) -> Plan:
             match kind(path):
                 case Kind.STREAM:
                     found.jobs.append(_stream(path))
+                case Kind.FOLDER if is_nsys(path):
+                    single.append(look(path))
                 case Kind.FOLDER:
                     found.jobs.extend(jobs_in(path))
                 case _:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tracekit import step_names
 from tracekit.ingest import nesting
 from tracekit.ingest.order import sorted_positions
 from tracekit.schema import C, HostKind, Phase
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.integer[Any]]
     Bools = npt.NDArray[np.bool_]
 
-STEP_MARKER = re.compile(r"ProfilerStep#(\d{1,18})(?!\d)")
 MODULE_MARKER = "nn.Module: "
 NONE = -1
 
@@ -42,7 +42,7 @@ _PHASE_MARKERS: tuple[tuple[Phase, re.Pattern[str]], ...] = (
     (Phase.ZERO_GRAD, re.compile(r".*zero_grad")),
     (Phase.OPTIMIZER, re.compile(r"Optimizer\.step#")),
     (Phase.DATALOAD, re.compile(r"enumerate\(DataLoader\)")),
-    (Phase.BACKWARD, re.compile(r"autograd::engine::evaluate_function")),
+    (Phase.BACKWARD, re.compile(r"autograd::engine::evaluate_function|\w+Backward\d*$")),
 )
 PHASES = tuple(Phase)
 
@@ -63,6 +63,7 @@ class Host:
         self.name = parked.codes(C.NAME, self.names)[order]
         self.external = parked.integers(C.EXTERNAL_ID)[order]
         self.correlation = parked.integers(C.CORRELATION_ID)[order]
+        self._parked = parked
         self.thread = _threads(parked)[self.order]
         self._grouped = np.argsort(self.thread, kind="stable").astype(np.int32)
         self.parent = self._parents()
@@ -83,6 +84,11 @@ class Host:
         """Which rows have a name that matches; each distinct name is asked about once."""
         chosen = np.array([bool(matches(value)) for value in self.names.values], np.bool_)
         return chosen[self.name] if len(chosen) else np.zeros(0, np.bool_)
+
+    @property
+    def pid(self) -> Ints:
+        """Process of each row."""
+        return self._parked.integers(C.PID)[self.order]
 
     @cached_property
     def op(self) -> Ints:
@@ -159,9 +165,14 @@ class Steps:
 
 def find_steps(host: Host) -> Steps:
     """Steps that the host marked; where several threads did, the one that marked most of them counts."""
-    rows = np.flatnonzero(host.named(STEP_MARKER.match) & host.of_kind(HostKind.ANNOTATION))
+    annotation = host.of_kind(HostKind.ANNOTATION)
+    marked_by = [np.flatnonzero(host.named(marker.match) & annotation) for marker in step_names.MARKERS]
+    rows, marker = next(
+        (found for found in zip(marked_by, step_names.MARKERS, strict=True) if len(found[0])),
+        (marked_by[0], step_names.MARKERS[0]),
+    )
     names = [host.names.values[code] for code in host.name[rows]]
-    numbers = np.array([int(match[1]) for match in map(STEP_MARKER.match, names) if match], np.int64)
+    numbers = np.array([int(match[1]) for match in map(marker.match, names) if match], np.int64)
     _, lane, marked = np.unique(host.thread[rows], return_inverse=True, return_counts=True)
     preferred = np.argsort(-marked[lane], kind="stable")
     _, found = np.unique(numbers[preferred], return_index=True)
@@ -207,12 +218,34 @@ class Launches:
     op: Ints
 
 
-def find_launches(host: Host, correlation: Ints, external: Ints) -> Launches:
-    """Join device rows to the host: one call may have launched many (graphs), or be missing."""
-    call = _first_with(host.correlation, is_call(host) & (host.correlation > 0), correlation)
+def find_launches(host: Host, correlation: Ints, external: Ints, pid: Ints | None = None) -> Launches:
+    """Join device rows to the host: one call may have launched many (graphs), or be missing.
+
+    Args:
+        host: The host's rows.
+        correlation: Correlation id of each device row.
+        external: The profiler's id of the op of each device row.
+        pid: Process of each device row, where one trace holds several: each counts its own correlation ids.
+    """
+    own: Ints = host.correlation
+    if pid is not None:
+        own, correlation = _by_process(own, host.pid, correlation, pid)
+    call = _first_with(own, is_call(host) & (host.correlation > 0), correlation)
     by_call = np.where(call >= 0, host.op[call], NONE) if len(host.op) else call
     by_id = _first_with(host.external, host.of_kind(HostKind.OP) & (host.external > 0), external)
     return Launches(call, np.where(by_call >= 0, by_call, by_id))
+
+
+def _by_process(own: Ints, own_pid: Ints, wanted: Ints, wanted_pid: Ints) -> tuple[Ints, Ints]:
+    """Ids of two tables made different from those of other processes; what is not above 0 stays."""
+    processes = np.unique(np.concatenate((own_pid, wanted_pid)))
+    if len(processes) < 2:
+        return own, wanted
+
+    def scoped(ids: Ints, pids: Ints) -> Ints:
+        return np.where(ids > 0, ids * len(processes) + np.searchsorted(processes, pids), ids)
+
+    return scoped(own, own_pid), scoped(wanted, wanted_pid)
 
 
 def _first_with(keys: Ints, eligible: Bools, wanted: Ints) -> Ints:

@@ -12,50 +12,26 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tracekit.ingest.jobs import Source
-    from tracekit.ingest.kineto.reader import Trace
     from tracekit.ingest.kineto.toplevel import TopLevel
     from tracekit.ingest.process import Linked, Size
+    from tracekit.ingest.trace import Trace
 
 _LISTED = 8
-
-
-def of_trace(trace: Trace) -> Iterator[Diagnostic]:
-    """What decoding one trace noticed."""
-    name, tally = files.name(trace.path), trace.tally
-    if trace.top.simulated:
-        yield Diagnostic(Level.INFO, "simulated", f"{name}: written by a simulator, not recorded")
-    if trace.truncated:
-        yield Diagnostic(
-            Level.WARN, "truncated", f"{name}: {trace.truncated}; the events before that were kept"
-        )
-    counts = (
-        (Level.WARN, "dropped_events", tally.dropped, "could not be read and were dropped"),
-        (Level.WARN, "bad_timestamp", tally.bad_time, "had no usable time stamp and were dropped"),
-        (Level.WARN, "repaired_events", tally.repaired, "were not valid JSON and were repaired"),
-        (
-            Level.WARN,
-            "bad_duration",
-            tally.bad_duration,
-            "had a negative, absent or unreadable duration, which was set to 0",
-        ),
-    )
-    for level, code, count, what in counts:
-        if count:
-            yield Diagnostic(level, code, f"{name}: {count} of {tally.events + tally.dropped} events {what}")
-    if tally.ignored:
-        listed = ", ".join(f"{category} ({count})" for category, count in sorted(tally.ignored.items()))
-        yield Diagnostic(Level.INFO, "ignored_categories", f"{name}: categories that are not read: {listed}")
 
 
 def of_links(trace: Trace, linked: Linked) -> Iterator[Diagnostic]:
     """What linking one trace noticed."""
     name = files.name(trace.path)
     if linked.device == 0 and (linked.launches or trace.top.devices):
+        said = trace.no_device_work()
         yield Diagnostic(
-            Level.WARN,
+            Level.ERROR if said else Level.WARN,
             "no_device_events",
             f"{name}: a machine with a GPU, but no device activity was recorded; this is not an idle GPU: "
-            "check the profiler's permission (tracekit doctor) and that it recorded CUDA activities",
+            + (
+                said
+                or "check the profiler's permission (tracekit doctor) and that it recorded CUDA activities"
+            ),
         )
     if linked.unlinked:
         yield Diagnostic(

@@ -26,13 +26,21 @@ def completed(meta: RunMeta, tops: Sequence[TopLevel], *, has_device: bool) -> R
     environment = dict(meta.environment)
     environment["gpus"] = _gpus(environment.get("gpus") or [], top.devices)
     environment.setdefault("cuda", _version(top.cuda_runtime))
-    options = {**meta.collector.options, **({"simulated": True} if top.simulated else {})}
+    if top.driver and not environment.get("driver"):
+        environment["driver"] = top.driver
+    options = {**meta.collector.options, **_told(top)}
     return replace(
         meta,
         environment=environment,
         collector=replace(meta.collector, options=options),
         fingerprint=meta.fingerprint or _fingerprint(tops, environment, has_device=has_device),
     )
+
+
+def _told(top: TopLevel) -> dict[str, Any]:
+    """What the trace says of how it came to be."""
+    told = {"simulated": top.simulated or None, "tool": top.tool}
+    return {name: value for name, value in told.items() if value is not None}
 
 
 def _fingerprint(
@@ -73,6 +81,7 @@ def _gpu(device: DeviceProperties) -> dict[str, Any]:
         "registers_per_sm": device.registers_per_sm,
         "shared_bytes_per_sm": device.shared_bytes_per_sm,
         "warp_size": device.warp_size,
+        **({"uuid": device.uuid} if device.uuid else {}),
     }
 
 

@@ -30,12 +30,14 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from tracekit.ingest.kineto.reader import Trace
+    from tracekit.ingest.trace import Trace
 
     Ints = npt.NDArray[np.integer[Any]]
 
-_IDLE_PART = 999_999
-"""Number of the part that idle rows are parked as: behind every decoded one."""
+_IDLE_PART = 900_000
+"""Number of the first part that idle rows are parked as: behind every decoded one."""
+_IDLE_ROWS = 1 << 16
+"""Idle rows of a part: writing reads the parts that a row group touches, whole."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,9 @@ def close(trace: Trace) -> Size | None:
     device = Parked(trace.directory, DEVICE_INTERVALS.name)
     idle = idle_batch(device) if device.rows else None
     if idle is not None:
-        spool.park(trace.directory, _IDLE_PART, {DEVICE_INTERVALS.name: idle})
+        for part, first in enumerate(range(0, idle.num_rows, _IDLE_ROWS)):
+            rows = idle.slice(first, _IDLE_ROWS)
+            spool.park(trace.directory, _IDLE_PART + part, {DEVICE_INTERVALS.name: rows})
     host = Parked(trace.directory, HOST_INTERVALS.name)
     starts = [table.integers(C.START_NS) for table in (host, device) if table.rows]
     if not starts:
@@ -107,7 +111,7 @@ class Linked:
     Attributes:
         device: Device rows that a host should have launched (idle ones left out).
         unlinked: Those of them without a launching call.
-        launches: Runtime calls of the host.
+        launches: Calls of the host that may have put work on a device.
     """
 
     device: int
@@ -171,6 +175,7 @@ class _Writer:
             self._host,
             parked.integers(C.CORRELATION_ID)[order],
             parked.integers(C.EXTERNAL_ID)[order],
+            parked.integers(C.PID)[order] if C.PID in parked.names else None,
         )
         extra: Extra = {
             C.ROW_ID: np.arange(len(order)) + self._place.device_row,
@@ -184,7 +189,7 @@ class _Writer:
         return Linked(
             int(launched.sum()),
             int((launched & (launches.call < 0)).sum()),
-            int(link.is_call(self._host).sum()),
+            int((link.is_call(self._host) & (self._host.correlation > 0)).sum()),
         )
 
     def _write_steps(self) -> None:
@@ -214,9 +219,7 @@ class _Writer:
     def _write_counters(self) -> None:
         parked = Parked(self._trace.directory, COUNTERS.name)
         order = sorted_positions(parked.integers(C.T_NS))
-        torch = Coded(np.zeros(len(order), np.int64), ["torch"])
-        unit = Coded(np.zeros(len(order), np.int64), [""])
-        self._rows(COUNTERS, parked, order, {C.SOURCE: torch, C.UNIT: unit})
+        self._rows(COUNTERS, parked, order, {})
 
 
 def _device_order(parked: Parked) -> Ints:

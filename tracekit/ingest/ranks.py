@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from tracekit.ingest import nsys
 from tracekit.ingest.files import reading
 from tracekit.ingest.kineto.reader import peek
-from tracekit.ingest.kineto.toplevel import Distributed
+from tracekit.ingest.kineto.toplevel import Distributed, TopLevel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tracekit.ingest.kineto.reader import Trace
-    from tracekit.ingest.kineto.toplevel import TopLevel
     from tracekit.ingest.sources import Source
+    from tracekit.ingest.trace import Trace
 
 _HIGHEST = 2**31 - 1
 _TAIL = 1 << 20
@@ -31,10 +31,16 @@ _IN_NAME = re.compile(r"(?:rank|worker)[_-]?(\d{1,10})(?!\d)", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Found:
-    """A trace, and what stands around its events as far as that can be seen without decoding them."""
+    """A trace, and what stands around its events as far as that can be seen without decoding them.
+
+    Attributes:
+        is_nsys: Whether Nsight Systems recorded it; such a file may hold a whole job and tells that only
+            when it is read.
+    """
 
     path: Path
     top: TopLevel
+    is_nsys: bool = False
 
     @property
     def rank(self) -> int | None:
@@ -82,8 +88,10 @@ def look(path: Path) -> Found:
     """Look at a trace, without decoding its events.
 
     Raises:
-        UnusableInputError: It is not a Kineto trace, or cannot be read.
+        UnusableInputError: It is no trace, or cannot be read.
     """
+    if nsys.is_nsys(path):
+        return Found(path, TopLevel(), is_nsys=True)
     with reading(path):
         top = peek(path)
         if top.distributed is None:
@@ -112,11 +120,12 @@ def _value(text: str) -> Distributed | None:
         return None
 
 
-def ordered(sources: Sequence[Source], traces: Sequence[Trace]) -> list[tuple[Source, Trace]]:
+def ordered(found: Sequence[tuple[Source, Trace]]) -> list[tuple[Source, Trace]]:
     """Each source with its decoded trace, by rank: what the traces declare stands above what was counted."""
-    settled = [_settled(source, trace.top) for source, trace in zip(sources, traces, strict=True)]
+    settled = [_settled(source, trace.top) for source, trace in found]
     if len({source.rank for source in settled}) < len(settled):
-        settled = list(sources)  # two of them declare one rank
+        settled = [source for source, _ in found]  # two of them declare one rank
+    traces = (trace for _, trace in found)
     return sorted(zip(settled, traces, strict=True), key=lambda pair: pair[0].rank or 0)
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from tracekit.meta import Diagnostic
 
-_SUFFIX = re.compile(r"(\.pt)?(\.trace)?(\.json)?(\.gz)?$")
+_SUFFIX = re.compile(r"(\.pt)?(\.trace)?(\.json)?(\.gz)?$|\.(sqlite|nsys-rep|qdrep)$|_pqtdir$")
 
 
 @dataclass(frozen=True)

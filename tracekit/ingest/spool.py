@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     Codes = npt.NDArray[np.int32]
 
 
+_KEPT = 6
+"""Parts of a table that are held while it is written."""
+
+
 def park(directory: Path, number: int, batches: dict[str, pa.RecordBatch]) -> None:
     """Write a chunk's batches as part `number` of their tables."""
     for table, batch in batches.items():
@@ -53,6 +57,7 @@ class Parked:
 
     def __init__(self, directory: Path, table: str) -> None:
         self._paths = sorted(directory.glob(f"{table}.*.arrow"))
+        self._kept: dict[int, pa.RecordBatch] = {}
         self._starts = np.cumsum(
             [0, *(self._read(number, self.schema.names[:1]).num_rows for number in self._numbers)]
         )
@@ -68,6 +73,11 @@ class Parked:
             return reader.schema
 
     @property
+    def names(self) -> list[str]:
+        """Names of its columns; none when nothing was parked."""
+        return list(self.schema.names) if self._paths else []
+
+    @property
     def rows(self) -> int:
         """Rows over all parts."""
         return int(self._starts[-1])
@@ -79,7 +89,9 @@ class Parked:
             return pa.ipc.open_file(source, options=options).get_batch(0)
 
     def integers(self, column: str, *, missing: int = -1) -> Ints:
-        """A whole column as int64, nulls as `missing`."""
+        """A whole column as int64, nulls as `missing`; one that was not parked is null."""
+        if column not in self.names:
+            return np.full(self.rows, missing, np.int64)
         parts = [
             pc.fill_null(self._read(number, [column]).column(0), missing).to_numpy(zero_copy_only=False)
             for number in self._numbers
@@ -124,8 +136,16 @@ class Parked:
         back[by_part] = np.arange(len(rows))
         return {name: _concat([piece[name] for piece in pieces]).take(back) for name in pieces[0]}
 
+    def _whole(self, number: int) -> pa.RecordBatch:
+        """A part with all columns; the last few stay, since rows in order of time come from few parts."""
+        batch = self._kept.pop(number, None) or self._read(number)
+        self._kept[number] = batch
+        while len(self._kept) > _KEPT:
+            del self._kept[next(iter(self._kept))]
+        return batch
+
     def _some(self, number: int, rows: Ints, text: dict[str, Strings]) -> dict[str, pa.Array]:
-        batch = self._read(number)
+        batch = self._whole(number)
         chosen = batch.take(pa.array(rows - self._starts[number]))
         return {
             name: _codes_array(column, text[name].recode[number]) if name in text else column

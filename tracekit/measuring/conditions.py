@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow.compute as pc
 
+from tracekit.nvml import SOURCE, M
 from tracekit.schema import C
 from tracekit.stats.clocks import TOLERANCE, differ
 
@@ -23,11 +24,6 @@ if TYPE_CHECKING:
 
     from tracekit.run import Run
 
-SOURCE = "nvml"
-SM_CLOCK = "sm_clock_mhz"
-TEMPERATURE = "temperature_c"
-THROTTLE = "throttle_reasons"
-OTHERS = "other_processes"
 HOTTER_C = 10.0
 """Difference of temperatures from which it is said."""
 REASONS = {
@@ -61,7 +57,7 @@ class Conditions:
 def of_run(run: Run) -> Conditions:
     """The conditions of a run, as far as they were sampled."""
     where = (pc.field(C.SOURCE) == SOURCE) & pc.field(C.METRIC).isin(
-        [SM_CLOCK, TEMPERATURE, THROTTLE, OTHERS]
+        [M.SM_CLOCK, M.TEMPERATURE, M.THROTTLE, M.OTHERS]
     )
     rows = run.arrow("counters", columns=[C.T_NS, C.DEVICE, C.METRIC, C.VALUE], where=where)
     if not len(rows):
@@ -69,7 +65,7 @@ def of_run(run: Run) -> Conditions:
     samples = _of_working_devices(run, rows.filter(pc.field(C.VALUE) >= 0))
     window = _steps(run)
     clocks, heat, bits, others = (
-        _values(samples, metric, window) for metric in (SM_CLOCK, TEMPERATURE, THROTTLE, OTHERS)
+        _values(samples, metric, window) for metric in (M.SM_CLOCK, M.TEMPERATURE, M.THROTTLE, M.OTHERS)
     )
     clocks = clocks[clocks > 0]
     held = {int(value) for value in bits}

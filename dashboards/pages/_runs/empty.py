@@ -28,7 +28,8 @@ def welcome() -> list[Component]:
             [
                 _card(
                     "Import a trace",
-                    "A trace of torch.profiler (.json, .json.gz), dropped anywhere on this page. Those of a "
+                    "A trace of torch.profiler (.json, .json.gz) or an export of Nsight Systems (.sqlite), "
+                    "dropped anywhere on this page. Those of a "
                     "job's ranks, dropped together, become one run.",
                     html.Button("Choose files", className="tk-button tk-primary tk-import-pick tk-first"),
                     command("tracekit import trace.json.gz"),

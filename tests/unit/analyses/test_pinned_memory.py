@@ -71,6 +71,12 @@ def test_memory_is_that_of_the_host_side(tmp_path: Path) -> None:
         (None, MIB, MIB / 100_000),
         (None, MIB - 1, None),
         ({"generation": 4, "width": 16}, MIB - 1, 1.969 * 16),
+        (
+            {"generation": 1, "width": 16, "max_generation": 4, "max_width": 16},
+            MIB - 1,
+            1.969 * 16,
+        ),  # at rest
+        ({"generation": None, "width": None, "max_generation": 4, "max_width": 8}, MIB - 1, 1.969 * 8),
     ],
 )
 def test_the_ceiling_is_the_link_or_the_best_large_pinned_copy(
@@ -82,6 +88,22 @@ def test_the_ceiling_is_the_link_or_the_best_large_pinned_copy(
         device_intervals=[copy("H2D", "pinned", "device", 0, 100_000, pinned_bytes)],
     )
     assert plain(analyze(run, "pinned_memory").tables["by_memory"][["ceiling_gb_per_s"]]) == [[ceiling]]
+
+
+def test_a_sampled_link_is_the_ceiling_whatever_it_could_be(tmp_path: Path) -> None:
+    pairs = [("pcie_generation", 1.0), ("pcie_width", 8.0), ("pcie_generation", 4.0), ("pcie_width", 8.0)]
+    fixed = {C.SOURCE: "nvml", C.DEVICE: 0, C.UNIT: ""}
+    link = {"generation": 1, "width": 8, "max_generation": 5, "max_width": 16}
+    run = make_run(
+        tmp_path,
+        meta={"environment": {"gpus": [{"index": 0, "pcie": link}]}},
+        device_intervals=[copy("H2D", "pinned", "device", 0, 100_000, MIB - 1)],
+        counters=[
+            {**fixed, C.T_NS: at, C.METRIC: metric, C.VALUE: value}
+            for at, (metric, value) in enumerate(pairs)
+        ],
+    )
+    assert plain(analyze(run, "pinned_memory").tables["by_memory"][["ceiling_gb_per_s"]]) == [[1.969 * 8]]
 
 
 def test_the_best_copy_of_one_direction_says_nothing_of_the_other(tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ def test_a_block_that_fails_can_be_tried_again(site: Site) -> None:
 
 
 def test_a_run_that_is_gone_is_named_where_it_was_shown(site: Site) -> None:
-    shown = text(blocks.content(site, View(page="integrity", run="gone"), "result", dark=False))
+    shown = text(blocks.content(site, View(page="gpu_breakdown", run="gone"), "result", dark=False))
     assert "the store no longer holds a readable run gone" in shown
 
 

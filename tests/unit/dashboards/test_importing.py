@@ -14,6 +14,7 @@ from tracekit.dashboards.imports.jobs import Imports
 from tracekit.dashboards.imports.state import Phase
 from tracekit.dashboards.imports.uploads import FOLDER, safe
 
+from samples.simulator import examples, nsys
 from tests.unit.dashboards.test_security import client_of
 
 if TYPE_CHECKING:
@@ -82,6 +83,19 @@ def test_what_is_no_trace_says_why_and_what_to_do(
     assert hint
     assert left(store) == []
     assert store.runs() == []
+
+
+def test_an_export_of_nsight_systems_becomes_a_run(imports: Imports, store: Store, tmp_path: Path) -> None:
+    content = nsys.write(examples.training(), tmp_path / "run.sqlite").read_bytes()
+    state = over(imports, sent(imports, "run.sqlite", content, parts=3))
+    assert (state.phase, state.errors) == (Phase.DONE, ())
+    assert [run.path.name for run in store.readable()] == list(state.runs)
+    cut = over(imports, sent(imports, "cut.sqlite", content[: len(content) // 2]))
+    ((message, hint),) = cut.errors
+    assert "cut.sqlite is damaged" in message
+    assert str(store.path) not in message
+    assert "nsys export" in hint
+    assert left(store) == []
 
 
 def test_a_truncated_trace_becomes_a_run_with_a_warning(imports: Imports) -> None:

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import urllib.request
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -103,11 +103,12 @@ def test_every_refusal_carries_the_headers(store: Store, request_line: str, stat
         port = int(line.split(":")[3].split("/")[0])
         with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
             connection.sendall(f"{request_line}\r\nConnection: close\r\n\r\n".encode())
-            answer = http.client.HTTPResponse(connection)
-            answer.begin()
+            with closing(http.client.HTTPResponse(connection)) as answer:
+                answer.begin()
+                headers = answer.headers
             assert answer.status == status
-            assert {name: answer.headers.get(name) for name in security.HEADERS} == security.HEADERS
-            assert "frame-ancestors 'none'" in answer.headers["Content-Security-Policy"]
+        assert {name: headers.get(name) for name in security.HEADERS} == security.HEADERS
+        assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
         process.send_signal(signal.SIGTERM)
         assert "Traceback" not in process.communicate(timeout=60)[1]
 

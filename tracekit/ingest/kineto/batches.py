@@ -262,6 +262,12 @@ def _counter_rows(counters: list[CounterEvent], tally: Tally) -> pa.RecordBatch 
     start, usable = nanoseconds(times)
     tally.bad_time += int((~usable).sum())
     batch = pa.RecordBatch.from_pydict(
-        {C.T_NS: pa.array(start), C.METRIC: texts(metrics), C.VALUE: floats(values)}
+        {
+            C.T_NS: pa.array(start),
+            C.SOURCE: texts(["torch"] * len(start)),
+            C.METRIC: texts(metrics),
+            C.UNIT: texts([""] * len(start)),
+            C.VALUE: floats(values),
+        }
     )
     return batch.filter(pa.array(usable))

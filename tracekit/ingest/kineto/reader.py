@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit.errors import UnusableInputError
-from tracekit.ingest import spool
+from tracekit.ingest import files, spool
 from tracekit.ingest.kineto.batches import Tally, to_batches
 from tracekit.ingest.kineto.events import decode, salvage
+from tracekit.ingest.kineto.notes import of_events
 from tracekit.ingest.kineto.source import open_trace, title
 from tracekit.ingest.kineto.split import (
     CHUNK_BYTES,
@@ -21,12 +22,14 @@ from tracekit.ingest.kineto.split import (
     read_opening,
 )
 from tracekit.ingest.kineto.toplevel import TopLevel, top_level
+from tracekit.ingest.trace import Trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tracekit.ingest.kineto.events import Decoded
     from tracekit.ingest.pool import Pool
+    from tracekit.meta import Diagnostic
 
 
 _SALVAGED = 800_000
@@ -34,21 +37,24 @@ _SALVAGED = 800_000
 
 
 @dataclass(frozen=True)
-class Trace:
-    """One trace, decoded and parked.
+class KinetoTrace(Trace):
+    """One trace of torch.profiler, decoded and parked.
 
     Attributes:
-        directory: Where its batches are parked.
-        top: What the file says about itself.
         tally: What was repaired, dropped or left out.
         truncated: Why the events end early; empty when they do not.
     """
 
-    path: Path
-    directory: Path
-    top: TopLevel
     tally: Tally
     truncated: str
+
+    def notes(self) -> Iterator[Diagnostic]:
+        """What decoding noticed."""
+        yield from of_events(files.name(self.path), self.top, self.tally, self.truncated)
+
+    def empty(self) -> UnusableInputError:
+        """The error for a trace that gives no interval."""
+        return _not_a_trace(self.path, self.tally)
 
 
 @dataclass(frozen=True)
@@ -113,7 +119,7 @@ def read(
     progress: Callable[[int], None],
     *,
     chunk_bytes: int = CHUNK_BYTES,
-) -> Trace:
+) -> KinetoTrace:
     """Decode a trace and park its batches.
 
     Args:
@@ -135,7 +141,9 @@ def read(
             progress(stream.position())
         assembly.finish()
         truncated = stream.damage or ("" if assembly.ended else "the file ends in the middle of its events")
-        return Trace(path, directory, top_level(opening.header, assembly.after), assembly.tally, truncated)
+        return KinetoTrace(
+            path, directory, top_level(opening.header, assembly.after), assembly.tally, truncated
+        )
 
 
 def _numbered(texts: Iterator[bytes], directory: Path) -> Iterator[_Chunk]:
@@ -202,15 +210,14 @@ class _Assembly:
             self._open = b""
 
 
-def not_a_trace(trace: Trace) -> UnusableInputError:
-    """The error for a trace that gives no interval."""
-    if trace.tally.ignored:
-        kinds = ", ".join(sorted(trace.tally.ignored))
+def _not_a_trace(path: Path, tally: Tally) -> UnusableInputError:
+    if tally.ignored:
+        kinds = ", ".join(sorted(tally.ignored))
         return UnusableInputError(
-            f"{title(trace.path)} holds {trace.tally.events} events, none of a kind that is read: {kinds}",
+            f"{title(path)} holds {tally.events} events, none of a kind that is read: {kinds}",
             hint="export the trace with torch.profiler's export_chrome_trace",
         )
     return UnusableInputError(
-        f"{title(trace.path)} holds no event with a duration: nothing was recorded",
+        f"{title(path)} holds no event with a duration: nothing was recorded",
         hint="profile at least one step, with activities enabled",
     )

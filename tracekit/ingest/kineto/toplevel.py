@@ -20,6 +20,7 @@ class DeviceProperties(msgspec.Struct):
     registers_per_sm: int | None = msgspec.field(default=None, name="regsPerMultiprocessor")
     shared_bytes_per_sm: int | None = msgspec.field(default=None, name="sharedMemPerMultiprocessor")
     warp_size: int | None = msgspec.field(default=None, name="warpSize")
+    uuid: str | None = None
 
 
 class Distributed(msgspec.Struct):
@@ -42,6 +43,8 @@ class TopLevel(msgspec.Struct):
     with_stack: int | None = None
     record_shapes: int | None = None
     profile_memory: int | None = None
+    driver: str | None = msgspec.field(default=None, name="tracekit_driver")
+    tool: str | None = msgspec.field(default=None, name="tracekit_tool")
     simulated: bool = msgspec.field(default=False, name="tracekit_simulated")
 
 

@@ -1,123 +1,29 @@
-"""Collect: run a workload under a collector and put what it recorded into the store.
-
-Collectors are plug-ins, reached through the registry only.
-"""
+"""Collect a built-in workload: what was asked, what was run, and how to run it again."""
 
 from __future__ import annotations
 
-import gzip
-import re
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from tracekit import gitinfo, registry
+from tracekit.collecting.keeping import KEPT_TRACE, keep
+from tracekit.collecting.recording import silent
+from tracekit.collecting.request import DEVICES, Request
 from tracekit.errors import UnusableInputError
 from tracekit.fingerprint import fingerprint
-from tracekit.ingest import Sample, import_recording
+from tracekit.ingest import import_recording
 from tracekit.meta import Collector as CollectorMeta
-from tracekit.meta import Diagnostic, Level, RunMeta, Timings
+from tracekit.meta import Diagnostic, Level, RunMeta
 from tracekit.store import new_run_id, timestamp
-from tracekit.workloads.base import Options, Workload
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from tracekit.collecting.recording import Collector, Progress, Recording
     from tracekit.run import Run
     from tracekit.store import Store
+    from tracekit.workloads.base import Workload
 
-DEVICES = ("auto", "cpu", "cuda")
 DEFAULT_COLLECTOR = "torch"
-KEPT_TRACE = "trace.json.gz"
-_HOST_NAME = re.compile(rb'^\s*"host_name":')
-_TRACE_NAME = re.compile(rb'"traceName":\s*"[^"]*"')
-
-Progress = Callable[[str, int, int], None]
-"""Told the part that runs, how many of its steps are done, and how many there are."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """What to collect; None leaves the choice to the workload, or for threads to torch.
-
-    Attributes:
-        steps: Steps to time, and as many again to profile.
-        warmup: Steps before the timed ones.
-        stacks: Record the Python call stack of each op.
-    """
-
-    workload: str
-    mode: str = "train"
-    device: str = "auto"
-    level: str = "eager"
-    batch_size: int | None = None
-    resolution: int | None = None
-    dtype: str = "float32"
-    steps: int = 5
-    warmup: int = 2
-    seed: int = 0
-    threads: int | None = None
-    zero_grad: str = "default"
-    pin_memory: bool = False
-    stacks: bool = False
-
-    def options(self, *, device: str) -> Options:
-        """What to build on the device that was found; needs sizes, which `decide` fills in."""
-        if self.batch_size is None or self.resolution is None:
-            raise UnusableInputError("the batch size and the resolution are open", hint="call `decide` first")
-        return Options(
-            mode=self.mode,
-            device=device,
-            batch_size=self.batch_size,
-            resolution=self.resolution,
-            dtype=self.dtype,
-            zero_grad=self.zero_grad,
-            pin_memory=self.pin_memory and device != "cpu",  # host memory is not copied to itself
-            seed=self.seed,
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Recording:
-    """What a collector recorded.
-
-    Attributes:
-        traces: One trace per rank, inside the directory the collector was given.
-        device: The device it ran on.
-        threads: Threads an operation could use.
-        version: Version of the profiler.
-        options: Options the profiler ran with.
-    """
-
-    traces: tuple[Path, ...]
-    device: str
-    threads: int
-    version: str
-    timings: Timings | None
-    samples: tuple[Sample, ...] = ()
-    environment: dict[str, Any] = field(default_factory=dict)
-    options: dict[str, Any] = field(default_factory=dict)
-    diagnostics: tuple[Diagnostic, ...] = ()
-
-
-class Collector(Protocol):
-    """A plug-in that can record a built-in workload."""
-
-    name: str
-
-    def record(self, request: Request, directory: Path, *, progress: Progress) -> Recording:
-        """Run the workload in a fresh process and record it into `directory`.
-
-        Raises:
-            CollectionError: The program or the profiler failed.
-            UnusableInputError: The request cannot be met here.
-        """
-        ...
-
-
-def silent(_part: str, _done: int, _total: int) -> None:
-    """Progress that nobody watches."""
 
 
 def decide(request: Request) -> Request:
@@ -180,7 +86,7 @@ def collect(
         meta = replace(_meta(decided, recording, collector=name, now=now), git=git, label=label)
         run = import_recording(store, recording.traces, meta, samples=recording.samples)
         if keep_trace:
-            _keep(recording.traces[0], run.path / KEPT_TRACE)
+            keep(recording.traces[0], run.path / KEPT_TRACE)
         progress("import", 1, 1)
     return run
 
@@ -237,16 +143,3 @@ def command(request: Request) -> list[str]:
 
 def _or(value: int | None, default: int) -> int:
     return default if value is None else value
-
-
-def _keep(trace: Path, target: Path) -> None:
-    """Compress the trace without the host's name, which has a line of its own, and the file's path."""
-    part = target.with_suffix(".part")
-    try:
-        with trace.open("rb") as source, gzip.open(part, "wb", compresslevel=4) as packed:
-            for line in source:
-                if not _HOST_NAME.match(line):
-                    packed.write(_TRACE_NAME.sub(b'"traceName": "trace.json"', line))
-        part.rename(target)
-    finally:
-        part.unlink(missing_ok=True)

@@ -1,0 +1,84 @@
+"""What held a device's clocks where they were: the bits of NVML's reasons over time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracekit import intervals
+from tracekit.intervals import covered
+from tracekit.measuring.conditions import REASONS as HELD
+from tracekit.nvml import M
+
+if TYPE_CHECKING:
+    from tracekit.intervals import Union
+
+    from .scene import Scene
+    from .series import Series
+
+IDLE, SETTING, DISPLAY = 0x01, 0x02, 0x100
+POWER_CAP = 0x04
+REASONS = {
+    IDLE: "nothing runs (idle)",
+    SETTING: "clocks set for applications",
+    DISPLAY: "clocks of the display",
+    **HELD,
+}
+"""Bits by what they mean; those of `HELD` throttle, the others are as asked for."""
+THROTTLING = sum(HELD)
+
+
+@dataclass(frozen=True)
+class Reason:
+    """One bit that was set: time and share of the sampled time of the window."""
+
+    bit: int
+    words: str
+    throttles: bool
+    time_ns: int
+    share: float
+    samples: int
+
+
+def reasons(scene: Scene, device: int) -> list[Reason]:
+    """Every reason that was seen inside of the window, by its bit."""
+    found = scene.nvml(device, M.THROTTLE)
+    if found is None:
+        return []
+    weights, bits = found.within(scene.window), found.values.astype(np.int64)
+    total = int(weights.sum())
+    told = []
+    for bit, words in REASONS.items():
+        flagged = (bits & bit > 0) & (weights > 0)
+        if flagged.any():
+            time_ns = int(weights[flagged].sum())
+            told.append(Reason(bit, words, bit in HELD, time_ns, time_ns / total, int(flagged.sum())))
+    return sorted(told, key=lambda one: one.bit)
+
+
+def throttled(scene: Scene, device: int) -> tuple[Union, float] | None:
+    """When a device was throttled inside of the window, over the sampled time as well; None if unknown."""
+    found = scene.nvml(device, M.THROTTLE)
+    if found is None:
+        return None
+    start, end = found.holds()
+    total = int(covered(scene.window, start, end).sum())
+    if not total:
+        return None
+    flagged = found.values.astype(np.int64) & THROTTLING > 0
+    held = intervals.intersect(intervals.union(start[flagged], end[flagged]), scene.window)
+    return held, intervals.length(held) / total
+
+
+def busy_clock(scene: Scene, device: int) -> float | None:
+    """Mean SM clock while the device worked inside of the window, MHz; None where unknown."""
+    return _busy_mean(scene, device, scene.nvml(device, M.SM_CLOCK))
+
+
+def _busy_mean(scene: Scene, device: int, found: Series | None) -> float | None:
+    if found is None:
+        return None
+    weights = found.within(scene.busy(device))
+    return float(np.average(found.values, weights=weights)) if weights.any() else None

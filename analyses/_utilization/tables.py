@@ -1,0 +1,241 @@
+"""The tables of `utilization`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from tracekit import intervals
+from tracekit.nvml import QUESTIONS, M
+from tracekit.schema import C
+from tracekit.windows import END_NS
+
+from .clocks import busy_clock, reasons, throttled
+from .link import link
+from .scene import WHOLE
+from .series import CPU, PROCESSES, RSS, THREADS
+from .specs import DEVICES, HOST, LINKS, METRICS, PER_STEP, THROTTLING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tracekit.analysis import TableSpec
+    from tracekit.intervals import Union
+
+    from .scene import Scene
+    from .series import Series
+
+LEAST_COVERED = 0.5
+"""Share of a window that samples must stand for to speak for all of it."""
+_CONSTANT = {name for one in QUESTIONS if one.once for name in one.names}
+_NOT_LISTED = {*_CONSTANT, M.THROTTLE, M.ENERGY, *(f"{kind}_peak_bytes" for kind in ("host", "device"))}
+_TOTAL = "peak_"
+Row = dict[str, Any]
+
+
+def metrics(scene: Scene) -> pd.DataFrame:
+    """Each sampled metric inside of the window and over the whole run."""
+    rows = [row for one in scene.series if _is_listed(one) for row in _scopes(scene, one)]
+    return frame(rows, METRICS)
+
+
+def _is_listed(one: Series) -> bool:
+    return one.metric not in _NOT_LISTED and _TOTAL not in one.metric
+
+
+def _scopes(scene: Scene, one: Series) -> Iterator[Row]:
+    for scope, windows in ((scene.scope, scene.window), (WHOLE, None)):
+        stats = one.stats(windows)
+        if stats:
+            yield {
+                "scope": scope,
+                C.SOURCE: one.source,
+                C.DEVICE: one.device,
+                C.METRIC: one.metric,
+                C.UNIT: one.unit,
+                "mean": stats.mean,
+                "min": stats.low,
+                "max": stats.high,
+                "p95": stats.p95,
+                "samples": stats.samples,
+                "covered_ns": stats.covered_ns,
+            }
+
+
+def devices(scene: Scene) -> pd.DataFrame:
+    """NVML's view of each device beside what the trace shows."""
+    return frame([_device(scene, device) for device in scene.devices], DEVICES)
+
+
+def _device(scene: Scene, device: int) -> Row:
+    used, total = _high(scene, device, M.MEMORY_USED), scene.constant(device, M.MEMORY_TOTAL)
+    clock, most = busy_clock(scene, device), scene.constant(device, M.SM_CLOCK_MAX)
+    held = throttled(scene, device)
+    utilization = _mean(scene, device, M.GPU_UTILIZATION)
+    joules = energy(scene, device, scene.window)
+    return {
+        C.DEVICE: device,
+        "nvml_share": None if utilization is None else utilization / 100,
+        "active_share": scene.active_share(device),
+        "window_ns": scene.window_ns,
+        "memory_used": used,
+        "memory_total": total,
+        "memory_share": used / total if used is not None and total else None,
+        "sm_clock": clock,
+        "sm_clock_max": most,
+        "clock_share": clock / most if clock and most else None,
+        "throttled_share": held[1] if held else None,
+        "power": _mean(scene, device, M.POWER),
+        "power_limit": scene.constant(device, M.POWER_LIMIT),
+        "energy_counted": _counted(scene, device),
+        "energy_per_step": joules / len(scene.steps) if joules is not None and len(scene.steps) else None,
+        "temperature": _high(scene, device, M.TEMPERATURE),
+        "other_processes": _high(scene, device, M.OTHERS),
+    }
+
+
+def energy(scene: Scene, device: int, window: Union) -> float | None:
+    """Joules of a device inside of a window: the mean power, weighted by time, times the window.
+
+    None where the samples stand for less than half of the window.
+    """
+    power, length = scene.nvml(device, M.POWER), intervals.length(window)
+    stats = power.stats(window) if power else None
+    if stats is None or stats.covered_ns < LEAST_COVERED * length:
+        return None
+    return stats.mean * length / 1e9
+
+
+def _counted(scene: Scene, device: int) -> float | None:
+    """Joules by the device's own counter from the first sample to the last; None where it was reset."""
+    counter = scene.nvml(device, M.ENERGY)
+    if counter is None or (np.diff(counter.values) < 0).any():
+        return None
+    return float(counter.values[-1] - counter.values[0]) if len(counter.values) > 1 else None
+
+
+def _mean(scene: Scene, device: int, metric: str, window: Union | None = None) -> float | None:
+    found = scene.nvml(device, metric)
+    stats = found.stats(scene.window if window is None else window) if found else None
+    return stats.mean if stats else None
+
+
+def _high(scene: Scene, device: int, metric: str) -> float | None:
+    found = scene.nvml(device, metric)
+    stats = found.stats(scene.window) if found else None
+    return stats.high if stats else None
+
+
+def per_step(scene: Scene) -> pd.DataFrame:
+    """Power and energy of each step on each device that its rank used."""
+    pairs = scene.work[[C.RANK, C.DEVICE]].drop_duplicates()
+    rows = []
+    for one in scene.steps.merge(pairs, on=C.RANK).sort_values([C.DEVICE, C.RANK, C.STEP]).to_dict("records"):
+        device = int(one[C.DEVICE])
+        window = (np.array([one[C.START_NS]], np.int64), np.array([one[END_NS]], np.int64))
+        utilization = _mean(scene, device, M.GPU_UTILIZATION, window)
+        power = scene.nvml(device, M.POWER)
+        rows.append(
+            {
+                C.RANK: one[C.RANK],
+                C.DEVICE: device,
+                C.STEP: one[C.STEP],
+                "window_ns": intervals.length(window),
+                "power": _mean(scene, device, M.POWER, window),
+                "energy": energy(scene, device, window),
+                "nvml_share": None if utilization is None else utilization / 100,
+                "active_share": scene.active_share(device, window),
+                "sm_clock": _mean(scene, device, M.SM_CLOCK, window),
+                "samples": int((power.within(window) > 0).sum()) if power else 0,
+            }
+        )
+    return frame(rows, PER_STEP)
+
+
+def throttling(scene: Scene) -> pd.DataFrame:
+    """What held the clocks of each device where they were."""
+    rows = [
+        {
+            C.DEVICE: device,
+            "reason": one.words,
+            "bit": f"0x{one.bit:x}",
+            "throttles": "yes" if one.throttles else "no",
+            "time_ns": one.time_ns,
+            "time_share": one.share,
+            "samples": one.samples,
+        }
+        for device in scene.devices
+        for one in reasons(scene, device)
+    ]
+    return frame(rows, THROTTLING)
+
+
+def links(scene: Scene) -> pd.DataFrame:
+    """PCIe throughput of each device against its link."""
+    found = [(device, link(scene, device)) for device in scene.devices]
+    rows = []
+    for device, one in found:
+        if one.known:
+            received, sent, rate = one.received, one.sent, one.rate
+            peak = max((stats.high for stats in (received, sent) if stats), default=None)
+            rows.append(
+                {
+                    C.DEVICE: device,
+                    "generation": one.generation,
+                    "width": one.width,
+                    "max_generation": one.most_generation,
+                    "max_width": one.most_width,
+                    "link_rate": rate,
+                    "max_link_rate": one.most,
+                    "received_mean": received.mean if received else None,
+                    "received_max": received.high if received else None,
+                    "sent_mean": sent.mean if sent else None,
+                    "sent_max": sent.high if sent else None,
+                    "used_share": peak / rate if peak is not None and rate else None,
+                }
+            )
+    return frame(rows, LINKS)
+
+
+def host(scene: Scene) -> pd.DataFrame:
+    """Memory and CPU of the measured process."""
+    named = {name: scene.process(name) for name in (RSS, CPU, THREADS, PROCESSES)}
+    rows = []
+    for scope, windows in ((scene.scope, scene.window), (WHOLE, None)):
+        stats = {name: one.stats(windows) for name, one in named.items() if one}
+        rss, cpu = stats.get(RSS), stats.get(CPU)
+        threads, processes = stats.get(THREADS), stats.get(PROCESSES)
+        if any(stats.values()):
+            rows.append(
+                {
+                    "scope": scope,
+                    "rss_mean": rss.mean if rss else None,
+                    "rss_min": rss.low if rss else None,
+                    "rss_max": rss.high if rss else None,
+                    "cores_mean": cpu.mean / 100 if cpu else None,
+                    "cores_p95": cpu.p95 / 100 if cpu else None,
+                    "cores_max": cpu.high / 100 if cpu else None,
+                    "threads": threads.high if threads else None,
+                    "processes": processes.high if processes else None,
+                    "samples": rss.samples if rss else 0,
+                }
+            )
+    return frame(rows, HOST)
+
+
+def frame(rows: list[Row], spec: TableSpec) -> pd.DataFrame:
+    """Rows as a table of the declared columns: whole numbers, text, or floats with NaN for the unknown."""
+    table = pd.DataFrame(rows, columns=[column.name for column in spec.columns], dtype=object)
+    for column in spec.columns:
+        values = table[column.name]
+        if column.name in _WHOLE or column.unit in {"ns", "bytes", "count"}:
+            whole = pd.to_numeric(values).round().astype("Int64")
+            table[column.name] = whole.astype(np.int64) if whole.notna().all() else whole
+        elif column.unit or column.unit_in:
+            table[column.name] = values.astype(np.float64)
+    return table
+
+
+_WHOLE = {C.RANK, C.DEVICE, C.STEP, "generation", "width", "max_generation", "max_width"}

@@ -1,0 +1,115 @@
+"""What the processes of a recorded program left behind, and what there is to say about it."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tracekit.errors import CollectionError, ProgramFailedError, TracekitError
+from tracekit.ingest import Sample
+from tracekit.meta import Diagnostic, Level, Timings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from tracekit.collecting import Program
+
+_FACTS = re.compile(r"rank-(\d+)(\.first)?\.facts")
+
+
+@dataclass(frozen=True)
+class Rank:
+    """One process that was recorded.
+
+    Attributes:
+        number: Its rank.
+        first_call: Whether it is a recording of a program's first call alone.
+        facts: What `tracekit.inside.report` wrote.
+    """
+
+    number: int
+    first_call: bool
+    trace: Path
+    facts: dict[str, Any]
+
+
+def recorded(directory: Path) -> list[Rank]:
+    """The recordings in a directory, by rank; those of first calls count only where there is nothing else."""
+    found = [
+        Rank(int(match[1]), bool(match[2]), path.with_suffix(".json"), json.loads(path.read_text()))
+        for path in directory.iterdir()
+        if (match := _FACTS.fullmatch(path.name))
+    ]
+    windows = [rank for rank in found if not rank.first_call]
+    return sorted(windows or found, key=lambda rank: rank.number)
+
+
+def timings(ranks: Sequence[Rank]) -> Timings | None:
+    """Step times of the first rank before its window; None when nothing was timed."""
+    facts = ranks[0].facts
+    return Timings(facts["step_ns"], [], facts["clock"]) if facts["step_ns"] else None
+
+
+def samples(ranks: Sequence[Rank]) -> tuple[Sample, ...]:
+    """Peak memory of the first rank until its window."""
+    facts = ranks[0].facts
+    return tuple(
+        Sample(facts["began_unix_ns"], source, device, metric, "bytes", value)
+        for source, device, metric, value in facts["peaks"]
+    )
+
+
+def diagnostics(ranks: Sequence[Rank], code: int) -> Iterator[Diagnostic]:
+    """What a reader of the run must know."""
+    facts = ranks[0].facts
+    if code:
+        yield Diagnostic(Level.WARN, "program_failed", f"the program ended with exit code {code}")
+    if ranks[0].first_call:
+        message = "the program ended before its window: only the first call of its model was recorded"
+        hint = "--start-step 0, or tracekit.step() behind each step, records more"
+        yield Diagnostic(Level.WARN, "first_call_only", f"{message}; {hint}")
+    elif facts["whole"] < facts["asked"]:
+        message = f"the program ended after {facts['whole']} of the {facts['asked']} steps of its window"
+        yield Diagnostic(Level.WARN, "window_cut_short", message)
+    if facts["source"] == "call":
+        message = "the program has no optimizer: a step is a call of the first module that it called"
+        yield Diagnostic(Level.INFO, "steps_are_calls", f"{message}; mark others with tracekit.step()")
+    missing = max(rank.facts["world_size"] for rank in ranks) - len(ranks)
+    if missing > 0:
+        yield Diagnostic(Level.WARN, "ranks_missing", f"{missing} of the ranks recorded nothing")
+    for message in sorted({said for rank in ranks for _, said in rank.facts["notes"]}):
+        yield Diagnostic(Level.WARN, "other_profiler", message)
+
+
+def failure(program: Program, directory: Path, code: int) -> TracekitError:
+    """Why nothing was recorded, and what to do about it."""
+    if code:
+        how = f"was ended by signal {code - 128}" if code > 128 else f"failed with exit code {code}"
+        message = f"the program {how} before anything was recorded"
+        return ProgramFailedError(message, hint="its own output says why", program_code=code)
+    notes = [json.loads(path.read_text()) for path in directory.glob("process-*.note")]
+    if not notes:
+        return CollectionError(
+            "nothing was recorded: no Python of the program imported torch and ended by itself",
+            hint="record a program that uses torch, without the options -I, -E and -S of Python",
+        )
+    note = max(notes, key=lambda one: (bool(one["error"]), one["passed"], one["source"]))
+    if note["error"]:
+        return CollectionError(
+            f"nothing was recorded: {note['error']}",
+            hint="a program that runs a profiler of its own has a trace to `tracekit import`",
+        )
+    if note["source"] in {"", "none"}:
+        return CollectionError(
+            "nothing was recorded: the program made no optimizer and called no module",
+            hint="mark the end of each step with `import tracekit; tracekit.step()`",
+        )
+    steps = f"{note['passed']} step{'s' * (note['passed'] != 1)}"
+    return CollectionError(
+        f"nothing was recorded: the program ended after {steps}, its window begins behind"
+        f" {program.start_step}",
+        hint=f"give --start-step {max(0, note['passed'] - 1)} or less, or let the program run longer",
+    )

@@ -1,0 +1,193 @@
+"""Samples taken while a program runs: every sampler that works here, read by one thread.
+
+A sampler is read at once when sampling begins, then every `interval_s`, and once more at its end. Values are
+stamped with the system's clock (ns since the epoch), on which traces of Kineto and nsys lie as well.
+Nothing that fails here reaches the program: what could not be read is left out and said once.
+
+Example:
+    >>> with sampling(interval_s=0.05) as taken:
+    ...     total = sum(range(1_000))
+    >>> {one.metric for one in taken.samples()} >= {"rss_bytes", "threads"}
+    True
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+from tracekit.meta import Diagnostic, Level
+
+from .nvml import NvmlSampler
+from .process import ProcessSampler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from tracekit.ingest import Sample
+
+INTERVAL_S = 0.05
+"""Short enough to see steps of a tenth of a second, long enough to cost them little."""
+MOST_READINGS = 2_000
+"""After so many, every second is dropped and the interval doubled, so that a long program keeps its "
+"memory."""
+
+
+class Sampler(Protocol):
+    """Something that can be read again and again; it is made, read and closed in one thread."""
+
+    name: str
+
+    def read(self) -> list[Sample]:
+        """Take what there is now.
+
+        Raises:
+            Exception: Reading failed for good; the sampler is not read again.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release what the sampler holds."""
+        ...
+
+    def diagnostics(self) -> list[Diagnostic]:
+        """What it could not read, and why."""
+        ...
+
+
+SAMPLERS: Sequence[Callable[[int], Sampler | None]] = (ProcessSampler.of, NvmlSampler.of)
+"""What makes a sampler of a process, by its id; None where it cannot work here."""
+
+
+class Taken:
+    """What was sampled; whole once the `with` block has ended."""
+
+    def __init__(self) -> None:
+        self._series: dict[tuple[str, int | None, str], list[Sample]] = {}
+        self._diagnostics: list[Diagnostic] = []
+
+    def samples(self) -> tuple[Sample, ...]:
+        """The samples so far, of all samplers, in order of time."""
+        every = (sample for series in list(self._series.values()) for sample in series)
+        return tuple(sorted(every, key=lambda sample: sample.t_unix_ns))
+
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """What could not be sampled; each thing once."""
+        return tuple(dict.fromkeys(self._diagnostics))
+
+    def add(self, samples: Sequence[Sample]) -> None:
+        """Keep samples."""
+        for one in samples:
+            self._series.setdefault((one.source, one.device, one.metric), []).append(one)
+
+    def thin(self) -> None:
+        """Drop every second sample of each metric; the first stays."""
+        for series in self._series.values():
+            series[:] = series[::2]
+
+    def say(self, diagnostics: Sequence[Diagnostic]) -> None:
+        """Keep what could not be done."""
+        self._diagnostics += diagnostics
+
+
+@contextmanager
+def sampling(
+    *,
+    interval_s: float = INTERVAL_S,
+    pid: int | None = None,
+    samplers: Sequence[Callable[[int], Sampler | None]] = SAMPLERS,
+) -> Iterator[Taken]:
+    """Sample while the block runs.
+
+    Args:
+        interval_s: Seconds from one reading to the next; a reading that takes longer delays the next.
+        pid: The measured process, with its children; this one by default.
+        samplers: What makes the samplers.
+
+    Yields:
+        What is taken; whole when the block has ended.
+    """
+    taken, stop = Taken(), threading.Event()
+    work = _Work(taken, stop, interval_s, os.getpid() if pid is None else pid, samplers)
+    thread = threading.Thread(target=work.run, name="tracekit-sampling", daemon=True)
+    thread.start()
+    work.began.wait()
+    try:
+        yield taken
+    finally:
+        stop.set()
+        thread.join()
+
+
+class _Work:
+    """What the thread does."""
+
+    def __init__(
+        self,
+        taken: Taken,
+        stop: threading.Event,
+        interval_s: float,
+        pid: int,
+        samplers: Sequence[Callable[[int], Sampler | None]],
+    ) -> None:
+        self.began = threading.Event()
+        self._taken, self._stop, self._interval_s, self._pid = taken, stop, interval_s, pid
+        self._make = samplers
+        self._live: list[Sampler] = []
+        self._readings = 0
+
+    def run(self) -> None:
+        try:
+            for make in self._make:
+                self._start(make)
+            self._read()
+            self.began.set()
+            due = time.monotonic()
+            while not self._stop.wait(max(0.0, due + self._interval_s - time.monotonic())):
+                due = max(due + self._interval_s, time.monotonic() - self._interval_s / 2)
+                self._read()
+            self._read()
+        finally:
+            self.began.set()
+            for sampler in list(self._live):
+                self._end(sampler)
+
+    def _start(self, make: Callable[[int], Sampler | None]) -> None:
+        try:
+            sampler = make(self._pid)
+        except Exception as error:  # whatever breaks here must not reach the measured program
+            self._taken.say([_failed(getattr(make, "__qualname__", "sampler"), error)])
+            return
+        if sampler is not None:
+            self._live.append(sampler)
+
+    def _read(self) -> None:
+        sys.setprofile(None)  # a profiler of Python stacks has put itself into this thread as well
+        for sampler in list(self._live):
+            try:
+                self._taken.add(sampler.read())
+            except Exception as error:  # the same
+                self._taken.say([_failed(sampler.name, error)])
+                self._end(sampler)
+        self._readings += 1
+        if self._readings >= MOST_READINGS:
+            self._taken.thin()
+            self._readings //= 2
+            self._interval_s *= 2
+
+    def _end(self, sampler: Sampler) -> None:
+        self._live.remove(sampler)
+        try:
+            sampler.close()
+            self._taken.say(sampler.diagnostics())
+        except Exception as error:  # the same
+            self._taken.say([_failed(sampler.name, error)])
+
+
+def _failed(name: str, error: Exception) -> Diagnostic:
+    said = f"{type(error).__name__}: {error}".splitlines()[0]
+    return Diagnostic(Level.WARN, f"sampling_{name}", f"sampling of {name} ended early: {said}")

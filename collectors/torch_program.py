@@ -1,0 +1,78 @@
+"""The user's own program under torch.profiler: started unchanged, recorded from inside, read back."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+from tracekit import inside
+from tracekit.collecting import Recording
+from tracekit.errors import UnusableInputError
+
+from .foreground import exit_code, foreground
+from .program_report import diagnostics, failure, recorded, samples, timings
+from .program_sampling import in_window
+from .sampling import sampling
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tracekit.collecting import Program
+
+    from .sampling import Taken
+
+
+def record_program(program: Program, directory: Path) -> Recording:
+    """See `tracekit.collecting.Collector.record_program`."""
+    code, taken = run(program, directory)
+    ranks = recorded(directory)
+    if not ranks:
+        raise failure(program, directory, code)
+    first = ranks[0].facts
+    return Recording(
+        traces=tuple(rank.trace for rank in ranks),
+        device=first["device"],
+        threads=first["threads"],
+        version=first["version"],
+        timings=timings(ranks),
+        samples=(*samples(ranks), *taken.samples()),
+        environment=first["environment"],
+        options={**first["options"], "step": first["source"]},
+        diagnostics=(*diagnostics(ranks, code), *taken.diagnostics()),
+        exit_code=code,
+    )
+
+
+def run(program: Program, directory: Path, *, under: Sequence[str] = ()) -> tuple[int, Taken]:
+    """Run the program to its end, recorded into a directory; its exit code, and what was sampled.
+
+    Args:
+        program: What to run.
+        directory: Where its processes leave their recordings.
+        under: Command of a profiler to run it under, which then records in place of torch's.
+
+    Raises:
+        UnusableInputError: There is no such program.
+    """
+    command = program.command
+    if shutil.which(command[0]) is None:
+        raise UnusableInputError(
+            f"{command[0]} cannot be started: there is no such program",
+            hint="name a program of $PATH, or give its path",
+        )
+    request = {
+        "directory": str(directory.resolve()),
+        "start_step": program.start_step,
+        "steps": program.steps,
+        "stacks": program.stacks,
+        "profiler": "outside" if under else "torch",
+    }
+    environment = inside.variables(request, dict(os.environ))
+    with (
+        foreground((*under, *command), environment=environment, scratch=directory.resolve()) as process,
+        sampling(pid=process.pid, samplers=in_window(directory)) as taken,
+    ):
+        code = exit_code(process.wait())
+    return code, taken

@@ -1,0 +1,53 @@
+"""Plays the measured processes of the nsys collector without torch; its first argument says how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+RESULT = {
+    "device": "cpu",
+    "threads": 1,
+    "step_ns": [5, 7],
+    "warmup_ns": [9],
+    "clock": "perf_counter",
+    "samples": [],
+    "environment": {"python": "3"},
+}
+
+
+def main(how: str, arguments: list[str]) -> int:
+    """Tell as the real ones do."""
+    device = how.removeprefix("on ") if how.startswith("on ") else "cpu"
+    if not arguments:
+        json.load(sys.stdin)
+        tell(sys.stdout, event="progress", part="measure", done=1, total=1)
+        tell(sys.stdout, event="result", **{**RESULT, "device": device})
+        return 0
+    with Path(arguments[0]).with_name("told.jsonl").open("a") as told:
+        tell(told, event="progress", part="profile", done=0, total=2)
+        if how == "fails":
+            raise RuntimeError("no kernel image is available")
+        if how == "is killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if how == "runs on":
+            signal.pause()
+        if how == "lacks memory":
+            tell(told, event="error", kind="CollectionError", message="out of memory", hint="lower it")
+            return 5
+        tell(told, event="result", notes=[["no_nvtx_ops", "nsys saw no ops"]], samples=[], diagnostics=[])
+    return 0
+
+
+def tell(stream: Any, **event: Any) -> None:
+    """One line."""
+    stream.write(json.dumps(event) + "\n")
+    stream.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2:]))

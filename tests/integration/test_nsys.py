@@ -1,0 +1,170 @@
+"""The nsys collector against a stand-in that plays every outcome, each in real processes."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+from tracekit.collectors.nsys import collector
+
+from tests.nsys import HELP, KIND, calls, install, write_export
+from tracekit.collecting import Request, silent
+from tracekit.errors import CollectionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tracekit.collecting import Recording
+    from tracekit.store import Store
+
+NEW, OLD = HELP
+PLAYED = Path(__file__).with_name("nsys_measured.py")
+HOST = {"NVTX_EVENTS": 4}
+REQUEST = Request(workload="mnist_cnn", batch_size=4, resolution=28, steps=2, warmup=1)
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A stand-in on PATH, and a folder of a store to record into."""
+
+    nsys: Path
+    directory: Path
+    record: Callable[[], Recording]
+
+
+@pytest.fixture
+def lab(request: pytest.FixtureRequest, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    """Made from the options of `plays`: `version`, `outcome`, `rows`, `said`, and how the `program` ends."""
+    plays = {"version": NEW, "outcome": "fine", "program": "ends well", "rows": HOST, "said": None}
+    plays["folder"] = ".tmp-1-recording"
+    for mark in request.node.iter_markers("plays"):
+        plays |= mark.kwargs
+    export = write_export(tmp_path / "made.sqlite", rows=plays["rows"], said=plays["said"])
+    nsys = install(tmp_path / "bin", version=plays["version"], outcome=plays["outcome"], export=export)
+    monkeypatch.delenv("NSYS_HOME", raising=False)
+    monkeypatch.setenv("PATH", f"{nsys.parent}:/usr/bin:/bin")
+    monkeypatch.setattr(collector, "_MEASURED", (sys.executable, str(PLAYED), plays["program"]))
+    directory = store.path / plays["folder"]
+    directory.mkdir(parents=True)
+
+    def record() -> Recording:
+        return collector.NsysCollector().record(REQUEST, directory, progress=silent)
+
+    return Lab(nsys, directory, record)
+
+
+def words(lab: Lab, command: str) -> list[str]:
+    [found] = [call for call in calls(lab.nsys) if call[0] == command and "--help" not in call]
+    return found
+
+
+@pytest.mark.parametrize(
+    "version",
+    [
+        pytest.param(NEW, marks=pytest.mark.plays(version=NEW)),
+        pytest.param(OLD, marks=pytest.mark.plays(version=OLD)),
+    ],
+)
+def test_a_recording_is_an_export_with_the_times_of_a_process_without_nsys(version: str, lab: Lab) -> None:
+    recording = lab.record()
+    assert recording.traces == (lab.directory / "run.sqlite",)
+    assert recording.version == version
+    assert recording.timings is not None
+    assert recording.timings.step_ns == [5, 7]
+    assert recording.options["arguments"][0] == "--trace=nvtx,osrt"
+    assert not any(str(lab.directory) in option for option in recording.options["arguments"])
+    assert ("no_nvtx_ops", "nsys saw no ops") in [(one.code, one.message) for one in recording.diagnostics]
+    assert words(lab, "profile")[-4:] == [
+        sys.executable,
+        str(PLAYED),
+        "ends well",
+        str(lab.directory / "request.json"),
+    ]
+    assert words(lab, "export")[-1].endswith(".nsys-rep" if version == NEW else ".qdrep")
+    assert psutil.Process().children() == []
+
+
+@pytest.mark.plays(outcome="permission")
+def test_no_permission_is_told_apart(lab: Lab) -> None:
+    with pytest.raises(CollectionError, match=r"no permission to record here.*ERR_NVGPUCTRPERM.*run as root"):
+        lab.record()
+
+
+@pytest.mark.plays(outcome="no_report")
+def test_no_report_is_an_error_with_the_word_of_nsys(lab: Lab) -> None:
+    with pytest.raises(CollectionError, match=r"made no report \(exit code 0\): No reports were generated"):
+        lab.record()
+
+
+@pytest.mark.plays(
+    rows={}, said=[(1, "Profiling has started."), (2, "No NVTX events.\nMore"), (1, "stopped")]
+)
+def test_an_empty_report_is_an_error_with_the_reason_of_nsys(lab: Lab) -> None:
+    with pytest.raises(CollectionError, match=r"recorded no work at all: nsys says 'No NVTX events'"):
+        lab.record()
+
+
+@pytest.mark.plays(rows={KIND + "RUNTIME": 3}, program="on cuda", said=[(3, "CUPTI is busy.")])
+def test_a_gpu_without_work_is_an_error(lab: Lab) -> None:
+    with pytest.raises(CollectionError, match=r"no work of a GPU: nsys says 'CUPTI is busy'"):
+        lab.record()
+    assert "--capture-range=cudaProfilerApi" in words(lab, "profile")
+
+
+@pytest.mark.plays(rows={KIND + "KERNEL": 3}, program="on cuda")
+def test_a_gpu_with_work_is_a_recording(lab: Lab) -> None:
+    assert lab.record().device == "cuda"
+
+
+@pytest.mark.plays(program="fails")
+def test_a_program_that_fails_says_why(lab: Lab) -> None:
+    with pytest.raises(CollectionError, match=r"exit code 1: RuntimeError: no kernel image is available"):
+        lab.record()
+
+
+@pytest.mark.plays(program="is killed")
+def test_a_program_that_is_killed_is_said_to_be(lab: Lab) -> None:
+    with pytest.raises(CollectionError, match=r"killed by SIGKILL"):
+        lab.record()
+
+
+@pytest.mark.plays(program="lacks memory")
+def test_an_error_that_the_program_tells_is_raised(lab: Lab) -> None:
+    with pytest.raises(CollectionError, match=r"^out of memory \(lower it\)$"):
+        lab.record()
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        pytest.param("export_fails", marks=pytest.mark.plays(outcome="export_fails")),
+        pytest.param("damaged", marks=pytest.mark.plays(outcome="export_damaged")),
+    ],
+)
+def test_a_report_that_cannot_be_exported_is_kept(outcome: str, lab: Lab, store: Store) -> None:
+    with pytest.raises(
+        CollectionError, match=r"could not export its report \((exit code 1|it made no)"
+    ) as error:
+        lab.record()
+    kept = store.path / ".reports" / "tmp-1-recording.nsys-rep"
+    assert kept.read_text() == "report"
+    assert str(kept) in error.value.message
+    assert ("newer version" in error.value.message) == (outcome == "export_fails")
+    assert store.runs() == []
+
+
+@pytest.mark.plays(folder="100% %p")
+def test_a_place_with_a_percent_sign_is_one(lab: Lab) -> None:
+    assert lab.record().traces[0].parent.name == "100% %p"
+
+
+@pytest.mark.plays(outcome="daemon")
+def test_what_nsys_leaves_behind_is_ended(lab: Lab) -> None:
+    lab.record()
+    assert [
+        one for one in psutil.process_iter(["cmdline"]) if str(lab.nsys.parent) in (one.info["cmdline"] or [])
+    ] == []

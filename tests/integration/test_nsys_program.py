@@ -1,0 +1,93 @@
+"""The user's own program under nsys: the stand-in runs it, tracekit marks its steps from inside."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tracekit.collectors.nsys import program as own
+from tracekit.collectors.nsys.collector import NsysCollector
+
+from tests.nsys import KIND, calls, install, write_export
+from tracekit.collecting import Program, silent
+from tracekit.errors import CollectionError, ProgramFailedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tracekit.collecting import Recording
+
+    Record = Callable[..., Recording]
+
+pytest.importorskip("torch")
+TRAIN = """
+import sys, torch
+nvtx, said = torch.cuda.nvtx, open("said.txt", "a", buffering=1)
+nvtx.range_push = lambda name: print("push", name, file=said)
+nvtx.range_pop = lambda: print("pop", file=said)
+model = torch.nn.Linear(2, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for number in range(6):
+    optimizer.zero_grad()
+    model(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+    print("step", number, file=said)
+sys.exit(int(sys.argv[1]))
+"""
+
+
+@pytest.fixture
+def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Record:
+    """Records a Python program from an empty current folder; `outcome` is the stand-in's."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("NSYS_HOME", raising=False)
+    monkeypatch.setattr(own, "_device", lambda: "cpu")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    export = write_export(tmp_path / "made.sqlite", rows={KIND + "KERNEL": 2})
+    (tmp_path / ".tmp-1-draft").mkdir()
+
+    def run(code: str, *arguments: str, outcome: str = "fine") -> Recording:
+        install(tmp_path / "bin", outcome=outcome, export=export)
+        Path("train.py").write_text(code)
+        program = Program(command=(sys.executable, "train.py", *arguments), start_step=2, steps=2)
+        return NsysCollector().record_program(program, tmp_path / ".tmp-1-draft", progress=silent)
+
+    return run
+
+
+def test_the_steps_of_the_window_are_marked_and_the_exit_code_is_the_programs(
+    record: Record, tmp_path: Path
+) -> None:
+    recording = record(TRAIN, "3")
+    assert Path("said.txt").read_text().split("\n")[:-1] == [
+        *("step 0", "push ProfilerStep#2", "step 1"),
+        *("pop", "push ProfilerStep#3", "step 2"),
+        *("pop", "step 3", "step 4", "step 5"),
+    ]
+    assert recording.exit_code == 3
+    assert recording.traces == (tmp_path / ".tmp-1-draft" / "run.sqlite",)
+    assert recording.timings is not None
+    assert len(recording.timings.step_ns) == 1
+    assert "program_failed" in [one.code for one in recording.diagnostics]
+    told = calls(tmp_path / "bin" / "nsys")
+    [profile] = [words for words in told if words[0] == "profile" and "--help" not in words]
+    assert profile[-3:] == [sys.executable, "train.py", "3"]
+
+
+def test_a_program_that_fails_before_its_window_passes_its_exit_code_on(record: Record) -> None:
+    with pytest.raises(ProgramFailedError, match=r"failed with exit code 7") as error:
+        record("import sys; sys.exit(7)")
+    assert error.value.program_code == 7
+
+
+def test_no_report_is_an_error(record: Record) -> None:
+    with pytest.raises(CollectionError, match=r"nsys made no report"):
+        record(TRAIN, "0", outcome="no_report")
+
+
+def test_a_report_that_cannot_be_exported_is_kept(record: Record, tmp_path: Path) -> None:
+    with pytest.raises(CollectionError, match=r"is kept as .*tmp-1-draft.nsys-rep"):
+        record(TRAIN, "0", outcome="export_fails")
+    assert (tmp_path / ".reports" / "tmp-1-draft.nsys-rep").is_file()

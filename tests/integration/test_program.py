@@ -1,0 +1,159 @@
+"""A user's program does under `tracekit collect` what it does without, and leaves a run."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.integration.programs import TRAIN, Ended, collected, plain
+from tracekit.schema import C
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tracekit.run import Run
+    from tracekit.store import Store
+
+pytest.importorskip("torch")
+PYTHON = sys.executable
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "train.py").write_text(TRAIN)
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "__main__.py").write_text(TRAIN)
+    return tmp_path
+
+
+def only_run(store: Store) -> Run:
+    [run] = store.runs()
+    assert sorted(path.name for path in store.path.iterdir()) == [".gitignore", run.id]
+    return run
+
+
+def codes(run: Run) -> set[str]:
+    return {diagnostic.code for diagnostic in run.meta.diagnostics}
+
+
+def steps(run: Run) -> list[str]:
+    return [str(name) for name in run.arrow("steps")[C.NAME].to_pylist()]
+
+
+def same(with_it: Ended, without: Ended) -> None:
+    assert with_it.out == without.out
+    assert with_it.code == without.code
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("train.py", "--steps", "9"),
+        ("train.py", "--workers", "2", "--start-method", "fork", "--fail-after", "8"),
+        ("train.py", "--workers", "1", "--start-method", "spawn"),
+        ("-m", "pkg"),
+        ("train.py", "--no-such-option"),
+        ("train.py", "--steps", "2", "--fail-after", "1"),
+    ],
+    ids=["plain", "fails-with-forked-workers", "spawned-worker", "module", "argparse", "fails-early"],
+)
+def test_output_and_exit_code_are_those_without(words: tuple[str, ...], folder: Path, store: Store) -> None:
+    command = [PYTHON, *words]
+    without, with_it = plain(command, folder), collected(store.path, command, folder)
+    same(with_it, without)
+    if without.code == 0 or "8" in words:
+        run = only_run(store)
+        assert steps(run) == [f"ProfilerStep#{number}" for number in range(3, 8)]
+        assert run.meta.workload is not None
+        assert run.meta.workload["exit_code"] == without.code
+        assert run.meta.command == command
+        assert run.meta.timings is not None
+        assert len(run.meta.timings.step_ns) == 2
+        assert run.id in with_it.err
+        assert "host_peak_bytes" in run.arrow("counters")[C.METRIC].to_pylist()
+    else:
+        assert store.runs() == []
+        assert "before anything was recorded" in with_it.err
+
+
+def test_a_traceback_is_the_programs_own(folder: Path, store: Store) -> None:
+    command = [PYTHON, "train.py", "--fail-after", "2"]
+    without, with_it = plain(command, folder), collected(store.path, command, folder)
+    assert "Traceback" in without.err
+    assert without.err[without.err.index("Traceback") :] in with_it.err
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import sys; sys.stdout.buffer.write(sys.stdin.buffer.read() + b'\\xff\\x00'); sys.exit('text')",
+        "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
+        "import atexit, sys; atexit.register(print, 'bye'); sys.exit(7)",
+        "import sys; print(sys.path, sys.argv, sys.flags)",
+    ],
+    ids=["streams", "killed", "atexit", "untouched"],
+)
+def test_a_program_without_torch_is_left_alone(code: str, folder: Path, store: Store) -> None:
+    command = [PYTHON, "-c", code, "a", "--b"]
+    without = plain(command, folder, b"in\xfe\n")
+    with_it = collected(store.path, command, folder, stdin=b"in\xfe\n")
+    assert with_it.out == without.out
+    expected = without.code if without.code > 0 else 128 - without.code
+    assert with_it.code == (expected if without.code else 5)
+    assert store.runs() == []
+
+
+def test_a_sitecustomize_of_the_environment_still_runs(
+    folder: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "sitecustomize.py").write_text("import sys; sys.customized = getattr(sys, 'customized', 0) + 1")
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    command = [PYTHON, "-c", "import sitecustomize, sys; print(sys.customized, sitecustomize, sys.path)"]
+    without, with_it = plain(command, folder), collected(store.path, command, folder)
+    assert without.out.startswith(b"1 <module 'sitecustomize' from")
+    assert with_it.out == without.out
+
+
+NOTHING = {
+    "import torch": "made no optimizer and called no module; mark the end of each step",
+    "pass": "no Python of the program imported torch",
+}
+
+
+@pytest.mark.parametrize("code", NOTHING)
+def test_nothing_recorded_is_exit_code_5_and_one_line(code: str, folder: Path, store: Store) -> None:
+    ended = collected(store.path, [PYTHON, "-c", code], folder)
+    assert (ended.code, ended.out) == (5, b"")
+    assert NOTHING[code] in ended.err
+    assert ended.err.count("\n") == 1
+
+
+def test_a_program_too_short_for_its_window_says_how_long_it_was(folder: Path, store: Store) -> None:
+    ended = collected(store.path, [PYTHON, "train.py", "--steps", "2"], folder)
+    assert ended.code == 5
+    assert "ended after 2 steps, its window begins behind 3; give --start-step 1" in ended.err
+
+
+def test_a_window_that_is_cut_short_keeps_its_whole_steps(folder: Path, store: Store) -> None:
+    ended = collected(
+        store.path, [PYTHON, "train.py", "--steps", "4"], folder, "--start-step", "1", "--keep-trace"
+    )
+    assert ended.code == 0
+    run = only_run(store)
+    assert steps(run) == [f"ProfilerStep#{number}" for number in (1, 2, 3)]
+    assert "window_cut_short" in codes(run)
+    assert "after 3 of the 5 steps" in ended.err
+    assert (run.path / "trace.json.gz").is_file()
+
+
+def test_from_the_first_step_on_nothing_is_timed(folder: Path, store: Store) -> None:
+    command = [PYTHON, "train.py", "--steps", "3"]
+    ended = collected(store.path, command, folder, "--start-step", "0", "--steps", "2", "--format", "json")
+    run = only_run(store)
+    assert steps(run) == ["ProfilerStep#0", "ProfilerStep#1"]
+    assert run.meta.timings is None
+    last = ended.err.splitlines()[-1]
+    assert json.loads(last) == {"schema": "tracekit.collect/1", "runs": [run.id]}

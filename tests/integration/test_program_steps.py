@@ -1,0 +1,184 @@
+"""What counts as a step of a user's program, and which of its processes are recorded."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.integration.programs import collected
+from tracekit.schema import C
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tracekit.run import Run
+    from tracekit.store import Store
+
+torch = pytest.importorskip("torch")
+PYTHON = sys.executable
+
+INFER = """
+import torch
+model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
+for _ in range(CALLS):
+    print(tuple(model(torch.ones(2, 4)).shape))
+assert not model._forward_hooks and not torch.nn.modules.module._global_forward_hooks
+"""
+COMPILED = """
+import torch
+model = torch.compile(torch.nn.Sequential(torch.nn.Linear(4, 4)), backend="eager", fullgraph=True)
+for _ in range(9):
+    print(tuple(model(torch.ones(2, 4)).shape))
+"""
+MARKED = """
+import torch, tracekit
+optimizer = torch.optim.SGD(torch.nn.Linear(2, 2).parameters(), lr=0.1)
+for _ in range(10):
+    for _ in range(4):
+        optimizer.step()
+    torch.ones(8, 8) @ torch.ones(8, 8)
+    tracekit.step()
+"""
+GAN = """
+import torch
+first, second = (torch.optim.SGD(torch.nn.Linear(2, 2).parameters(), lr=0.1) for _ in range(2))
+for _ in range(10):
+    second.step() if _ else None
+    first.step()
+    second.step()
+"""
+WARMED = """
+import torch
+model = torch.nn.Linear(2, 2)
+model(torch.ones(1, 2))
+optimizer = torch.optim.AdamW(model.parameters())
+for _ in range(10):
+    model(torch.ones(3, 2)).sum().backward()
+    optimizer.step()
+"""
+PROFILES = """
+import torch
+optimizer = torch.optim.SGD(torch.nn.Linear(2, 2).parameters(), lr=0.1)
+for _ in range(5):
+    optimizer.step()
+with torch.profiler.profile() as profiler:
+    for _ in range(5):
+        optimizer.step()
+print(len(profiler.events()) >= 5)
+"""
+RANKS = """
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(6):
+    model(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+dist.destroy_process_group()
+"""
+FORKS = """
+import os, torch
+def train():
+    optimizer = torch.optim.SGD(torch.nn.Linear(2, 2).parameters(), lr=0.1)
+    for _ in range(9):
+        optimizer.step()
+if __name__ == "__main__":
+    import multiprocessing
+    worker = multiprocessing.get_context("METHOD").Process(target=train)
+    worker.start()
+    worker.join()
+"""
+
+
+def ran(code: str, folder: Path, store: Store, *options: str) -> tuple[Run, str]:
+    (folder / "script.py").write_text(code)
+    ended = collected(store.path, [PYTHON, "script.py"], folder, *options)
+    assert ended.code == 0, ended.err
+    [run] = store.runs()
+    return run, ended.out.decode()
+
+
+def codes(run: Run) -> set[str]:
+    return {diagnostic.code for diagnostic in run.meta.diagnostics}
+
+
+def count(run: Run, name: str) -> int:
+    names = run.arrow("host_intervals", columns=[C.NAME])[C.NAME].to_pylist()
+    return [str(one) for one in names].count(name)
+
+
+def test_without_an_optimizer_a_step_is_a_call_of_the_first_module(tmp_path: Path, store: Store) -> None:
+    run, out = ran(INFER.replace("CALLS", "9"), tmp_path, store)
+    assert out == "(2, 4)\n" * 9
+    assert run.rows("steps") == 5
+    assert count(run, "aten::linear") == 5
+    assert run.meta.timings is not None
+    assert len(run.meta.timings.step_ns) == 2
+    assert "steps_are_calls" in codes(run)
+
+
+def test_a_compiled_module_is_compiled_as_without(tmp_path: Path, store: Store) -> None:
+    run, out = ran(COMPILED, tmp_path, store)
+    assert out == "(2, 4)\n" * 9
+    assert run.rows("steps") == 5
+
+
+def test_of_a_single_call_that_call_is_recorded(tmp_path: Path, store: Store) -> None:
+    run, _ = ran(INFER.replace("CALLS", "1"), tmp_path, store)
+    assert count(run, "aten::linear") == 1
+    assert "first_call_only" in codes(run)
+
+
+def test_marks_of_the_program_count_and_nothing_else(tmp_path: Path, store: Store) -> None:
+    run, _ = ran(MARKED, tmp_path, store)
+    assert run.rows("steps") == 5
+    assert count(run, "aten::mm") == 5
+    assert count(run, "Optimizer.step#SGD.step") == 20
+
+
+def test_of_several_optimizers_a_step_is_a_round_of_the_first(tmp_path: Path, store: Store) -> None:
+    run, _ = ran(GAN, tmp_path, store, "--steps", "3")
+    assert run.rows("steps") == 3
+    assert count(run, "Optimizer.step#SGD.step") == 3 * 3
+
+
+def test_a_call_before_there_is_an_optimizer_is_no_step(tmp_path: Path, store: Store) -> None:
+    run, _ = ran(WARMED, tmp_path, store)
+    assert run.rows("steps") == 5
+    assert count(run, "Optimizer.step#AdamW.step") == 5
+    assert "steps_are_calls" not in codes(run)
+
+
+def test_no_step_begins_inside_an_annotation_of_the_optimizer(tmp_path: Path, store: Store) -> None:
+    run, _ = ran(WARMED, tmp_path, store)
+    rows = run.arrow("host_intervals", columns=[C.NAME, C.STEP]).to_pylist()
+    stepped = [row[C.STEP] for row in rows if str(row[C.NAME]).startswith("Optimizer.step#")]
+    assert stepped == [3, 4, 5, 6, 7]
+
+
+def test_a_program_that_profiles_itself_still_can(tmp_path: Path, store: Store) -> None:
+    run, out = ran(PROFILES, tmp_path, store)
+    assert out == "True\n"
+    assert run.rows("steps") == 2
+    assert "other_profiler" in codes(run)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_child_that_trains_is_recorded(method: str, tmp_path: Path, store: Store) -> None:
+    run, _ = ran(FORKS.replace("METHOD", method), tmp_path, store)
+    assert run.rows("steps") == 5
+
+
+def test_all_ranks_of_a_launcher_become_one_run(tmp_path: Path, store: Store) -> None:
+    if not torch.distributed.is_available():
+        pytest.skip("this torch has no distributed package")
+    (tmp_path / "script.py").write_text(RANKS)
+    launcher = [PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    ended = collected(store.path, [*launcher, "script.py"], tmp_path, "--start-step", "2", "--steps", "2")
+    assert ended.code == 0, ended.err
+    [run] = store.runs()
+    assert sorted(run.arrow("steps")[C.RANK].to_pylist()) == [0, 0, 1, 1]
+    assert run.meta.fingerprint["world_size"] == 2
+    assert "script" in run.id

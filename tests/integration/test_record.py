@@ -1,0 +1,128 @@
+"""`tracekit.record` around real torch code."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+import tracekit
+from tracekit.errors import CollectionError, UnusableInputError
+from tracekit.schema import C
+
+if TYPE_CHECKING:
+    from tracekit.recording import Record
+    from tracekit.run import Run
+    from tracekit.store import Store
+
+torch = pytest.importorskip("torch")
+
+
+def work() -> None:
+    torch.ones(8, 8) @ torch.ones(8, 8)
+
+
+def left_over(store: Store) -> list[str]:
+    return sorted(path.name for path in store.path.iterdir() if path.name != ".gitignore")
+
+
+def matmuls(run: Run | None) -> int:
+    assert run is not None
+    names = run.arrow("host_intervals", columns=[C.NAME])[C.NAME].to_pylist()
+    return [str(name) for name in names].count("aten::mm")
+
+
+def test_a_window_of_marked_steps_is_recorded_and_those_before_it_are_timed(store: Store) -> None:
+    with tracekit.record("mine", start_step=3, steps=2, store=str(store.path)) as rec:
+        for _ in range(8):
+            work()
+            tracekit.step()
+    assert rec.run is not None
+    assert rec.run.arrow("steps")[C.NAME].to_pylist() == ["ProfilerStep#3", "ProfilerStep#4"]
+    assert matmuls(rec.run) == 2
+    timings = rec.run.meta.timings
+    assert timings is not None
+    assert len(timings.step_ns) == 3
+    assert rec.run.meta.label == "mine"
+    assert left_over(store) == [rec.run.id]
+
+
+def test_a_block_without_a_mark_is_one_step(store: Store) -> None:
+    with tracekit.record(store=str(store.path), keep_trace=True) as rec:
+        work()
+        work()
+    assert rec.run is not None
+    assert rec.run.rows("steps") == 1
+    assert matmuls(rec.run) == 2
+    assert (rec.run.path / "trace.json.gz").is_file()
+
+
+def test_what_follows_the_last_mark_is_no_step(store: Store) -> None:
+    with tracekit.record(store=str(store.path)) as rec:
+        work()
+        rec.step()
+        work()
+    assert rec.run is not None
+    assert rec.run.arrow("steps")[C.NAME].to_pylist() == ["ProfilerStep#0"]
+    assert matmuls(rec.run) == 2
+
+
+def fail_in(rec: Record, *, after: int) -> None:
+    with rec:
+        for number in range(3):
+            work()
+            1 // (after - number)
+            rec.step()
+
+
+def test_an_error_inside_passes_and_keeps_the_whole_steps(store: Store) -> None:
+    rec = tracekit.record(store=str(store.path))
+    with pytest.raises(ZeroDivisionError):
+        fail_in(rec, after=1)
+    assert rec.run is not None
+    assert rec.run.rows("steps") == 1
+
+
+def test_an_error_before_the_first_mark_keeps_nothing(store: Store) -> None:
+    rec = tracekit.record(store=str(store.path))
+    with pytest.raises(ZeroDivisionError):
+        fail_in(rec, after=0)
+    assert rec.run is None
+    assert left_over(store) == []
+
+
+def test_a_second_recording_inside_is_refused_and_the_first_goes_on(store: Store) -> None:
+    with tracekit.record(store=str(store.path)) as rec:
+        with pytest.raises(UnusableInputError, match="running already"), tracekit.record():
+            pass
+        work()
+    assert matmuls(rec.run) == 1
+
+
+def test_beside_a_profiler_of_the_program_it_is_refused(store: Store) -> None:
+    with torch.profiler.profile(), pytest.raises(UnusableInputError, match="profiler is running"):
+        tracekit.record(store=str(store.path)).__enter__()
+    assert not store.path.exists()
+
+
+def test_a_block_that_ends_too_early_says_so(store: Store) -> None:
+    with (
+        pytest.raises(CollectionError, match=r"ended after 1 step, recording begins behind 3"),
+        tracekit.record(start_step=3, store=str(store.path)) as rec,
+    ):
+        rec.step()
+    assert left_over(store) == []
+
+
+def test_a_window_that_cannot_be_is_refused() -> None:
+    with pytest.raises(UnusableInputError, match="steps=0 is impossible"):
+        tracekit.record(steps=0)
+
+
+def test_marking_a_step_where_nothing_records_does_nothing_and_costs_no_torch() -> None:
+    code = "import sys, tracekit, json; tracekit.step(); print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert {"torch", "numpy", "pyarrow"} & set(json.loads(done.stdout)) == set()

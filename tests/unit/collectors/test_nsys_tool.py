@@ -1,0 +1,144 @@
+"""Which nsys is used, what it takes, and what `doctor` says of it; a stand-in checks what it is told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tracekit.collectors.nsys import options, tool
+from tracekit.collectors.nsys.collector import NsysCollector
+
+from tests.nsys import HELP, calls, install
+from tracekit import nsight
+from tracekit.errors import CollectionError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NEW, OLD = HELP
+
+
+@pytest.fixture(autouse=True)
+def _nothing_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NSYS_HOME", raising=False)
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(nsight, "PLACES", ())
+
+
+def test_the_named_one_wins_over_the_path_and_that_over_the_usual_places(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = [
+        install(tmp_path / "opt" / version / "bin") for version in ("2024.9.1", "2024.10.2", "2024.10.1")
+    ]
+    monkeypatch.setattr(nsight, "PLACES", (f"{tmp_path}/opt/*/bin/nsys",))
+    assert nsight.find_nsys() == str(places[1])
+    monkeypatch.setenv("PATH", str(install(tmp_path / "path").parent))
+    assert nsight.find_nsys() == str(tmp_path / "path" / "nsys")
+    install(tmp_path / "home" / "bin")
+    monkeypatch.setenv("NSYS_HOME", str(tmp_path / "home"))
+    assert nsight.find_nsys() == str(tmp_path / "home" / "bin" / "nsys")
+
+
+def test_none_is_one_line_that_says_what_to_do() -> None:
+    with pytest.raises(CollectionError, match=r"there is no nsys here.*--collector torch"):
+        tool.located()
+
+
+def test_another_program_of_that_name_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "nsys"
+    program.write_text("#!/bin/sh\necho what is $1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(CollectionError, match=r"is no nsys: .*said 'what is --version'"):
+        tool.located()
+
+
+def test_one_that_never_answers_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(install(tmp_path, outcome="silent").parent))
+    monkeypatch.setattr(tool, "ANSWER_SECONDS", 0.2)
+    with pytest.raises(CollectionError, match=r"--version` has not answered"):
+        tool.located()
+
+
+def test_one_that_cannot_be_started_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "nsys"
+    program.write_text("#!/nowhere/interpreter\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(CollectionError, match=r"is no nsys: .*No such file"):
+        tool.located()
+
+
+def test_a_current_one_is_told_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = install(tmp_path / "bin")
+    monkeypatch.setenv("PATH", str(program.parent))
+    nsys = tool.located()
+    assert nsys.version == NEW
+    assert options.recording(nsys, tmp_path / "run", device="cuda") == [
+        str(program),
+        "profile",
+        "--trace=cuda,nvtx,osrt,cudnn,cublas",
+        "--capture-range=cudaProfilerApi",
+        "--capture-range-end=stop",
+        "--cuda-graph-trace=node",
+        "--cuda-event-trace=false",
+        "--sample=none",
+        "--cpuctxsw=none",
+        "--stats=false",
+        "--discard-environment=true",
+        "--force-overwrite=true",
+        f"--output={tmp_path / 'run'}",
+    ]
+    assert options.lost(nsys) == []
+    assert calls(program) == [["--version"], ["profile", "--help"], ["export", "--help"]]
+
+
+def test_an_old_one_is_told_in_its_words_and_says_what_it_cannot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = install(tmp_path, version=OLD)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    nsys = tool.located()
+    assert options.recording(nsys, tmp_path / "run", device="cuda")[2:] == [
+        "--trace=cuda,nvtx,osrt,cublas",
+        "--capture-range=cudaProfilerApi",
+        "--stop-on-range-end=true",
+        "--kill=none",
+        "--sample=none",
+        "--stats=false",
+        "--force-overwrite=true",
+        f"--output={tmp_path / 'run'}",
+    ]
+    assert options.exporting(nsys, tmp_path / "run.qdrep", tmp_path / "run.sqlite")[2:4] == [
+        "--type=sqlite",
+        "--force-overwrite=true",
+    ]
+    check = NsysCollector().check()
+    assert check.status == "warn"
+    assert check.detail == (
+        f"{OLD}, {program}; too old: kernels inside CUDA graphs are not recorded; "
+        "a kept report holds the environment variables"
+    )
+
+
+def test_a_host_alone_has_no_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(install(tmp_path).parent))
+    words = options.recording(tool.located(), tmp_path / "run", device="cpu")
+    assert words[2] == "--trace=nvtx,osrt"
+    assert not any(word.startswith("--capture-range") for word in words)
+
+
+def test_one_without_ranges_is_refused_for_a_gpu(tmp_path: Path) -> None:
+    ancient = tool.Nsys(path="nsys", version="2019.1", profile={"trace": ""})
+    with pytest.raises(CollectionError, match=r"no --capture-range.*newer"):
+        options.recording(ancient, tmp_path, device="cuda")
+
+
+def test_doctor_says_which_it_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tracekit import doctor
+
+    assert doctor._nsys().status == "missing"
+    program = install(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert doctor._nsys() == doctor.Check("nsys", doctor.Status.OK, f"{NEW}, {program}")

@@ -1,0 +1,288 @@
+"""NVML's samples, from the real binding over a library made of Python."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pynvml
+import pytest
+from tracekit.collectors.nvml import NvmlSampler
+from tracekit.collectors.sampling import sampling
+
+from tests.unit.collectors.library import Gpu, Library, installed
+from tracekit import doctor, environment
+from tracekit.nvml import QUESTIONS, SOURCE, M
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracekit.ingest import Sample
+
+NO_SUCH_PROCESS = 2**22 + 1
+OTHER = "GPU-bbbbbbbb-0000-0000-0000-000000000000"
+
+
+def sampler(pid: int | None = None) -> NvmlSampler:
+    found = NvmlSampler.of(os.getpid() if pid is None else pid)
+    assert found
+    return found
+
+
+def values(samples: Sequence[Sample]) -> dict[str, float]:
+    return {one.metric: one.value for one in samples}
+
+
+@pytest.fixture(autouse=True)
+def _all_visible(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_every_metric_in_its_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = Gpu(users={os.getpid(): 3 << 30})
+    with installed(monkeypatch, Library(gpu)) as library:
+        own = sampler()
+        taken = own.read()
+        own.close()
+    assert library.started == 0
+    assert values(taken) == {
+        M.GPU_UTILIZATION: 97,
+        M.MEMORY_UTILIZATION: 40,
+        M.MEMORY_USED: 12 << 30,
+        M.MEMORY_TOTAL: 80 << 30,
+        M.SM_CLOCK: 1_500,
+        M.SM_CLOCK_MAX: 1_980,
+        M.MEMORY_CLOCK: 3_201,
+        M.MEMORY_CLOCK_MAX: 3_201,
+        M.POWER: pytest.approx(345.6),
+        M.POWER_LIMIT: 700,
+        M.ENERGY: pytest.approx(123_456),
+        M.TEMPERATURE: 61,
+        M.THROTTLE: 4,
+        M.PCIE_GENERATION: 4,
+        M.PCIE_GENERATION_MAX: 5,
+        M.PCIE_WIDTH: 8,
+        M.PCIE_WIDTH_MAX: 16,
+        M.PCIE_RX: 12.5,
+        M.PCIE_TX: 0.25,
+        M.PROCESS_MEMORY: 3 << 30,
+        M.OTHERS: 0,
+    }
+    assert {(one.source, one.device) for one in taken} == {(SOURCE, 0)}
+    assert own.diagnostics() == []
+
+
+def test_what_does_not_change_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    with installed(monkeypatch, Library(Gpu())):
+        own = sampler()
+        own.read()
+        again = values(own.read())
+    once = {name for one in QUESTIONS if one.once for name in one.names}
+    assert once
+    assert not once & again.keys()
+    assert {M.SM_CLOCK, M.POWER} <= again.keys()
+
+
+def test_a_metric_that_is_not_supported_is_left_out_and_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    fails = {
+        "nvmlDeviceGetPowerUsage": pynvml.NVML_ERROR_NOT_SUPPORTED,
+        "nvmlDeviceGetUtilizationRates": pynvml.NVML_ERROR_NOT_SUPPORTED,
+        "nvmlDeviceGetTemperature": pynvml.NVML_ERROR_NO_PERMISSION,
+    }
+    gpu = Gpu(fails=fails)
+    with installed(monkeypatch, Library(gpu)):
+        own = sampler()
+        taken = values([*own.read(), *own.read()])
+    assert not taken.keys() & {M.POWER, M.GPU_UTILIZATION, M.MEMORY_UTILIZATION, M.TEMPERATURE}
+    assert taken[M.SM_CLOCK] == 1_500
+    assert [one.message for one in own.diagnostics()] == [
+        "device 0 gives no gpu_utilization_pct, memory_utilization_pct, power_w: Not Supported",
+        "device 0 gives no temperature_c: Insufficient Permissions",
+    ]
+    assert gpu.calls.count("nvmlDeviceGetPowerUsage") == 1
+
+
+def test_an_answer_that_fails_once_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = Gpu(fails={"nvmlDeviceGetPowerUsage": pynvml.NVML_ERROR_UNKNOWN})
+    with installed(monkeypatch, Library(gpu)):
+        own = sampler()
+        assert M.POWER not in values(own.read())
+        gpu.fails.clear()
+        assert M.POWER in values(own.read())
+
+
+def test_a_lost_device_leaves_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    lost = Gpu()
+    with installed(monkeypatch, Library(lost, Gpu(uuid=OTHER))):
+        own = sampler()
+        assert {one.device for one in own.read()} == {0, 1}
+        lost.fails["*"] = pynvml.NVML_ERROR_GPU_IS_LOST
+        assert {one.device for one in own.read()} == {1}
+        asked = len(lost.calls)
+        own.read()
+    assert len(lost.calls) == asked
+    assert [one.message for one in own.diagnostics()] == ["device 0 stopped answering NVML: GPU is lost"]
+
+
+def test_slow_questions_go_round_the_devices_at_every_fourth_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    with installed(monkeypatch, Library(Gpu(), Gpu(uuid=OTHER))):
+        own = sampler()
+        asked = [{one.device for one in own.read() if one.metric == M.PCIE_RX} for _ in range(9)]
+    assert asked == [{0}, set(), set(), set(), {1}, set(), set(), set(), {0}]
+
+
+class Torch:
+    """A torch that has started CUDA, as far as it is asked."""
+
+    def __init__(self, *uuids: str) -> None:
+        self.uuids, self.cuda = uuids, self
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def device_count(self) -> int:
+        return len(self.uuids)
+
+    def get_device_properties(self, index: int) -> Any:
+        return SimpleNamespace(uuid=self.uuids[index])
+
+
+@pytest.mark.parametrize(
+    ("uuids", "expected"),
+    [
+        ((OTHER.removeprefix("GPU-"), Gpu().uuid.removeprefix("GPU-")), {0: 600, 1: 500}),
+        (("an instance that NVML knows by another name",), {0: 500, 1: 600}),
+    ],
+)
+def test_the_numbers_of_torch_go_before_those_of_the_environment(
+    uuids: tuple[str, ...], expected: dict[int, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpus = [Gpu(), Gpu(uuid=OTHER)]
+    for gpu, watts in zip(gpus, (500, 600), strict=True):
+        gpu.answers["nvmlDeviceGetPowerUsage"] = watts * 1_000
+    monkeypatch.setitem(sys.modules, "torch", Torch(*uuids))
+    with installed(monkeypatch, Library(*gpus)):
+        taken = sampler().read()
+    assert {one.device: one.value for one in taken if one.metric == M.POWER} == expected
+
+
+def test_gpus_that_differ_may_be_numbered_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpus = Gpu(), Gpu(uuid=OTHER, name="Another GPU")
+    with installed(monkeypatch, Library(*gpus)):
+        assert "nvml_device_order" in [one.code for one in sampler().diagnostics()]
+        monkeypatch.setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+        assert sampler().diagnostics() == []
+
+
+def test_an_older_driver_knows_the_reasons_by_their_older_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = Gpu()
+    gpu.answers["nvmlDeviceGetCurrentClocksThrottleReasons"] = 0x20
+    with installed(monkeypatch, Library(gpu, missing=("nvmlDeviceGetCurrentClocksEventReasons",))):
+        assert values(sampler().read())[M.THROTTLE] == 0x20
+
+
+@pytest.mark.parametrize(
+    ("listed", "expected"),
+    [
+        (None, {0: 500, 1: 600}),
+        ("1,0", {0: 600, 1: 500}),
+        ("1", {0: 600}),
+        ("GPU-bbbb", {0: 600}),
+        (OTHER + ",GPU-aaaaaaaa-0000-0000-0000-000000000000", {0: 600, 1: 500}),
+        ("1,7,0", {0: 600}),
+        ("0,-1,1", {0: 500}),
+        ("MIG-1", {0: 70}),
+    ],
+)
+def test_devices_have_the_numbers_the_program_gives_them(
+    listed: str | None, expected: dict[int, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpus = [Gpu(), Gpu(uuid=OTHER), Gpu(uuid="MIG-1")]
+    for gpu, watts in zip(gpus, (500, 600, 70), strict=True):
+        gpu.answers["nvmlDeviceGetPowerUsage"] = watts * 1_000
+    library = Library(*gpus)
+    monkeypatch.setattr(
+        Library, "nvmlDeviceGetCount_v2", lambda _, count: setattr(count._obj, "value", 2) or 0
+    )
+    if listed is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", listed)
+    with installed(monkeypatch, library):
+        taken = sampler().read()
+    assert {one.device: one.value for one in taken if one.metric == M.POWER} == expected
+
+
+@pytest.mark.parametrize("listed", ["", "-1", "GPU-cccc", "GPU-"])
+def test_no_visible_device_needs_no_sampler(listed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", listed)
+    with installed(monkeypatch, Library(Gpu(), Gpu(uuid=OTHER))) as library:
+        assert NvmlSampler.of(os.getpid()) is None
+    assert library.started == 0
+
+
+def test_who_else_uses_the_device_is_counted_without_the_family(monkeypatch: pytest.MonkeyPatch) -> None:
+    command = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as child:
+        users = {os.getpid(): 1 << 30, child.pid: 2 << 30, os.getppid(): 4 << 30}
+        with installed(monkeypatch, Library(Gpu(users=users))):
+            taken = values(sampler().read())
+    assert (taken[M.OTHERS], taken[M.PROCESS_MEMORY]) == (1, 3 << 30)
+
+
+def test_processes_numbered_elsewhere_are_unknown_not_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    with installed(monkeypatch, Library(Gpu(users={NO_SUCH_PROCESS: 1 << 30}))):
+        own = sampler()
+        taken = values(own.read())
+    assert M.OTHERS not in taken
+    assert [one.code for one in own.diagnostics()] == ["nvml_processes_unknown"]
+
+
+def test_without_a_driver_the_process_alone_is_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    library = Library()
+    monkeypatch.setattr(library, "nvmlInitWithFlags", lambda _: int(pynvml.NVML_ERROR_DRIVER_NOT_LOADED))
+    with installed(monkeypatch, library), sampling() as taken:
+        pass
+    assert {one.source for one in taken.samples()} == {"process"}
+    assert taken.diagnostics() == ()
+
+
+def test_the_environment_says_what_the_link_is_and_could_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    with installed(monkeypatch, Library(Gpu())):
+        (gpu,) = environment.nvml_gpus()
+    assert gpu["pcie"] == {"generation": 4, "width": 8, "max_generation": 5, "max_width": 16}
+
+
+@pytest.mark.parametrize(
+    ("fails", "status", "detail"),
+    [
+        ({}, "ok", "Simulated GPU: NVML gives 19 of 19 metrics"),
+        (
+            {"nvmlDeviceGetPowerUsage": pynvml.NVML_ERROR_NOT_SUPPORTED},
+            "ok",
+            "Simulated GPU: NVML gives 18 of 19 metrics, not power_w",
+        ),
+    ],
+)
+def test_doctor_says_what_each_gpu_answers(
+    fails: dict[str, Any], status: str, detail: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with installed(monkeypatch, Library(Gpu(fails=fails))):
+        nvml, gpu = doctor._nvml()
+    assert (nvml.detail, gpu.name, gpu.status, gpu.detail) == (
+        "driver 580.00, 1 GPU",
+        "gpu 0",
+        status,
+        detail,
+    )
+
+
+def test_a_real_gpu_answers() -> None:
+    own = NvmlSampler.of(os.getpid())
+    if own is None:
+        pytest.skip("no NVIDIA driver here")
+    taken = values(own.read())
+    own.close()
+    assert taken[M.MEMORY_TOTAL] >= taken[M.MEMORY_USED] > 0

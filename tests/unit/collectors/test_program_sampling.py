@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+from tracekit.collectors.process import ProcessSampler
+from tracekit.collectors.program_sampling import in_window, recording
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def program() -> Iterator[subprocess.Popen[bytes]]:
+    """Stands for the program below a guard, which is this process."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        yield process
+
+
+def test_a_window_is_between_a_taken_rank_and_what_is_known_of_its_trace(tmp_path: Path) -> None:
+    assert not recording(tmp_path)
+    (tmp_path / "rank-0.claim").touch()
+    assert recording(tmp_path)
+    (tmp_path / "rank-0.first.facts").touch()
+    assert recording(tmp_path), "the window is still to come"
+    (tmp_path / "rank-0.facts").touch()
+    assert not recording(tmp_path)
+    (tmp_path / "rank-1.claim").touch()
+    assert recording(tmp_path)
+
+
+def test_only_the_program_is_read_and_only_in_its_window(
+    tmp_path: Path, program: subprocess.Popen[bytes]
+) -> None:
+    pids: list[int] = []
+
+    def make(pid: int) -> ProcessSampler | None:
+        pids.append(pid)
+        return ProcessSampler.of(pid)
+
+    sampler = in_window(tmp_path, [make])[0](psutil.Process().pid)
+    assert sampler is not None
+    assert sampler.read() == []
+    assert pids == []
+    (tmp_path / "rank-0.claim").touch()
+    taken = {sample.metric: sample.value for sample in sampler.read()}
+    assert pids == [program.pid]
+    assert taken["processes"] == 1
+    (tmp_path / "rank-0.facts").touch()
+    assert sampler.read() == []
+    sampler.close()

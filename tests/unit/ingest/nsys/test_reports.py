@@ -1,0 +1,128 @@
+"""Reports are exported by the tool itself, once; folders and drops hold exports as they do traces."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from samples.simulator import examples, nsys
+from tests.unit.ingest.nsys.exports import imported, kernel, parquet, sqlite, tables
+from tracekit.errors import UnusableInputError
+from tracekit.ingest import plan, resolve
+from tracekit.ingest.nsys import report
+from tracekit.schema import DEVICE_INTERVALS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tracekit.store import Store
+
+STAND_IN = """#!{python}
+import pathlib, shutil, sys
+here = pathlib.Path(__file__).parent
+with (here / "asked").open("a") as asked:
+    print(*sys.argv[1:], file=asked)
+output = next(word.removeprefix("--output=") for word in sys.argv if word.startswith("--output="))
+if {fails}:
+    pathlib.Path(output).write_bytes(b"half")
+    print("The report was made by a newer version.", file=sys.stderr)
+    sys.exit(3)
+shutil.copyfile(here / "export.sqlite", output)
+"""
+
+
+def stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch, *, fails: bool = False) -> Path:
+    """An executable `nsys`, alone on PATH, that exports what lies beside it; gives what it was asked."""
+    folder.mkdir()
+    nsys.write(examples.training(), folder / "export.sqlite")
+    program = folder / "nsys"
+    program.write_text(STAND_IN.format(python=sys.executable, fails=fails))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.delenv("NSYS_HOME", raising=False)
+    return folder / "asked"
+
+
+def made_report(folder: Path, name: str = "run.nsys-rep") -> Path:
+    path = folder / name
+    path.write_bytes(b"a report")
+    os.utime(path, ns=(10**18, 10**18))
+    return path
+
+
+def test_a_report_is_exported_once_beside_it(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, path = stand_in(tmp_path / "bin", monkeypatch), made_report(tmp_path)
+    runs = [imported(store, path) for _ in range(2)]
+    assert [run.meta.tables[DEVICE_INTERVALS.name].rows for run in runs] == [26, 26]
+    (once,) = asked.read_text().splitlines()
+    assert once.startswith("export --type=sqlite --lazy=false --force-overwrite=true --output=")
+    assert sorted(file.name for file in tmp_path.glob("*run*")) == ["run.nsys-rep", "run.sqlite"]
+
+
+def test_a_newer_report_is_exported_again(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, path = stand_in(tmp_path / "bin", monkeypatch), made_report(tmp_path)
+    imported(store, path)
+    later = report.beside(path).stat().st_mtime_ns + 10**9
+    os.utime(path, ns=(later, later))
+    imported(store, path)
+    assert len(asked.read_text().splitlines()) == 2
+
+
+def test_a_failed_export_keeps_the_report_and_nothing_half_made(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(tmp_path / "bin", monkeypatch, fails=True)
+    path = made_report(tmp_path)
+    with pytest.raises(UnusableInputError, match=r"exit code 3\): The report was made by a newer") as raised:
+        imported(store, path)
+    assert "the report is kept" in raised.value.hint
+    assert sorted(file.name for file in tmp_path.glob("*run*")) == ["run.nsys-rep"]
+
+
+def test_without_the_tool_the_next_step_is_said(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("NSYS_HOME", raising=False)
+    monkeypatch.setattr(report, "_PLACES", ())
+    with pytest.raises(UnusableInputError, match="nsys, which opens it, is not installed here") as raised:
+        imported(store, made_report(tmp_path))
+    assert "nsys export --type=sqlite run.nsys-rep; then import run.sqlite" in raised.value.hint
+
+
+def test_a_folder_gives_each_recording_once(tmp_path: Path) -> None:
+    made_report(tmp_path)
+    nsys.write(examples.training(), tmp_path / "run.sqlite")
+    parquet(tmp_path / "tables", tables(KERNEL=[kernel(1, 2)]))
+    sqlite(tmp_path / "bookmarks.sqlite", {"moz_places": [{"url": "x"}]})
+    jobs = plan([tmp_path])
+    assert [(job.name, [source.path.name for source in job.sources]) for job in jobs] == [
+        ("run", ["run.sqlite"]),
+        ("tables", ["tables"]),
+    ]
+    assert not [note for job in jobs for note in job.notes]
+
+
+def test_exports_of_a_folder_are_ranks_only_where_their_names_say_so(tmp_path: Path) -> None:
+    for folder, names in (("ranks", ("rank1", "rank0")), ("programs", ("before", "after"))):
+        (tmp_path / folder).mkdir()
+        for name in names:
+            sqlite(tmp_path / folder / f"{name}.sqlite", tables(KERNEL=[kernel(1, 2)]))
+    ranks = [[(source.path.stem, source.rank) for source in job.sources] for job in plan([tmp_path])]
+    assert ranks == [[("after", None)], [("before", None)], [("rank0", 0), ("rank1", 1)]]
+
+
+def test_a_path_to_an_export_stands_for_its_run_which_is_made_once(store: Store, tmp_path: Path) -> None:
+    for path in (
+        sqlite(tmp_path / "one.sqlite", tables(KERNEL=[kernel(1, 2)])),
+        parquet(tmp_path / "two", tables(KERNEL=[kernel(1, 3)])),
+    ):
+        assert resolve(store, str(path)).id == resolve(store, str(path)).id
+    assert len(store.runs()) == 2

@@ -1,0 +1,126 @@
+"""Tables are read by name, exactly, in chunks of any size, and damage is told."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from tests.unit.ingest.nsys.exports import kernel, parquet, sqlite, tables
+from tracekit.errors import UnusableInputError
+from tracekit.ingest.nsys.formats import is_nsys, open_tables
+from tracekit.ingest.nsys.parquet import ParquetTables
+from tracekit.ingest.nsys.sqlite import SqliteTables
+from tracekit.ingest.nsys.tables import NULL, Wanted
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LARGE = 9_007_199_254_740_993  # the first whole number that a float cannot hold
+ROWS = [
+    {"start": LARGE + number, "value": 0.5 * number, "text": None if number % 3 else f"t{number}"}
+    for number in range(10)
+]
+WANTED = Wanted(integers=("start", "absent"), reals=("value",), texts=("text", "never"))
+
+
+@pytest.mark.parametrize("size", [1, 3, 10, 100])
+@pytest.mark.parametrize("form", ["sqlite", "parquet"])
+def test_columns_are_exact_in_chunks_of_any_size(form: str, size: int, tmp_path: Path) -> None:
+    made = tables(NVTX_EVENTS=ROWS)
+    opened = (
+        SqliteTables(sqlite(tmp_path / "x.sqlite", made), rows=size)
+        if form == "sqlite"
+        else ParquetTables(parquet(tmp_path / "x", made), rows=size)
+    )
+    chunks = list(opened.chunks("NVTX_EVENTS", WANTED))
+    opened.close()
+    assert [chunk.rows for chunk in chunks[:-1]] == [size] * (len(chunks) - 1)
+    start = np.concatenate([chunk.integers("start") for chunk in chunks])
+    assert start.tolist() == [row["start"] for row in ROWS]
+    assert all((chunk.integers("absent") == NULL).all() for chunk in chunks)
+    assert [v for c in chunks for v in c.reals("value").tolist()] == [row["value"] for row in ROWS]
+    assert [v for c in chunks for v in c.texts("text").to_pylist()] == [row["text"] for row in ROWS]
+    assert all(chunk.texts("never").null_count == chunk.rows for chunk in chunks)
+
+
+@pytest.mark.parametrize("odd", ["a\x1fb", "", "naïve ☃", "line\nbreak", 12])
+def test_texts_of_any_kind_stay_with_their_rows(odd: object, tmp_path: Path) -> None:
+    made = tables(NVTX_EVENTS=[{"text": text} for text in (None, "x", odd, None, "y")])
+    opened = SqliteTables(sqlite(tmp_path / "x.sqlite", made))
+    (chunk,) = opened.chunks("NVTX_EVENTS", WANTED)
+    opened.close()
+    assert chunk.texts("text").to_pylist() == [None, "x", str(odd), None, "y"]
+
+
+def test_an_absent_number_is_told_from_zero(tmp_path: Path) -> None:
+    made = tables(NVTX_EVENTS=[{"start": 0, "value": 0.0}, {"start": None, "value": None}])
+    opened = SqliteTables(sqlite(tmp_path / "x.sqlite", made))
+    (chunk,) = opened.chunks("NVTX_EVENTS", WANTED)
+    opened.close()
+    assert chunk.integers("start").tolist() == [0, NULL]
+    assert math.isnan(chunk.reals("value")[1])
+    assert chunk.reals("value")[0] == 0
+
+
+def test_rows_that_were_deleted_leave_no_mark(tmp_path: Path) -> None:
+    path = sqlite(tmp_path / "x.sqlite", tables(NVTX_EVENTS=ROWS))
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("DELETE FROM NVTX_EVENTS WHERE rowid IN (2, 3, 7)")
+        file.commit()
+    kept = [row for number, row in enumerate(ROWS, start=1) if number not in (2, 3, 7)]
+    opened = SqliteTables(path, rows=4)
+    chunks = list(opened.chunks("NVTX_EVENTS", WANTED))
+    opened.close()
+    assert [v for c in chunks for v in c.integers("start").tolist()] == [row["start"] for row in kept]
+    assert [v for c in chunks for v in c.texts("text").to_pylist()] == [row["text"] for row in kept]
+
+
+def test_text_that_is_no_utf8_is_repaired(tmp_path: Path) -> None:
+    path = sqlite(tmp_path / "x.sqlite", tables(NVTX_EVENTS=ROWS))
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("UPDATE NVTX_EVENTS SET text = CAST(x'6162ff' AS TEXT) WHERE rowid = 1")
+        file.commit()
+    opened = SqliteTables(path)
+    (chunk,) = opened.chunks("NVTX_EVENTS", WANTED)
+    opened.close()
+    assert chunk.texts("text")[0].as_py() == "ab\N{REPLACEMENT CHARACTER}"
+
+
+@pytest.mark.filterwarnings("ignore:string or file could not be read")
+@pytest.mark.parametrize("odd", ["twelve", 1.5])
+def test_a_time_that_is_no_whole_number_is_refused(odd: object, tmp_path: Path) -> None:
+    made = tables(KERNEL=[kernel(1, 2), kernel(3, 4) | {"start": odd}, kernel(5, 6)])
+    opened = SqliteTables(sqlite(tmp_path / "x.sqlite", made))
+    with pytest.raises(UnusableInputError, match="damaged"):
+        list(opened.chunks("CUPTI_ACTIVITY_KIND_KERNEL", Wanted(integers=("start",))))
+    opened.close()
+
+
+def test_a_file_cut_short_is_refused_with_the_next_step(tmp_path: Path) -> None:
+    path = sqlite(tmp_path / "x.sqlite", tables(KERNEL=[kernel(i, i + 1) for i in range(5000)]))
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(UnusableInputError, match=r"x\.sqlite is damaged") as raised:
+        list(SqliteTables(path).chunks("CUPTI_ACTIVITY_KIND_KERNEL", Wanted(integers=("start",))))
+    assert "nsys export" in raised.value.hint
+
+
+def test_another_programs_database_is_refused(tmp_path: Path) -> None:
+    path = sqlite(tmp_path / "bookmarks.sqlite", {"moz_places": [{"url": "x"}]})
+    assert is_nsys(path)
+    with pytest.raises(UnusableInputError, match="no export of Nsight Systems"):
+        open_tables(path, tmp_path)
+
+
+def test_an_export_is_never_written_to(tmp_path: Path) -> None:
+    path = sqlite(tmp_path / "x.sqlite", tables(KERNEL=[kernel(1, 2)]))
+    before = path.read_bytes()
+    opened = SqliteTables(path)
+    list(opened.chunks("CUPTI_ACTIVITY_KIND_KERNEL", Wanted(integers=("start",))))
+    opened.close()
+    assert path.read_bytes() == before
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["x.sqlite"]

@@ -1,0 +1,106 @@
+"""The part of `tracekit collect` that runs the user's own program."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import rich_click as click
+from click.core import ParameterSource
+
+from tracekit.cli.collected import show
+from tracekit.errors import ProgramFailedError
+
+if TYPE_CHECKING:
+    from tracekit.collecting import Program
+    from tracekit.run import Run
+    from tracekit.store import Store
+
+OF_WORKLOADS = (
+    "device",
+    "mode",
+    "level",
+    "batch_size",
+    "resolution",
+    "dtype",
+    "warmup",
+    "threads",
+    "zero_grad",
+    "pin_memory",
+    "seed",
+)
+"""Options that say what a built-in workload does; a program says that by itself."""
+OF_PROGRAMS = ("start_step",)
+
+
+def choose(ctx: click.Context, *, program: tuple[str, ...], workload: str | None) -> None:
+    """Refuse what does not go together.
+
+    Raises:
+        UsageError: Both or neither of a workload and a program are given, or an option of the other.
+    """
+    if program and workload:
+        raise click.UsageError(f"--workload {workload} and the program {program[0]} exclude each other.")
+    if not program and not workload:
+        raise click.UsageError("Name a built-in workload with --workload, or give your program after --.")
+    given = [option(name) for name in (OF_WORKLOADS if program else OF_PROGRAMS) if _is_given(ctx, name)]
+    if given:
+        kind, whose = (
+            ("a built-in workload", "your program takes its own after its name")
+            if program
+            else ("your own program", "a workload has --warmup")
+        )
+        is_are = "is an option" if len(given) == 1 else "are options"
+        raise click.UsageError(f"{', '.join(given)} {is_are} of {kind}; {whose}.")
+
+
+def option(name: str) -> str:
+    """How an option of this name is typed."""
+    return "--" + name.replace("_", "-")
+
+
+def _is_given(ctx: click.Context, name: str) -> bool:
+    return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+def record(
+    store: Store,
+    program: Program,
+    *,
+    repeat: int,
+    output_format: str,
+    collector: str,
+    label: str | None,
+    keep_trace: bool,
+) -> int:
+    """Run the program, say on standard error what was recorded, and return the program's exit code."""
+    from tracekit.collecting import collect_program
+
+    runs: list[Run] = []
+    code = 0
+    while len(runs) < repeat and not code:
+        try:
+            run = collect_program(
+                store, program, collector=collector, label=label, keep_trace=keep_trace, progress=_progress
+            )
+        except ProgramFailedError as error:
+            click.echo(f"tracekit: {error.message}; {error.hint}", err=True)
+            return error.program_code
+        runs.append(run)
+        code = (run.meta.workload or {}).get("exit_code", 0)
+        if output_format == "table":
+            click.echo(run.id, err=True)
+    _warn(runs[-1])
+    show(runs, output_format, err=True)
+    return code
+
+
+def _progress(part: str, done: int, _total: int) -> None:
+    """The program has the terminal while it runs, so only what follows is told."""
+    if part == "import" and done == 0:
+        click.echo("tracekit: the program has ended; importing what it recorded", err=True)
+
+
+def _warn(run: Run) -> None:
+    for diagnostic in run.meta.diagnostics:
+        if diagnostic.level != "info":
+            click.echo(f"tracekit: {diagnostic.message}", err=True)

@@ -1,0 +1,104 @@
+"""The Parquet export: a folder with one file for each table."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tracekit.errors import UnusableInputError
+from tracekit.ingest.files import printable
+from tracekit.ingest.nsys.tables import CHUNK_ROWS, FEW_ROWS, NULL, Chunk, Wanted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    import numpy as np
+
+SUFFIX = ".parquet"
+
+
+class ParquetTables:
+    """Tables of an export in a folder."""
+
+    def __init__(self, path: Path, *, rows: int = CHUNK_ROWS) -> None:
+        self._path, self._rows = path, rows
+        self._files = {file.name.removesuffix(SUFFIX): file for file in sorted(path.glob(f"*{SUFFIX}"))}
+
+    @property
+    def path(self) -> Path:
+        """What is read."""
+        return self._path
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def names(self) -> frozenset[str]:
+        """The tables that are there."""
+        return frozenset(self._files)
+
+    def columns(self, table: str) -> frozenset[str]:
+        """Columns of a table; none when it is absent."""
+        if table not in self._files:
+            return frozenset()
+        with self._reading(table):
+            return frozenset(pq.read_schema(self._files[table]).names)
+
+    def records(self, table: str, columns: Sequence[str]) -> list[dict[str, Any]]:
+        """The rows of a small table, only these columns; absent ones are None."""
+        there = self.columns(table)
+        if not there:
+            return []
+        with self._reading(table):
+            found = pq.read_table(self._files[table], columns=[name for name in columns if name in there])
+        rows = found.slice(0, FEW_ROWS).to_pylist()
+        return [{name: row.get(name) for name in columns} for row in rows]
+
+    def chunks(self, table: str, wanted: Wanted) -> Iterator[Chunk]:
+        """A table's rows, in the order in which they are stored."""
+        there = self.columns(table)
+        names = [n for n in (*wanted.integers, *wanted.reals, *wanted.texts) if n in there]
+        if not names:
+            return
+        with self._reading(table), pq.ParquetFile(self._files[table]) as file:
+            for batch in file.iter_batches(self._rows, columns=names):
+                yield _chunk(batch, wanted)
+
+    @contextmanager
+    def _reading(self, table: str) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, pa.ArrowException) as error:
+            raise UnusableInputError(
+                f"{printable(str(self._files[table]))} is damaged: {str(error).splitlines()[0]}",
+                hint="export the report again: nsys export --type=parquetdir REPORT.nsys-rep",
+            ) from error
+
+
+def _chunk(batch: pa.RecordBatch, wanted: Wanted) -> Chunk:
+    there = set(batch.schema.names)
+    return Chunk(
+        batch.num_rows,
+        {name: _integers(batch.column(name)) for name in wanted.integers if name in there},
+        {name: _reals(batch.column(name)) for name in wanted.reals if name in there},
+        {name: batch.column(name).cast(pa.string()) for name in wanted.texts if name in there},
+    )
+
+
+def _integers(column: pa.Array) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Whole numbers as int64; unsigned ones of 64 bits keep their bits."""
+    if pa.types.is_uint64(column.type):
+        column = column.cast(pa.int64(), safe=False)
+    found: np.ndarray[Any, np.dtype[np.int64]] = pc.fill_null(column.cast(pa.int64()), NULL).to_numpy(
+        zero_copy_only=False
+    )
+    return found
+
+
+def _reals(column: pa.Array) -> np.ndarray[Any, np.dtype[np.float64]]:
+    found: np.ndarray[Any, np.dtype[np.float64]] = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    return found

@@ -1,0 +1,96 @@
+"""The tool's own report: exported by the tool itself, once, beside it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path  # noqa: TC003 (the example needs it)
+
+from tracekit.errors import UnusableInputError
+from tracekit.ingest import files
+from tracekit.nsight import find_nsys
+
+SUFFIXES = (".nsys-rep", ".qdrep")
+_LAST = 400
+
+
+def is_report(path: Path) -> bool:
+    """Whether a path is named as reports are."""
+    return path.name.endswith(SUFFIXES)
+
+
+def beside(path: Path) -> Path:
+    """Where a report's export lies: `run.nsys-rep` gives `run.sqlite`.
+
+    Example:
+        >>> beside(Path("runs/a.b.nsys-rep")).name
+        'a.b.sqlite'
+    """
+    return path.with_suffix(".sqlite")
+
+
+def is_exported(path: Path) -> bool:
+    """Whether an export that is not older lies beside a report."""
+    export = beside(path)
+    return export.is_file() and export.stat().st_mtime_ns >= path.stat().st_mtime_ns
+
+
+def spare(path: Path) -> Path:
+    """Which of a report and its export says nothing the other does not: the report, or an outdated export."""
+    return path if is_exported(path) else beside(path)
+
+
+def exported(path: Path, directory: Path) -> Path:
+    """The report's export, made now unless one that is not older lies beside the report.
+
+    Args:
+        path: The report, which is kept whatever happens.
+        directory: Where the export goes when nothing can be written beside the report.
+
+    Raises:
+        UnusableInputError: The report is not there, nsys is not, or it failed.
+    """
+    with files.reading(path):
+        target = beside(path)
+        if is_exported(path):
+            return target
+    writable = os.access(path.parent, os.W_OK)
+    return _export(path, target if writable else directory / target.name)
+
+
+def _export(path: Path, target: Path) -> Path:
+    nsys, part = _found(path), target.with_name(f".{target.stem}.{os.getpid()}.part.sqlite")
+    command = [nsys, "export", "--type=sqlite", "--lazy=false", "--force-overwrite=true"]
+    try:
+        done = subprocess.run(  # noqa: S603 (the tool the user installed)
+            [*command, f"--output={part}", str(path)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+        if done.returncode or not part.is_file():
+            raise _failed(path, done)
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+    return target
+
+
+def _failed(path: Path, done: subprocess.CompletedProcess[str]) -> UnusableInputError:
+    said = " ".join((done.stderr or done.stdout).split())[-_LAST:]
+    return UnusableInputError(
+        f"nsys could not export {files.name(path)} (exit code {done.returncode}): {said or 'no message'}",
+        hint=f"the report is kept; export it where it was recorded: nsys export --type=sqlite {path.name}",
+    )
+
+
+def _found(path: Path) -> str:
+    found = find_nsys()
+    if found:
+        return found
+    raise UnusableInputError(
+        f"{files.name(path)} is a report of Nsight Systems, and nsys, which opens it, is not installed here",
+        hint=f"where nsys is: nsys export --type=sqlite {path.name}; then import {beside(path).name}",
+    )

@@ -1,0 +1,182 @@
+"""The SQLite export: opened read-only, numbers handed over as text that is parsed a column at a time.
+
+A tuple for each row is what costs most in reading; SQLite joins the numbers of a column instead, and NumPy
+parses the text, whole and exactly. Measured on five columns: 0.5 s of CPU a million rows, against 0.8 to 1.0.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import numpy as np
+import pyarrow as pa
+
+from tracekit.errors import UnusableInputError
+from tracekit.ingest.files import printable
+from tracekit.ingest.nsys.tables import CHUNK_ROWS, FEW_ROWS, NULL, Chunk, Wanted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+_BETWEEN = b"\x1f"
+"""Stands between texts that are joined; a text that holds it is read by itself."""
+_HINT = "export the report again: nsys export --type=sqlite REPORT.nsys-rep"
+
+
+class SqliteTables:
+    """Tables of an export in one file.
+
+    Raises:
+        UnusableInputError: It is not an SQLite database, or a damaged one.
+    """
+
+    def __init__(self, path: Path, *, rows: int = CHUNK_ROWS) -> None:
+        self._path, self._rows = path, rows
+        with self._reading():
+            self._file = sqlite3.connect(f"file:{quote(str(path))}?mode=ro&immutable=1", uri=True)
+            self._file.text_factory = bytes  # what is no UTF-8 must not stop the reading
+            known = self._file.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
+            self._names = frozenset(_text(name) for (name,) in known)
+
+    @property
+    def path(self) -> Path:
+        """What is read."""
+        return self._path
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def names(self) -> frozenset[str]:
+        """The tables that are there."""
+        return self._names
+
+    def columns(self, table: str) -> frozenset[str]:
+        """Columns of a table; none when it is absent."""
+        with self._reading():
+            found = self._file.execute(f"PRAGMA table_info({_quoted(table)})").fetchall()
+        return frozenset(_text(column[1]) for column in found)
+
+    def records(self, table: str, columns: Sequence[str]) -> list[dict[str, Any]]:
+        """The rows of a small table, only these columns; absent ones are None."""
+        there = self.columns(table)
+        if not there:
+            return []
+        chosen = ", ".join(_quoted(name) if name in there else "NULL" for name in columns)
+        ask = f"SELECT {chosen} FROM {_quoted(table)} ORDER BY rowid LIMIT {FEW_ROWS}"  # noqa: S608 (quoted)
+        with self._reading():
+            return [dict(zip(columns, map(_text, row), strict=True)) for row in self._file.execute(ask)]
+
+    def chunks(self, table: str, wanted: Wanted) -> Iterator[Chunk]:
+        """A table's rows, in the order in which they are stored."""
+        there = self.columns(table)
+        chosen = Wanted(
+            integers=[name for name in wanted.integers if name in there],
+            reals=[name for name in wanted.reals if name in there],
+            texts=[name for name in wanted.texts if name in there],
+        )
+        after = NULL
+        while there:
+            with self._reading():
+                chunk, after = self._chunk(table, chosen, after)
+            if not chunk.rows:
+                return
+            yield chunk
+
+    def _chunk(self, table: str, wanted: Wanted, after: int) -> tuple[Chunk, int]:
+        """The rows behind a rowid, and the last one's rowid."""
+        numbers = [*wanted.integers, *wanted.reals]
+        ask = _question(table, numbers, wanted.texts)
+        rows, first, last, *joined = self._file.execute(ask, (after, self._rows)).fetchone()
+        if not rows:
+            return Chunk(0), after
+        given = dict(zip(numbers, joined, strict=False))
+        reals = {name: _parsed(given[name], rows, np.float64) for name in wanted.reals}
+        texts, places = joined[len(numbers) :: 2], joined[len(numbers) + 1 :: 2]
+        span = range(first, last + 1)
+        return Chunk(
+            rows,
+            {name: _parsed(given[name], rows, np.int64) for name in wanted.integers},
+            {name: np.where(found == float(NULL), np.nan, found) for name, found in reals.items()},
+            {
+                name: self._texts(table, name, span, rows, text, known)
+                for name, text, known in zip(wanted.texts, texts, places, strict=True)
+            },
+        ), last
+
+    def _texts(self, table: str, column: str, span: range, rows: int, joined: Any, places: Any) -> pa.Array:
+        """A column of text, taken apart; asked for once more, text by text, where that cannot be sure."""
+        if joined is None:
+            return pa.nulls(rows, pa.string())
+        at = np.fromstring(_text(places), np.int64, sep=",") - span.start
+        found = _encoded(joined).split(_BETWEEN)
+        if len(span) != rows or len(found) != len(at):
+            ask = f"SELECT {_quoted(column)} FROM {_quoted(table)} WHERE rowid BETWEEN ? AND ? ORDER BY rowid"  # noqa: S608 (quoted)
+            return _decoded([text for (text,) in self._file.execute(ask, (span.start, span.stop - 1))])
+        texts = _decoded(found)
+        if len(found) == rows:
+            return texts
+        place = np.full(rows, -1)
+        place[at] = np.arange(len(at))
+        return texts.take(pa.array(place, mask=place < 0))
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, ValueError, DeprecationWarning, pa.ArrowException) as error:
+            raise UnusableInputError(
+                f"{printable(str(self._path))} is damaged or no SQLite export of Nsight Systems: {error}",
+                hint=_HINT,
+            ) from error
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _question(table: str, numbers: Sequence[str], texts: Sequence[str]) -> str:
+    """Asks for the next rows: how many, first and last rowid, columns joined, and where there are texts."""
+    joined = [f"group_concat(ifnull({_quoted(name)}, {NULL}))" for name in numbers]
+    for name in map(_quoted, texts):
+        joined += [
+            f"group_concat({name}, x'{_BETWEEN.hex()}')",
+            f"group_concat(CASE WHEN {name} IS NOT NULL THEN place END)",
+        ]
+    chosen = ", ".join(["rowid AS place", *map(_quoted, [*numbers, *texts])])
+    inner = f"SELECT {chosen} FROM {_quoted(table)} WHERE rowid > ? ORDER BY rowid LIMIT ?"  # noqa: S608 (quoted)
+    return f"SELECT {', '.join(['count(*)', 'min(place)', 'max(place)', *joined])} FROM ({inner})"  # noqa: S608 (quoted)
+
+
+def _encoded(value: Any) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode()
+
+
+def _text(value: Any) -> Any:
+    """What the database calls text as text; anything else as it is."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+def _decoded(values: list[Any]) -> pa.Array:
+    try:
+        return pa.array(values, pa.binary()).cast(pa.string())
+    except (pa.ArrowInvalid, pa.ArrowTypeError):  # no UTF-8, or a number
+        return pa.array([None if value is None else str(_text(value)) for value in values], pa.string())
+
+
+def _parsed(text: Any, rows: int, kind: type) -> npt.NDArray[Any]:
+    """Joined numbers as an array.
+
+    Raises:
+        ValueError: There is something else among them.
+    """
+    found: npt.NDArray[Any] = np.fromstring(_text(text), kind, sep=",")
+    if len(found) != rows:
+        raise ValueError("a column of numbers holds something else")
+    return found

@@ -1,0 +1,166 @@
+"""What NVML can say of a GPU: each question once, with its metric and unit.
+
+NVML's own quantities, which no sum of kernels gives:
+
+* `gpu_utilization_pct`: percent of NVML's past sample period (1/6 s to 1 s, by product) during which one or
+  more kernels ran, however small. `memory_utilization_pct`: of which device memory was read or written.
+* `power_w`: of the whole board; on Ampere (but GA100) and newer the mean over the past second.
+* `energy_j`: of the whole board since the driver was loaded.
+* `pcie_rx_gb_per_s`, `pcie_tx_gb_per_s`: received and sent by the GPU over 20 ms, in which the call waits;
+  NVML's KB are taken as 1000 bytes.
+* `throttle_reasons`: bits of what holds the clocks where they are.
+
+Source: NVML API reference, device queries.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SOURCE: Final = "nvml"
+
+
+class M:
+    """Metrics of NVML's samples, each spelled once."""
+
+    GPU_UTILIZATION: Final = "gpu_utilization_pct"
+    MEMORY_UTILIZATION: Final = "memory_utilization_pct"
+    MEMORY_USED: Final = "memory_used_bytes"
+    MEMORY_TOTAL: Final = "memory_total_bytes"
+    SM_CLOCK: Final = "sm_clock_mhz"
+    SM_CLOCK_MAX: Final = "sm_clock_max_mhz"
+    MEMORY_CLOCK: Final = "memory_clock_mhz"
+    MEMORY_CLOCK_MAX: Final = "memory_clock_max_mhz"
+    POWER: Final = "power_w"
+    POWER_LIMIT: Final = "power_limit_w"
+    ENERGY: Final = "energy_j"
+    TEMPERATURE: Final = "temperature_c"
+    THROTTLE: Final = "throttle_reasons"
+    PCIE_GENERATION: Final = "pcie_generation"
+    PCIE_GENERATION_MAX: Final = "pcie_generation_max"
+    PCIE_WIDTH: Final = "pcie_width"
+    PCIE_WIDTH_MAX: Final = "pcie_width_max"
+    PCIE_RX: Final = "pcie_rx_gb_per_s"
+    PCIE_TX: Final = "pcie_tx_gb_per_s"
+    PROCESS_MEMORY: Final = "process_memory_bytes"
+    OTHERS: Final = "other_processes"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """One call to NVML and the metrics it answers.
+
+    Attributes:
+        metrics: Name and unit of each value `read` returns.
+        read: Asks the library (the module `pynvml`) about a device handle.
+        once: The answer does not change while a program runs.
+        slow: The call waits for tens of milliseconds.
+    """
+
+    metrics: tuple[tuple[str, str], ...]
+    read: Callable[[Any, Any], tuple[float, ...]]
+    once: bool = False
+    slow: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The metrics without their units."""
+        return tuple(name for name, _ in self.metrics)
+
+
+def _one(
+    metric: str, unit: str, function: str, *constants: str, scale: float = 1.0, **when: bool
+) -> Question:
+    """A question of one function, with constants of the library behind the handle."""
+
+    def read(library: Any, handle: Any) -> tuple[float, ...]:
+        arguments = (getattr(library, name) for name in constants)
+        return (float(getattr(library, function)(handle, *arguments)) * scale,)
+
+    return Question(metrics=((metric, unit),), read=read, **when)
+
+
+def _utilization(library: Any, handle: Any) -> tuple[float, ...]:
+    rates = library.nvmlDeviceGetUtilizationRates(handle)
+    return float(rates.gpu), float(rates.memory)
+
+
+def _memory(library: Any, handle: Any) -> tuple[float, ...]:
+    return (float(library.nvmlDeviceGetMemoryInfo(handle).used),)
+
+
+def _memory_total(library: Any, handle: Any) -> tuple[float, ...]:
+    return (float(library.nvmlDeviceGetMemoryInfo(handle).total),)
+
+
+def _reasons(library: Any, handle: Any) -> tuple[float, ...]:
+    """Drivers and bindings from before 2023 know only the older name."""
+    try:
+        return (float(library.nvmlDeviceGetCurrentClocksEventReasons(handle)),)
+    except (AttributeError, library.NVMLError_FunctionNotFound):
+        return (float(library.nvmlDeviceGetCurrentClocksThrottleReasons(handle)),)
+
+
+QUESTIONS: Final = (
+    Question(metrics=((M.GPU_UTILIZATION, "%"), (M.MEMORY_UTILIZATION, "%")), read=_utilization),
+    Question(metrics=((M.MEMORY_USED, "bytes"),), read=_memory),
+    Question(metrics=((M.MEMORY_TOTAL, "bytes"),), read=_memory_total, once=True),
+    _one(M.SM_CLOCK, "MHz", "nvmlDeviceGetClockInfo", "NVML_CLOCK_SM"),
+    _one(M.SM_CLOCK_MAX, "MHz", "nvmlDeviceGetMaxClockInfo", "NVML_CLOCK_SM", once=True),
+    _one(M.MEMORY_CLOCK, "MHz", "nvmlDeviceGetClockInfo", "NVML_CLOCK_MEM"),
+    _one(M.MEMORY_CLOCK_MAX, "MHz", "nvmlDeviceGetMaxClockInfo", "NVML_CLOCK_MEM", once=True),
+    _one(M.POWER, "W", "nvmlDeviceGetPowerUsage", scale=1e-3),
+    _one(M.POWER_LIMIT, "W", "nvmlDeviceGetEnforcedPowerLimit", scale=1e-3, once=True),
+    _one(M.ENERGY, "J", "nvmlDeviceGetTotalEnergyConsumption", scale=1e-3),
+    _one(M.TEMPERATURE, "°C", "nvmlDeviceGetTemperature", "NVML_TEMPERATURE_GPU"),
+    Question(metrics=((M.THROTTLE, "bits"),), read=_reasons),
+    _one(M.PCIE_GENERATION, "", "nvmlDeviceGetCurrPcieLinkGeneration"),
+    _one(M.PCIE_GENERATION_MAX, "", "nvmlDeviceGetMaxPcieLinkGeneration", once=True),
+    _one(M.PCIE_WIDTH, "lanes", "nvmlDeviceGetCurrPcieLinkWidth"),
+    _one(M.PCIE_WIDTH_MAX, "lanes", "nvmlDeviceGetMaxPcieLinkWidth", once=True),
+    _one(
+        M.PCIE_RX,
+        "GB/s",
+        "nvmlDeviceGetPcieThroughput",
+        "NVML_PCIE_UTIL_RX_BYTES",
+        scale=1e-6,
+        slow=True,
+    ),
+    _one(
+        M.PCIE_TX,
+        "GB/s",
+        "nvmlDeviceGetPcieThroughput",
+        "NVML_PCIE_UTIL_TX_BYTES",
+        scale=1e-6,
+        slow=True,
+    ),
+)
+"""What is asked of every device; what depends on the process that asks is `processes`."""
+
+
+def processes(library: Any, handle: Any) -> dict[int, float | None]:
+    """Bytes that each process with a compute context uses, by process id; None where it is not said."""
+    return {
+        int(one.pid): None if one.usedGpuMemory is None else float(one.usedGpuMemory)
+        for one in library.nvmlDeviceGetComputeRunningProcesses(handle)
+    }
+
+
+def unsupported(library: Any, handle: Any) -> tuple[str, ...]:
+    """The metrics a device does not answer, in the order of the questions.
+
+    Virtual GPUs, MIG instances and older or smaller boards answer only some.
+    """
+    return tuple(name for one in QUESTIONS if not _answers(library, handle, one) for name in one.names)
+
+
+def _answers(library: Any, handle: Any, question: Question) -> bool:
+    try:
+        question.read(library, handle)
+    except (library.NVMLError, AttributeError):  # an older binding lacks the function itself
+        return False
+    return True
