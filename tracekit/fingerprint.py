@@ -16,6 +16,9 @@ WORKLOAD_FIELDS = (
     "dtype",
     "zero_grad",
     "pin_memory",
+    "offload",
+    "dataset_shape",
+    "size",
     "threads",
 )
 ENVIRONMENT_FIELDS = ("python", "torch", "cuda", "cudnn", "driver", "cpu")

@@ -23,8 +23,24 @@ from tracekit.cli.own_program import OF_WORKLOADS, choose, option, record
 )
 @click.option("--mode", default="train", show_default=True, help="train or infer.")
 @click.option("--level", default="eager", show_default=True, help="How the model is run.")
+@click.option(
+    "--size",
+    default="default",
+    show_default=True,
+    help="Batch size, resolution and model for a purpose: default, test (a CPU) or gpu.",
+)
+@click.option(
+    "--dataset-shape",
+    default="none",
+    show_default=True,
+    help="Shape, classes and batch size of mnist, cifar10, stl10 or pascal; the data stays random.",
+)
 @click.option("--batch-size", type=int, help="Samples in a step; default of the workload.")
-@click.option("--resolution", type=int, help="Height and width of an image; default of the workload.")
+@click.option(
+    "--resolution",
+    type=int,
+    help="Height and width of an image, or tokens or points of a sample; default of the workload.",
+)
 @click.option("--dtype", default="float32", show_default=True, help="float32, float64, bfloat16 or float16.")
 @click.option(
     "--steps", type=int, default=5, show_default=True, help="Steps to profile; a workload times as many."
@@ -44,6 +60,12 @@ from tracekit.cli.own_program import OF_WORKLOADS, choose, option, record
     default=False,
     show_default=True,
     help="Page-locked batches; means nothing without a GPU.",
+)
+@click.option(
+    "--offload",
+    default="none",
+    show_default=True,
+    help="What goes to host memory and back in each step: none, parameters or activations.",
 )
 @click.option("--stacks", is_flag=True, help="Record Python call stacks; makes the profile slower.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of parameters and data.")
@@ -75,6 +97,7 @@ def command(
     tracekit collect --workload resnet50
     tracekit collect --workload mnist_cnn --mode infer --batch-size 256 --label big
     tracekit collect --workload resnet50 --zero-grad zero --repeat 5 --format json
+    tracekit collect --workload vgg16 --dataset-shape cifar10
 
     A fresh process first times the steps without a profiler, then records as many again with it.
     Prints the id of the new run and where its time went.

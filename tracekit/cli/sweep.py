@@ -23,6 +23,7 @@ _AXES = {
     "--threads": "Threads of one operation on the CPU: all,1.",
     "--pin-memory": "Page-locked batches: no,yes.",
     "--zero-grad": "How gradients are cleared: default,zero,foreach.",
+    "--offload": "What lies in host memory between uses: none,parameters,activations.",
     "--dataset-shape": "Data sets whose shapes images have: mnist,cifar10.",
 }
 

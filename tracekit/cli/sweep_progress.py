@@ -47,7 +47,14 @@ def _end(cell: Cell, record: Record) -> None:
 def named(cell: Cell) -> str:
     """A cell in a few words: what differs from a setting's usual value."""
     known = asdict(cell.settings)
-    usual = {"dtype": "float32", "zero_grad": "default", "device": "auto", "size": "default"}
+    usual = {
+        "dtype": "float32",
+        "zero_grad": "default",
+        "device": "auto",
+        "offload": "none",
+        "dataset_shape": "none",
+        "size": "default",
+    }
     others = [
         f"{name} {value}".replace("_", " ")
         for name, value in known.items()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tracekit.errors import UnusableInputError
-from tracekit.workloads.base import Options
+from tracekit.workloads.base import DEFAULT_SIZE, OWN_SHAPE, Options
 
 DEVICES = ("auto", "cpu", "cuda")
 
@@ -18,6 +18,9 @@ class Request:
         steps: Steps to time, and as many again to profile.
         warmup: Steps before the timed ones.
         stacks: Record the Python call stack of each op.
+        offload: What goes to host memory and comes back in each step.
+        dataset_shape: Data set whose shape the images take; `none` leaves the workload's own.
+        size: Which of the workload's sizes decides what is None.
     """
 
     workload: str
@@ -34,6 +37,9 @@ class Request:
     zero_grad: str = "default"
     pin_memory: bool = False
     stacks: bool = False
+    offload: str = "none"
+    dataset_shape: str = OWN_SHAPE
+    size: str = DEFAULT_SIZE
 
     def options(self, *, device: str) -> Options:
         """What to build on the device that was found; needs sizes, which `decide` fills in."""
@@ -48,6 +54,9 @@ class Request:
             zero_grad=self.zero_grad,
             pin_memory=self.pin_memory and device != "cpu",  # host memory is not copied to itself
             seed=self.seed,
+            offload=self.offload,
+            dataset_shape=self.dataset_shape,
+            size=self.size,
         )
 
 

@@ -34,10 +34,11 @@ def decide(request: Request) -> Request:
         UnusableInputError: An option is impossible.
     """
     workload: Workload = registry.load(registry.WORKLOADS, request.workload)
+    defaults = workload.defaults_for(size=request.size, dataset_shape=request.dataset_shape)
     decided = replace(
         request,
-        batch_size=_or(request.batch_size, workload.defaults["batch_size"]),
-        resolution=_or(request.resolution, workload.defaults["resolution"]),
+        batch_size=_or(request.batch_size, defaults["batch_size"]),
+        resolution=_or(request.resolution, defaults["resolution"]),
     )
     for name, least in (("steps", 1), ("warmup", 0), ("threads", 1)):
         value = getattr(decided, name)

@@ -61,7 +61,13 @@ def held(found: Sequence[Row]) -> str:
     flat = [row.flat() for row in found]
     names = [name for name in SETTINGS if name not in {*_NEVER_HELD, "size", "device"}]
     same = {name: flat[0][name] for name in names if len({repr(row[name]) for row in flat}) == 1}
-    usual = {"dataset_shape": None, "pin_memory": False, "zero_grad": "default", "threads": None}
+    usual = {
+        "dataset_shape": "none",
+        "offload": "none",
+        "pin_memory": False,
+        "zero_grad": "default",
+        "threads": None,
+    }
     return ", ".join(_told(name, value) for name, value in same.items() if value != usual.get(name, ""))
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tracekit import registry
 from tracekit.errors import UnusableInputError
 from tracekit.sweeping.model import Cell, Settings
+from tracekit.workloads.base import OWN_SHAPE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,6 +23,7 @@ AXES = (
     "threads",
     "pin_memory",
     "zero_grad",
+    "offload",
     "dataset_shape",
     "resolution",
     "batch_size",
@@ -116,7 +118,7 @@ def cells(
         raise UnusableInputError(f"the grid has {total:,} cells", hint="sweep fewer values at a time")
     for values in product(*(given[name] for name in axes)):
         chosen = dict(zip(axes, values, strict=True))
-        sizes = known.defaults_for(size=size, dataset_shape=chosen.get("dataset_shape"))
+        sizes = known.defaults_for(size=size, dataset_shape=chosen.get("dataset_shape", OWN_SHAPE))
         sizes = {name: sizes[name] for name in SIZES}
         found.append(
             Cell(settings=Settings(workload=workload, device=device, size=size, **{**sizes, **chosen}))

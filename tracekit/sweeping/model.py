@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
 import msgspec
 
 from tracekit.collecting import Request
+from tracekit.workloads.base import DEFAULT_SIZE, OWN_SHAPE
 
 SWEEP, SUITE = "sweep", "suite"
 
@@ -30,7 +31,8 @@ class Settings:
 
     Attributes:
         size: Name in the workload's `sizes`, or `default`: what it is where nothing else is said.
-        dataset_shape: Data set whose channels and classes a workload on images takes.
+        dataset_shape: Data set whose channels and classes a workload on images takes; `none` leaves its own.
+        offload: What lies in host memory between uses.
     """
 
     workload: str
@@ -43,8 +45,9 @@ class Settings:
     resolution: int
     batch_size: int
     device: str = "auto"
-    size: str = "default"
-    dataset_shape: str | None = None
+    size: str = DEFAULT_SIZE
+    dataset_shape: str = OWN_SHAPE
+    offload: str = "none"
 
     @property
     def key(self) -> str:
@@ -52,7 +55,7 @@ class Settings:
 
         Example:
             >>> Settings(workload="w", resolution=8, batch_size=1).key
-            '4dc1b2e1fbf0a10c'
+            'e8f448f2ad209ee7'
         """
         return digest(asdict(self), 16)
 
@@ -71,9 +74,7 @@ class Settings:
             warmup: Steps before them.
             seed: Of parameters and data.
         """
-        known = {one.name for one in fields(Request)}
-        asked = {name: value for name, value in asdict(self).items() if name in known}
-        return Request(**asked, steps=steps, warmup=warmup, seed=seed)
+        return Request(**asdict(self), steps=steps, warmup=warmup, seed=seed)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -87,6 +87,7 @@ COLUMNS = (
     Column("pin_memory", "", "batches in page-locked memory"),
     Column("zero_grad", "", "how gradients are cleared"),
     Column("dataset_shape", "", "data set whose shape the input has"),
+    Column("offload", "", "what lies in host memory between uses"),
     Column("size", "", "sizes of the workload where none are given"),
     Column("device", "", "device asked for"),
     Column("resolution", "", "what the workload's resolution counts"),

@@ -17,6 +17,7 @@ DTYPES = ("float32", "float64", "bfloat16", "float16")
 ZERO_GRADS = ("default", "zero", "foreach")
 OFFLOADS = ("none", "parameters", "activations")
 DEFAULT_SIZE = "default"
+OWN_SHAPE = "none"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +36,7 @@ class Options:
         seed: Seeds parameters and data.
         offload: What goes to host memory and comes back in each step: `none`, the `parameters`, or the
             `activations` kept for the backward pass.
-        dataset_shape: Data set whose channels and classes a workload on images takes; None leaves its own.
+        dataset_shape: Data set whose channels and classes a workload on images takes; `none` leaves its own.
         size: `default`, or a name in `Workload.sizes`; a workload whose reference model is too large for a
             purpose builds a smaller one of the same kind for it.
     """
@@ -49,7 +50,7 @@ class Options:
     pin_memory: bool = False
     seed: int = 0
     offload: str = "none"
-    dataset_shape: str | None = None
+    dataset_shape: str = OWN_SHAPE
     size: str = DEFAULT_SIZE
 
 
@@ -100,7 +101,7 @@ class Workload:
     dataset_shapes: tuple[str, ...] = ()
     offloads: tuple[str, ...] = OFFLOADS
 
-    def defaults_for(self, *, size: str = DEFAULT_SIZE, dataset_shape: str | None = None) -> dict[str, int]:
+    def defaults_for(self, *, size: str = DEFAULT_SIZE, dataset_shape: str = OWN_SHAPE) -> dict[str, int]:
         """Options where the user names none: those of the data set, then of the size, then `defaults`.
 
         Raises:
@@ -108,7 +109,7 @@ class Workload:
         """
         _one_of("size", size, (DEFAULT_SIZE, *self.sizes), self.name)
         found = {**self.defaults, **self.sizes.get(size, {})}
-        if dataset_shape is None:
+        if dataset_shape == OWN_SHAPE:
             return found
         if not self.dataset_shapes:
             raise UnusableInputError(

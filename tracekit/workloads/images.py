@@ -33,7 +33,7 @@ def classifier(
         classes: Number of classes.
         per_pixel: Each pixel has a class of its own, as in segmentation.
     """
-    if options.dataset_shape is not None:
+    if options.dataset_shape in DATASET_SHAPES:
         shape = DATASET_SHAPES[options.dataset_shape]
         channels, classes = shape.channels, shape.classes
     side, size = (options.resolution, options.resolution), options.batch_size

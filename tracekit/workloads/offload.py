@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+Kept: TypeAlias = "tuple[torch.device, torch.Tensor]"
+"""Where a tensor was, and its copy on the host."""
+HOST = torch.device("cpu")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,15 +35,21 @@ class Offload:
         return _visiting(model, self.device) if self.what == "parameters" else nullcontext()
 
     def activations(self) -> AbstractContextManager[Any]:
-        """Around the forward pass: what it keeps for the backward pass waits in host memory."""
+        """Around the forward pass: what it keeps for the backward pass, parameters too, waits on the host."""
         if self.what != "activations":
             return nullcontext()
-        return torch.autograd.graph.save_on_cpu(pin_memory=self.pinned)
+        hooks: Any = torch.autograd.graph.saved_tensors_hooks
+        kept: AbstractContextManager[Any] = hooks(self._leave, self._return)
+        return kept
 
+    def _leave(self, tensor: torch.Tensor) -> Kept:
+        host = torch.empty_like(tensor, device=HOST, pin_memory=self.pinned)
+        return tensor.device, host.copy_(tensor)
 
-def offload(what: str, device: torch.device, *, pinned: bool) -> Offload:
-    """The moves that an option asks for."""
-    return Offload(what=what, device=device, pinned=pinned)
+    def _return(self, kept: Kept) -> torch.Tensor:
+        device, host = kept
+        # torch's caching host allocator keeps a pinned block until the copy has read it
+        return host.to(device, non_blocking=self.pinned, copy=True)
 
 
 @contextmanager
@@ -48,7 +58,7 @@ def _visiting(model: torch.nn.Module, device: torch.device) -> Iterator[None]:
     try:
         yield
     finally:
-        _move(model, torch.device("cpu"))
+        _move(model, HOST)
 
 
 def _move(model: torch.nn.Module, device: torch.device) -> None:

@@ -9,7 +9,7 @@ import torch
 
 from tracekit.workloads.batches import Batches, HostBatches
 from tracekit.workloads.gradients import zeroing
-from tracekit.workloads.offload import Offload, offload
+from tracekit.workloads.offload import Offload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -105,7 +105,7 @@ def program(task: Task, options: Options) -> Training | Inference:
     model = task.model().to(device=device, dtype=dtype)
     inputs, targets = task.data(dtype)
     batches = Batches(HostBatches(inputs, targets, pinned=options.pin_memory), device)
-    moved = offload(options.offload, device, pinned=options.pin_memory)
+    moved = Offload(what=options.offload, device=device, pinned=options.pin_memory)
     if options.mode == "infer":
         no_grad = torch.no_grad if task.needs_grad else torch.inference_mode
         return Inference(model=model.eval(), batches=batches, no_grad=no_grad, offload=moved)

@@ -4,31 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracekit.errors import UnusableInputError
 from tracekit.workloads.base import DTYPES, MODES, Workload
+from tracekit.workloads.checks import one_pixel
 from tracekit.workloads.datasets import DATASET_SHAPES
 
 if TYPE_CHECKING:
     from tracekit.workloads.base import Options, Program
-
-_ONE_PIXEL = 32
-"""Up to this resolution the last stage sees one pixel, and batch normalization cannot train on one value."""
 
 
 def _build(options: Options) -> Program:
     from tracekit.workloads.images import classifier
     from tracekit.workloads.resnet50_model import ResNet50
 
-    return classifier(ResNet50, options, channels=3, classes=1000)
-
-
-def _check(options: Options) -> None:
-    if options.mode == "train" and options.batch_size == 1 and options.resolution <= _ONE_PIXEL:
-        raise UnusableInputError(
-            f"resnet50 cannot train on one image of {options.resolution} pixels: "
-            "its batch normalization would see one value per channel",
-            hint=f"use --batch-size 2 or --resolution {_ONE_PIXEL + 1} or more",
-        )
+    return classifier(ResNet50, options)
 
 
 RESNET50 = Workload(
@@ -44,5 +32,6 @@ RESNET50 = Workload(
     dataset_shapes=tuple(DATASET_SHAPES),
     smallest_resolution=8,
     build=_build,
-    check=_check,
+    check=one_pixel("resnet50", side=32),
 )
+"""Its number of parameters is the one torchvision documents for `resnet50`."""

@@ -1,0 +1,28 @@
+"""Built-in workloads in their smallest size, on one thread."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracekit import registry
+from tracekit.workloads.base import Options, Workload
+
+NAMES = ("lennard_jones", "mnist_cnn", "mobilenet_v2", "resnet18", "resnet50", "unet", "vgg16")
+BUILT_INS: dict[str, Workload] = {name: registry.load(registry.WORKLOADS, name) for name in NAMES}
+
+
+def built(workload: Workload, *, mode: str = "train", **options: Any) -> Any:
+    """The program of a workload's size `test`, refused if the workload refuses its options."""
+    import torch
+
+    torch.set_num_threads(1)
+    chosen = {**workload.sizes["test"], "size": "test", **options}
+    decided = Options(mode=mode, device="cpu", **chosen)
+    workload.validate(decided)
+    return workload.build(decided)
+
+
+def losses(workload: Workload, steps: int, **options: Any) -> list[float]:
+    """What the first steps of a training lose."""
+    program = built(workload, **options)
+    return [float(program.step()) for _ in range(steps)]

@@ -1,0 +1,108 @@
+"""Each built-in workload is the network it says, learns, and is decided by its options."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.workloads.building import BUILT_INS, built, losses
+from tracekit.workloads.base import DOMAINS, Options, Workload
+
+torch = pytest.importorskip("torch")
+
+PUBLISHED = {
+    "lennard_jones": 865,
+    "mnist_cnn": 1_199_882,
+    "mobilenet_v2": 3_504_872,
+    "resnet18": 11_689_512,
+    "resnet50": 25_557_032,
+    "unet": 31_037_698,
+    "vgg16": 138_357_544,
+}
+SHAPES = {
+    "mnist_cnn": (16, 10),
+    "mobilenet_v2": (2, 1000),
+    "resnet18": (2, 1000),
+    "resnet50": (2, 1000),
+    "unet": (1, 2, 64, 64),
+    "vgg16": (1, 1000),
+}
+STATES = {
+    "mobilenet_v2": (314, {"features.1.conv.0.0.weight", "features.18.1.running_var", "classifier.1.bias"}),
+    "resnet18": (
+        122,
+        {"conv1.weight", "layer2.0.downsample.1.running_var", "layer4.1.bn2.bias", "fc.weight"},
+    ),
+    "resnet50": (
+        320,
+        {"conv1.weight", "layer1.0.downsample.1.running_var", "layer4.2.bn3.bias", "fc.weight"},
+    ),
+    "vgg16": (32, {"features.0.weight", "features.28.bias", "classifier.0.weight", "classifier.6.bias"}),
+}
+everyone = pytest.mark.parametrize("workload", BUILT_INS.values(), ids=BUILT_INS)
+images = pytest.mark.parametrize("name", SHAPES)
+
+
+def reference(workload: Workload) -> Any:
+    """The model in its default size, without memory for its parameters."""
+    options = Options(mode="infer", device="meta", **workload.defaults)
+    with torch.device("meta"):
+        program: Any = workload.build(options)
+    return program.model
+
+
+@everyone
+def test_the_number_of_parameters_is_the_published_one(workload: Workload) -> None:
+    counted = sum(parameter.numel() for parameter in reference(workload).parameters())
+    assert counted == workload.parameters == PUBLISHED[workload.name]
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_the_state_is_named_as_torchvision_does(name: str) -> None:
+    length, some = STATES[name]
+    state = reference(BUILT_INS[name]).state_dict()
+    assert len(state) == length
+    assert some < set(state)
+
+
+@everyone
+def test_the_catalogue_says_what_a_suite_needs(workload: Workload) -> None:
+    assert workload.domain in DOMAINS
+    assert {"test", "gpu"} <= set(workload.sizes)
+    assert all(set(size) == {"batch_size", "resolution"} for size in workload.sizes.values())
+
+
+@images
+def test_inference_gives_logits(name: str) -> None:
+    logits = built(BUILT_INS[name], mode="infer").step()
+    assert logits.shape == SHAPES[name]
+    assert not logits.requires_grad
+
+
+@everyone
+def test_the_loss_falls_on_one_batch(workload: Workload) -> None:
+    found = losses(workload, 8)
+    assert sum(found[-3:]) < sum(found[:3])
+
+
+@everyone
+def test_the_seed_decides_parameters_and_data(workload: Workload) -> None:
+    first, again, other = (losses(workload, 2, seed=seed) for seed in (1, 1, 2))
+    assert first == again
+    assert first != other
+
+
+@everyone
+@pytest.mark.parametrize("dtype", ["float64", "bfloat16"])
+def test_dtypes_reach_parameters_and_loss(workload: Workload, dtype: str) -> None:
+    program = built(workload, dtype=dtype)
+    loss = program.step()
+    assert torch.isfinite(loss)
+    assert loss.dtype == getattr(torch, dtype)
+    assert {parameter.dtype for parameter in program.model.parameters()} == {getattr(torch, dtype)}
+
+
+@everyone
+def test_the_smallest_resolution_trains(workload: Workload) -> None:
+    assert torch.isfinite(built(workload, batch_size=2, resolution=workload.smallest_resolution).step())

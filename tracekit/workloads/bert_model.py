@@ -1,0 +1,103 @@
+"""BERT-base in plain torch: the encoder with its pooler (Devlin et al. 2018), and heads without weights."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from tracekit.workloads.text import token_loss
+
+VOCABULARY = 30_522
+CONTEXT = 512
+SEGMENTS = 2
+WIDTH = 768
+HEADS = 12
+LAYERS = 12
+DROPOUT = 0.1
+_EPSILON = 1e-12
+
+
+class Embeddings(nn.Module):
+    """Sum of the embeddings of a token, its position and its segment, normalized."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.word = nn.Embedding(VOCABULARY, WIDTH)
+        self.position = nn.Embedding(CONTEXT, WIDTH)
+        self.segment = nn.Embedding(SEGMENTS, WIDTH)
+        self.norm = nn.LayerNorm(WIDTH, eps=_EPSILON)
+        self.dropout = nn.Dropout(DROPOUT)
+
+    def forward(self, tokens: torch.Tensor, segments: torch.Tensor) -> torch.Tensor:
+        """Embed (batch, tokens) into (batch, tokens, width)."""
+        positions = torch.arange(tokens.shape[1], device=tokens.device)
+        embedded = self.word(tokens) + self.position(positions) + self.segment(segments)
+        out: torch.Tensor = self.dropout(self.norm(embedded))
+        return out
+
+
+class Layer(nn.Module):
+    """Attention and a four times wider layer, each beside a shortcut and followed by a normalization."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.query = nn.Linear(WIDTH, WIDTH)
+        self.key = nn.Linear(WIDTH, WIDTH)
+        self.value = nn.Linear(WIDTH, WIDTH)
+        self.mixed = nn.Linear(WIDTH, WIDTH)
+        self.attention_norm = nn.LayerNorm(WIDTH, eps=_EPSILON)
+        self.wide = nn.Linear(WIDTH, 4 * WIDTH)
+        self.narrow = nn.Linear(4 * WIDTH, WIDTH)
+        self.norm = nn.LayerNorm(WIDTH, eps=_EPSILON)
+        self.dropout = nn.Dropout(DROPOUT)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """One layer; (batch, tokens, width) in and out."""
+        x = self.attention_norm(x + self.dropout(self.mixed(self._attend(x))))
+        wide = functional.gelu(self.wide(x))
+        out: torch.Tensor = self.norm(x + self.dropout(self.narrow(wide)))
+        return out
+
+    def _attend(self, x: torch.Tensor) -> torch.Tensor:
+        batch, tokens, _ = x.shape
+        queries, keys, values = (
+            part(x).view(batch, tokens, HEADS, WIDTH // HEADS).transpose(1, 2)
+            for part in (self.query, self.key, self.value)
+        )
+        dropped = DROPOUT if self.training else 0.0
+        mixed = functional.scaled_dot_product_attention(queries, keys, values, dropout_p=dropped)
+        return mixed.transpose(1, 2).reshape(batch, tokens, WIDTH)
+
+
+class Bert(nn.Module):
+    """Encoder and pooler; both heads read embeddings, so that they add no parameter."""
+
+    def __init__(self, layers: int = LAYERS) -> None:
+        super().__init__()
+        self.embeddings = Embeddings()
+        self.layers = nn.Sequential(*[Layer() for _ in range(layers)])
+        self.pooler = nn.Linear(WIDTH, WIDTH)
+        self.apply(_initialize)
+
+    def forward(self, tokens: torch.Tensor, segments: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Logits of each token (batch, tokens, vocabulary) and of the next sentence (batch, 2)."""
+        x = self.layers(self.embeddings(tokens, segments))
+        pooled = torch.tanh(self.pooler(x[:, 0]))
+        words = functional.linear(x, self.embeddings.word.weight)
+        return words, functional.linear(pooled, self.embeddings.segment.weight)
+
+
+def pretraining_loss(
+    made: tuple[torch.Tensor, torch.Tensor], labels: torch.Tensor, follows: torch.Tensor
+) -> torch.Tensor:
+    """Loss of the masked words, whose labels are (batch, tokens), and of the next sentence, 0 or 1 each."""
+    words, sentences = made
+    return token_loss(words, labels) + functional.cross_entropy(sentences, follows)
+
+
+def _initialize(module: nn.Module) -> None:
+    if isinstance(module, (nn.Linear, nn.Embedding)):
+        nn.init.normal_(module.weight, std=0.02)
+    if isinstance(module, nn.Linear):
+        nn.init.zeros_(module.bias)

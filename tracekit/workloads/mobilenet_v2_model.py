@@ -1,0 +1,81 @@
+"""MobileNetV2 in plain torch: the same layers, strides and initialization as torchvision's `mobilenet_v2`."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+STAGES = (
+    (1, 16, 1, 1),
+    (6, 24, 2, 2),
+    (6, 32, 3, 2),
+    (6, 64, 4, 2),
+    (6, 96, 3, 1),
+    (6, 160, 3, 2),
+    (6, 320, 1, 1),
+)
+"""Of each stage: how much a block widens inside, channels, blocks, and the stride of the first block."""
+FIRST, LAST = 32, 1280
+
+
+class InvertedResidual(nn.Module):
+    """Widen by 1×1, filter each channel by 3×3, narrow by 1×1; a shortcut where shapes allow."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int, *, widen: int) -> None:
+        super().__init__()
+        width = inputs * widen
+        widening = [_convolution(inputs, width, 1)] if widen != 1 else []
+        self.shortcut = stride == 1 and inputs == outputs
+        self.conv = nn.Sequential(
+            *widening,
+            _convolution(width, width, 3, stride=stride, groups=width),
+            nn.Conv2d(width, outputs, 1, bias=False),
+            nn.BatchNorm2d(outputs),
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Convolve and, where shapes allow, add the shortcut."""
+        out: torch.Tensor = self.conv(x)
+        return x + out if self.shortcut else out
+
+
+class MobileNetV2(nn.Module):
+    """The network; names of its parts match torchvision's, so that a state dict fits both."""
+
+    def __init__(self, channels: int = 3, classes: int = 1000) -> None:
+        super().__init__()
+        layers: list[nn.Module] = [_convolution(channels, FIRST, 3, stride=2)]
+        inputs = FIRST
+        for widen, outputs, blocks, first in STAGES:
+            for number in range(blocks):
+                stride = first if number == 0 else 1
+                layers.append(InvertedResidual(inputs, outputs, stride, widen=widen))
+                inputs = outputs
+        self.features = nn.Sequential(*layers, _convolution(inputs, LAST, 1))
+        self.avgpool = nn.AdaptiveAvgPool2d(1)
+        self.classifier = nn.Sequential(nn.Dropout(0.2), nn.Linear(LAST, classes))
+        self.apply(_initialize)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Logits of a batch of images."""
+        pooled = torch.flatten(self.avgpool(self.features(x)), 1)
+        logits: torch.Tensor = self.classifier(pooled)
+        return logits
+
+
+def _convolution(
+    inputs: int, outputs: int, kernel: int, *, stride: int = 1, groups: int = 1
+) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv2d(inputs, outputs, kernel, stride=stride, padding=kernel // 2, groups=groups, bias=False),
+        nn.BatchNorm2d(outputs),
+        nn.ReLU6(inplace=True),
+    )
+
+
+def _initialize(module: nn.Module) -> None:
+    if isinstance(module, nn.Conv2d):
+        nn.init.kaiming_normal_(module.weight, mode="fan_out")
+    elif isinstance(module, nn.Linear):
+        nn.init.normal_(module.weight, 0, 0.01)
+        nn.init.zeros_(module.bias)

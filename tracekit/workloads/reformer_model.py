@@ -1,0 +1,169 @@
+"""Reformer in plain torch (Kitaev et al. 2020): attention in chunks, local or among tokens of one hash.
+
+The configuration is the one of transformers' `ReformerConfig`: six layers that alternate local and hashed
+attention, 12 heads of 64, axial position embeddings, a vocabulary of 320. The layers pass on two streams, as
+reversible layers do; activations are kept rather than computed again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Scale = Callable[[torch.Tensor], torch.Tensor]
+
+VOCABULARY = 320
+WIDTH = 256
+HEADS = 12
+HEAD = 64
+WIDE = 512
+LAYERS = 6
+CHUNK = 64
+AXES = (64, 64)
+AXIAL_WIDTHS = (64, 192)
+DROPOUT = 0.05
+_SELF = -1e5
+
+
+def copied_scale(x: torch.Tensor) -> torch.Tensor:
+    """Divide by the root of the head's size, which is copied to the device in each call."""
+    root = torch.rsqrt(torch.tensor(float(HEAD), dtype=x.dtype).to(x.device))
+    return x * root
+
+
+def constant_scale(x: torch.Tensor) -> torch.Tensor:
+    """Divide by the root of the head's size, which Python knows: nothing is copied."""
+    return x * float(HEAD**-0.5)
+
+
+def _split(x: torch.Tensor) -> torch.Tensor:
+    """(batch, tokens, heads · head) to (batch, heads, tokens, head)."""
+    return x.view(*x.shape[:2], HEADS, HEAD).transpose(1, 2)
+
+
+def _chunks(x: torch.Tensor) -> torch.Tensor:
+    """Cut the tokens, which are dimension 2, into chunks of `CHUNK`."""
+    return x.reshape(*x.shape[:2], -1, CHUNK, *x.shape[3:])
+
+
+def _look_back(x: torch.Tensor) -> torch.Tensor:
+    """Each chunk behind the one before it, so that a token sees both; (..., chunks, 2 · chunk, ...)."""
+    return torch.cat([x.roll(1, dims=2), x], dim=3)
+
+
+class LocalAttention(nn.Module):
+    """Attention of a token to its own chunk and the one before."""
+
+    def __init__(self, scale: Scale) -> None:
+        super().__init__()
+        self.scale = scale
+        self.query = nn.Linear(WIDTH, HEADS * HEAD, bias=False)
+        self.key = nn.Linear(WIDTH, HEADS * HEAD, bias=False)
+        self.value = nn.Linear(WIDTH, HEADS * HEAD, bias=False)
+        self.mixed = nn.Linear(HEADS * HEAD, WIDTH, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Attend; (batch, tokens, width) in and out."""
+        queries = _chunks(_split(self.query(x)))
+        keys = _look_back(_chunks(self.scale(_split(self.key(x)))))
+        values = _look_back(_chunks(_split(self.value(x))))
+        weights = functional.softmax(queries @ keys.transpose(-1, -2), dim=-1)
+        heads = (weights @ values).flatten(2, 3)
+        out: torch.Tensor = self.mixed(heads.transpose(1, 2).flatten(2))
+        return out
+
+
+class HashedAttention(nn.Module):
+    """Attention among tokens whose shared query-and-key vectors hash alike, sorted by hash into chunks."""
+
+    def __init__(self, scale: Scale) -> None:
+        super().__init__()
+        self.scale = scale
+        self.query_key = nn.Linear(WIDTH, HEADS * HEAD, bias=False)
+        self.value = nn.Linear(WIDTH, HEADS * HEAD, bias=False)
+        self.mixed = nn.Linear(HEADS * HEAD, WIDTH, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Attend; (batch, tokens, width) in and out."""
+        vectors, values = _split(self.query_key(x)), _split(self.value(x))
+        order = self._buckets(vectors).argsort(dim=-1, stable=True)
+        take = order.unsqueeze(-1).expand_as(vectors)
+        queries = _chunks(vectors.gather(2, take))
+        keys = _look_back(self.scale(self._unit(queries)))
+        places = _chunks(order)
+        scores = queries @ keys.transpose(-1, -2)
+        itself = places.unsqueeze(-1) == _look_back(places).unsqueeze(-2)
+        weights = functional.softmax(scores.masked_fill(itself, _SELF), dim=-1)
+        heads = (weights @ _look_back(_chunks(values.gather(2, take)))).flatten(2, 3)
+        back = order.argsort(dim=-1).unsqueeze(-1).expand_as(heads)
+        out: torch.Tensor = self.mixed(heads.gather(2, back).transpose(1, 2).flatten(2))
+        return out
+
+    def _buckets(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Hash of each token: the nearest of random directions and their opposites, two per chunk."""
+        chunks = vectors.shape[2] // CHUNK
+        directions = torch.randn(HEADS, HEAD, chunks, device=vectors.device, dtype=vectors.dtype)
+        turned = vectors.detach() @ directions
+        return torch.cat([turned, -turned], dim=-1).argmax(dim=-1)
+
+    def _unit(self, vectors: torch.Tensor) -> torch.Tensor:
+        return vectors * torch.rsqrt(vectors.square().mean(dim=-1, keepdim=True) + 1e-6)
+
+
+class Layer(nn.Module):
+    """One reversible layer: attention updates the first stream, the feed-forward part the second."""
+
+    def __init__(self, attention: nn.Module) -> None:
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(WIDTH, eps=1e-12)
+        self.attention = attention
+        self.norm = nn.LayerNorm(WIDTH, eps=1e-12)
+        self.wide = nn.Linear(WIDTH, WIDE)
+        self.narrow = nn.Linear(WIDE, WIDTH)
+        self.dropout = nn.Dropout(DROPOUT)
+
+    def forward(self, first: torch.Tensor, second: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Both streams after this layer."""
+        first = first + self.dropout(self.attention(self.attention_norm(second)))
+        wide = functional.relu(self.dropout(self.wide(self.norm(first))))
+        return first, second + self.dropout(self.narrow(wide))
+
+
+class Reformer(nn.Module):
+    """Bytes in, logits of each byte out."""
+
+    def __init__(self, scale: Scale) -> None:
+        super().__init__()
+        self.word = nn.Embedding(VOCABULARY, WIDTH)
+        self.rows = nn.Parameter(torch.randn(AXES[0], 1, AXIAL_WIDTHS[0]))
+        self.columns = nn.Parameter(torch.randn(1, AXES[1], AXIAL_WIDTHS[1]))
+        kinds = [LocalAttention, HashedAttention] * (LAYERS // 2)
+        self.layers = nn.ModuleList([Layer(kind(scale)) for kind in kinds])
+        self.norm = nn.LayerNorm(2 * WIDTH, eps=1e-12)
+        self.head = nn.Linear(2 * WIDTH, VOCABULARY)
+        self.apply(_initialize)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Logits of shape (batch, tokens, vocabulary)."""
+        first = second = self.word(tokens) + self._positions(tokens.shape[1])
+        for layer in self.layers:
+            first, second = layer(first, second)
+        logits: torch.Tensor = self.head(self.norm(torch.cat([first, second], dim=-1)))
+        return logits
+
+    def _positions(self, tokens: int) -> torch.Tensor:
+        parts = [part.expand(*AXES, -1) for part in (self.rows, self.columns)]
+        return torch.cat(parts, dim=-1).flatten(0, 1)[:tokens]
+
+
+def _initialize(module: nn.Module) -> None:
+    if isinstance(module, (nn.Linear, nn.Embedding)):
+        nn.init.normal_(module.weight, std=0.02)
+    if isinstance(module, nn.Linear) and module.bias is not None:
+        nn.init.zeros_(module.bias)

@@ -1,0 +1,182 @@
+"""Tacotron 2 in plain torch (Shen et al. 2018): text to mel frames, one frame after another.
+
+Layers and sizes are those of NVIDIA's published implementation with its 148 symbols.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+SYMBOLS = 148
+MELS = 80
+WIDTH = 512
+PRENET = 256
+STATE = 1024
+ATTENTION = 128
+FILTERS = 32
+FILTER_SIZE = 31
+KERNEL = 5
+_CONVOLUTION_DROPOUT = 0.5
+_PRENET_DROPOUT = 0.5
+_STATE_DROPOUT = 0.1
+
+
+def _convolution(inputs: int, outputs: int) -> nn.Sequential:
+    return nn.Sequential(nn.Conv1d(inputs, outputs, KERNEL, padding=KERNEL // 2), nn.BatchNorm1d(outputs))
+
+
+class Encoder(nn.Module):
+    """Three convolutions and a recurrent layer that reads both ways."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolutions = nn.ModuleList([_convolution(WIDTH, WIDTH) for _ in range(3)])
+        self.lstm = nn.LSTM(WIDTH, WIDTH // 2, batch_first=True, bidirectional=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Encode (batch, symbols, width)."""
+        x = x.transpose(1, 2)
+        for convolution in self.convolutions:
+            x = functional.dropout(functional.relu(convolution(x)), _CONVOLUTION_DROPOUT, self.training)
+        encoded: torch.Tensor = self.lstm(x.transpose(1, 2))[0]
+        return encoded
+
+
+class Attention(nn.Module):
+    """Where to read next, from the state, the text, and where was read before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.query = nn.Linear(STATE, ATTENTION, bias=False)
+        self.memory = nn.Linear(WIDTH, ATTENTION, bias=False)
+        self.location = nn.Conv1d(2, FILTERS, FILTER_SIZE, padding=FILTER_SIZE // 2, bias=False)
+        self.located = nn.Linear(FILTERS, ATTENTION, bias=False)
+        self.energy = nn.Linear(ATTENTION, 1, bias=False)
+
+    def forward(self, state: torch.Tensor, keys: torch.Tensor, read: torch.Tensor) -> torch.Tensor:
+        """Weights (batch, symbols) from a state, keys of the text, and weights before (batch, 2, symbols)."""
+        located = self.located(self.location(read).transpose(1, 2))
+        energies = self.energy(torch.tanh(self.query(state).unsqueeze(1) + located + keys))
+        return functional.softmax(energies.squeeze(-1), dim=1)
+
+
+class State(NamedTuple):
+    """What the decoder remembers of the frames before: two cells, what was read, and where."""
+
+    first: tuple[torch.Tensor, torch.Tensor]
+    second: tuple[torch.Tensor, torch.Tensor]
+    context: torch.Tensor
+    read: torch.Tensor
+
+
+class Decoder(nn.Module):
+    """Makes a frame from the frame before it; the loop runs on the host."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.prenet = nn.ModuleList([nn.Linear(size, PRENET, bias=False) for size in (MELS, PRENET)])
+        self.attention_rnn = nn.LSTMCell(PRENET + WIDTH, STATE)
+        self.attention = Attention()
+        self.decoder_rnn = nn.LSTMCell(STATE + WIDTH, STATE)
+        self.projection = nn.Linear(STATE + WIDTH, MELS)
+        self.gate = nn.Linear(STATE + WIDTH, 1)
+
+    def forward(self, memory: torch.Tensor, frames: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Frames (batch, frames, mels) and stop logits (batch, frames).
+
+        Training reads the true frame of before (teacher forcing), inference the one it made.
+        """
+        state, keys = _start(memory), self.attention.memory(memory)
+        frame = memory.new_zeros(len(memory), MELS)
+        made, gates = [], []
+        for place in range(frames.shape[1]):
+            state = self._advance(frame, state, memory, keys)
+            seen = torch.cat([state.second[0], state.context], dim=1)
+            made.append(self.projection(seen))
+            gates.append(self.gate(seen).squeeze(1))
+            frame = frames[:, place] if self.training else made[-1]
+        return torch.stack(made, dim=1), torch.stack(gates, dim=1)
+
+    def _advance(self, frame: torch.Tensor, state: State, memory: torch.Tensor, keys: torch.Tensor) -> State:
+        heard = torch.cat([self._prenet(frame), state.context], dim=1)
+        first = self._dropped(self.attention_rnn(heard, state.first))
+        weights = self.attention(first[0], keys, state.read)
+        read = torch.stack([weights, state.read[:, 1] + weights], dim=1)
+        context = torch.bmm(weights.unsqueeze(1), memory).squeeze(1)
+        second = self._dropped(self.decoder_rnn(torch.cat([first[0], context], dim=1), state.second))
+        return State(first, second, context, read)
+
+    def _prenet(self, frame: torch.Tensor) -> torch.Tensor:
+        for linear in self.prenet:
+            # drops in inference, too: the paper's way to vary what is said
+            frame = functional.dropout(functional.relu(linear(frame)), _PRENET_DROPOUT, training=True)
+        return frame
+
+    def _dropped(self, state: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+        return functional.dropout(state[0], _STATE_DROPOUT, self.training), state[1]
+
+
+def _start(memory: torch.Tensor) -> State:
+    batch, symbols, width = memory.shape
+    empty = memory.new_zeros(batch, STATE)
+    return State(
+        (empty, empty), (empty, empty), memory.new_zeros(batch, width), memory.new_zeros(batch, 2, symbols)
+    )
+
+
+class Postnet(nn.Module):
+    """Five convolutions that refine all frames at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        widths = (MELS, *[WIDTH] * 4, MELS)
+        pairs = pairwise(widths)
+        self.convolutions = nn.ModuleList([_convolution(inputs, outputs) for inputs, outputs in pairs])
+
+    def forward(self, frames: torch.Tensor) -> torch.Tensor:
+        """What to add to frames (batch, frames, mels)."""
+        x = frames.transpose(1, 2)
+        for convolution in self.convolutions[:-1]:
+            x = functional.dropout(torch.tanh(convolution(x)), _CONVOLUTION_DROPOUT, self.training)
+        last = functional.dropout(self.convolutions[-1](x), _CONVOLUTION_DROPOUT, self.training)
+        return last.transpose(1, 2)
+
+
+class Tacotron2(nn.Module):
+    """Symbols in, mel frames out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(SYMBOLS, WIDTH)
+        bound = (6 / (SYMBOLS + WIDTH)) ** 0.5
+        nn.init.uniform_(self.embedding.weight, -bound, bound)
+        self.encoder = Encoder()
+        self.decoder = Decoder()
+        self.postnet = Postnet()
+
+    def forward(
+        self, symbols: torch.Tensor, frames: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Frames before and behind the postnet (batch, frames, mels), and stop logits (batch, frames).
+
+        Args:
+            symbols: Text, (batch, symbols).
+            frames: True frames (batch, frames, mels); inference takes only their number, so that each may be
+                empty.
+        """
+        made, gates = self.decoder(self.encoder(self.embedding(symbols)), frames)
+        return made, made + self.postnet(made), gates
+
+
+def speech_loss(
+    made: tuple[torch.Tensor, torch.Tensor, torch.Tensor], frames: torch.Tensor, stops: torch.Tensor
+) -> torch.Tensor:
+    """Mean distance of the frames, before and behind the postnet, and cross-entropy of where speech stops."""
+    coarse, refined, gates = made
+    distance = functional.l1_loss(coarse, frames) + functional.l1_loss(refined, frames)
+    return distance + functional.binary_cross_entropy_with_logits(gates, stops)

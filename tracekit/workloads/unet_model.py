@@ -1,0 +1,71 @@
+"""U-Net in plain torch: the layers of the widely used `Pytorch-UNet` with transposed convolutions.
+
+Those of the paper (arXiv 1505.04597), padded so that the output is as large as the input, with batch
+normalization.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+WIDTH = 64
+SMALL_WIDTH = 8
+"""Channels of the first level where a step must be cheap."""
+DEPTH = 4
+
+
+class Up(nn.Module):
+    """Double the height and width, put the skipped level beside it, convolve."""
+
+    def __init__(self, inputs: int) -> None:
+        super().__init__()
+        outputs = inputs // 2
+        self.up = nn.ConvTranspose2d(inputs, outputs, 2, stride=2)
+        self.conv = _double(inputs, outputs)
+
+    def forward(self, x: torch.Tensor, skipped: torch.Tensor) -> torch.Tensor:
+        """Grow `x` to the size of `skipped`; an odd size needs a border."""
+        x = self.up(x)
+        rows, columns = skipped.shape[-2] - x.shape[-2], skipped.shape[-1] - x.shape[-1]
+        x = functional.pad(x, [columns // 2, columns - columns // 2, rows // 2, rows - rows // 2])
+        convolved: torch.Tensor = self.conv(torch.cat([skipped, x], dim=1))
+        return convolved
+
+
+class UNet(nn.Module):
+    """Four levels down, four up, with skips between."""
+
+    def __init__(self, channels: int = 3, classes: int = 2, *, width: int = WIDTH) -> None:
+        super().__init__()
+        widths = [width * 2**level for level in range(DEPTH + 1)]
+        self.inc = _double(channels, width)
+        self.down = nn.ModuleList(
+            nn.Sequential(nn.MaxPool2d(2), _double(inputs, inputs * 2)) for inputs in widths[:-1]
+        )
+        self.up = nn.ModuleList(Up(inputs) for inputs in reversed(widths[1:]))
+        self.outc = nn.Conv2d(width, classes, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Logits of each class for each pixel: (batch, classes, height, width)."""
+        x = self.inc(x)
+        skipped = []
+        for down in self.down:
+            skipped.append(x)
+            x = down(x)
+        for up, beside in zip(self.up, reversed(skipped), strict=True):
+            x = up(x, beside)
+        logits: torch.Tensor = self.outc(x)
+        return logits
+
+
+def _double(inputs: int, outputs: int) -> nn.Sequential:
+    layers: list[nn.Module] = []
+    for given in (inputs, outputs):
+        layers += [
+            nn.Conv2d(given, outputs, 3, padding=1, bias=False),
+            nn.BatchNorm2d(outputs),
+            nn.ReLU(inplace=True),
+        ]
+    return nn.Sequential(*layers)

@@ -1,0 +1,57 @@
+"""VGG-16 in plain torch: the same layers and initialization as torchvision's `vgg16`."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+STAGES = ((2, 64), (2, 128), (3, 256), (3, 512), (3, 512))
+"""Convolutions of each stage and their channels."""
+HIDDEN = 4096
+SMALL_HIDDEN = 32
+"""Width of the linear layers where a step must be cheap: they hold 124 of the 138 million parameters."""
+POOLED = 7
+
+
+class VGG16Model(nn.Module):
+    """The network; names of its parts match torchvision's, so that a state dict fits both."""
+
+    def __init__(self, channels: int = 3, classes: int = 1000, *, hidden: int = HIDDEN) -> None:
+        super().__init__()
+        self.features = _features(channels)
+        self.avgpool = nn.AdaptiveAvgPool2d(POOLED)
+        self.classifier = nn.Sequential(
+            nn.Linear(STAGES[-1][1] * POOLED * POOLED, hidden),
+            nn.ReLU(inplace=True),
+            nn.Dropout(),
+            nn.Linear(hidden, hidden),
+            nn.ReLU(inplace=True),
+            nn.Dropout(),
+            nn.Linear(hidden, classes),
+        )
+        self.apply(_initialize)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Logits of a batch of images."""
+        pooled = torch.flatten(self.avgpool(self.features(x)), 1)
+        logits: torch.Tensor = self.classifier(pooled)
+        return logits
+
+
+def _features(inputs: int) -> nn.Sequential:
+    layers: list[nn.Module] = []
+    for convolutions, outputs in STAGES:
+        for _ in range(convolutions):
+            layers += [nn.Conv2d(inputs, outputs, 3, padding=1), nn.ReLU(inplace=True)]
+            inputs = outputs
+        layers.append(nn.MaxPool2d(2))
+    return nn.Sequential(*layers)
+
+
+def _initialize(module: nn.Module) -> None:
+    if isinstance(module, nn.Conv2d):
+        nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+    elif isinstance(module, nn.Linear):
+        nn.init.normal_(module.weight, 0, 0.01)
+    if isinstance(module, nn.Conv2d | nn.Linear) and module.bias is not None:
+        nn.init.zeros_(module.bias)
