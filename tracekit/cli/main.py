@@ -18,6 +18,7 @@ COMMANDS = {
     "workloads": "tracekit.cli.workloads",
     "collect": "tracekit.cli.collect",
     "sweep": "tracekit.cli.sweep",
+    "suite": "tracekit.cli.suite",
     "import": "tracekit.cli.import_",
     "runs": "tracekit.cli.runs",
     "show": "tracekit.cli.show",

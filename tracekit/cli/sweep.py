@@ -11,7 +11,6 @@ from tracekit.cli.options import format_option, open_store, store_option
 from tracekit.errors import ExitCode
 
 if TYPE_CHECKING:
-    from tracekit.store import Store
     from tracekit.sweeping import Folder, Plan
 
 _AXES = {
@@ -76,6 +75,7 @@ def command(
     tracekit sweep --workload resnet50 --search-batch
     tracekit sweep --show latest --format csv
     """  # noqa: D301 (click reads the \b)
+    from tracekit.cli.sweep_progress import finished
     from tracekit.sweeping import find
 
     place = open_store(store)
@@ -85,7 +85,7 @@ def command(
         raise click.UsageError("name a --workload to sweep, or a sweep to --show.")
     plan = _plan(workload, given, search=search_batch)
     plan = replace(plan, repeats=repeat)
-    return _print(_finished(place, plan, restart=restart), output_format)
+    return _print(finished(place, plan, restart=restart), output_format)
 
 
 def _plan(workload: str, given: dict[str, Any], *, search: bool) -> Plan:
@@ -116,26 +116,6 @@ def _values(given: dict[str, Any]) -> dict[str, Any]:
         for name in grid.AXES
         if given[name] is not None
     }
-
-
-def _finished(store: Store, plan: Plan, *, restart: bool) -> Folder:
-    import sys
-
-    from tracekit.cli.sweep_progress import watching
-    from tracekit.sweeping import finish, folder
-
-    command = ("tracekit", "sweep", *sys.argv[2:])
-    found = folder.begin(store, plan, command=command, restart=restart)
-    known = len(found.records())
-    if known:
-        click.echo(f"tracekit: going on with {found.id}, {known} measurements are there", err=True)
-    try:
-        with watching() as watcher:
-            finish(store, found, watcher=watcher)
-    except KeyboardInterrupt:
-        click.echo("tracekit: finished cells are kept; the same command goes on from there", err=True)
-        raise
-    return found
 
 
 def _print(folder: Folder, output_format: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -13,7 +14,8 @@ from tracekit.cli.progress import step_progress
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tracekit.sweeping import Cell, Record, Watcher
+    from tracekit.store import Store
+    from tracekit.sweeping import Cell, Folder, Plan, Record, Watcher
     from tracekit.sweeping.engine import Moment
 
 _ALWAYS = ("mode", "level", "resolution", "batch_size")
@@ -32,6 +34,31 @@ def watching() -> Iterator[Watcher]:
         return
     with step_progress("") as progress:
         yield Watcher(before=_begin, after=_end, progress=progress)
+
+
+def finished(store: Store, plan: Plan, *, restart: bool) -> Folder:
+    """Measure what a plan misses, telling on stderr how it goes.
+
+    Args:
+        store: Where it lies.
+        plan: Of the sweep or suite.
+        restart: Forget what was measured before.
+
+    Raises:
+        UnusableInputError: Another process measures it.
+    """
+    from tracekit.sweeping import finish, folder
+
+    found = folder.begin(store, plan, command=("tracekit", *sys.argv[1:]), restart=restart)
+    if known := len(found.records()):
+        click.echo(f"tracekit: going on with {found.id}, {known} measurements are there", err=True)
+    try:
+        with watching() as watcher:
+            finish(store, found, watcher=watcher)
+    except KeyboardInterrupt:
+        click.echo("tracekit: finished cells are kept; the same command goes on from there", err=True)
+        raise
+    return found
 
 
 def _begin(moment: Moment) -> None:
