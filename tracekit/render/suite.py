@@ -34,7 +34,8 @@ def as_text(report: Report, output_format: str) -> str:
     parts = [headline(report), *outcomes(report)]
     for one in report.tables.values():
         text = render.rows(one.told(), one.columns, output_format, command="suite", title=one.title, limit=0)
-        parts.append(f"{text}{one.definition}\nForm: {one.source}.")
+        missing = f"\nMissing: {one.missing()}." if one.missing() else ""
+        parts.append(f"{text}{one.definition}{missing}\nForm: {one.source}.")
     return "\n\n".join(parts) + "\n"
 
 
@@ -79,7 +80,12 @@ def as_html(report: Report) -> str:
             for one in drawn
         ],
         "tables": [
-            {"table": shown, "definition": clean(one.definition), "source": clean(one.source)}
+            {
+                "table": shown,
+                "definition": clean(one.definition),
+                "missing": clean(one.missing()),
+                "source": clean(one.source),
+            }
             for shown, one in tables
         ],
     }

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 GEOMEAN, OVERALL = "geomean", "overall"
 REASONS = "reasons"
 MODES = ("train", "infer")
-UNMEASURED = "not part of this suite"
+UNMEASURED = "not in the suite"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +42,16 @@ class Table:
     rows: tuple[dict[str, Any], ...]
 
     def told(self) -> list[dict[str, Any]]:
-        """The rows for people: a reason stands where a value is missing."""
-        return [{**row, **row[REASONS]} for row in self.rows]
+        """The rows for people: a reason in a word or two stands where a value is missing."""
+        return [
+            {**row, **{name: reason.partition(":")[0] for name, reason in row[REASONS].items()}}
+            for row in self.rows
+        ]
+
+    def missing(self) -> str:
+        """Why values are missing, each reason that its cells shorten once; empty where none does."""
+        every = (reason for row in self.rows for reason in row[REASONS].values() if ":" in reason)
+        return "; ".join(dict.fromkeys(every))
 
 
 @dataclass(frozen=True, kw_only=True)

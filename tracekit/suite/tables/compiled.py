@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tracekit.sweeping.table import Row
 
 LEVEL = "compile"
-NONE = "the workload has no compiled level"
+NONE = "no compiled level"
 COLUMNS = (
     Column("workload", "", "what ran"),
     Column("mode", "", "train or infer"),
@@ -60,7 +60,7 @@ def _pair(eager: Row, other: Row | None) -> dict[str, Any]:
         }
     said = NONE if other is None else why(other if not other.n else eager)
     reasons = {one.name: said for one in COLUMNS} | {"eager_ns": why(eager)}
-    reasons |= {one.name: "published over all models" for one in COLUMNS if one.name.startswith("published")}
+    reasons |= {one.name: "geomean only" for one in COLUMNS if one.name.startswith("published")}
     if other is not None and other.n:
         reasons["device_ratio"] = why(other, device=True)
     return filled(known, COLUMNS, reasons)
@@ -77,9 +77,7 @@ def _mean(mode: str, found: Sequence[dict[str, Any]]) -> dict[str, Any]:
         **{name: geomean(row[name] for row in own) for name in _RATIOS},
     }
     reasons: dict[str, str] = {
-        name: next(
-            (row["reasons"][name] for row in own if name in row["reasons"]), "no workload has this mode"
-        )
+        name: next((row["reasons"][name] for row in own if name in row["reasons"]), "no such mode")
         for name in _RATIOS
     }
-    return filled(known, COLUMNS, reasons | dict.fromkeys(("eager_ns", "compiled_ns"), "a mean of ratios"))
+    return filled(known, COLUMNS, reasons | dict.fromkeys(("eager_ns", "compiled_ns"), "mean of ratios"))

@@ -43,8 +43,9 @@ def table(kind: Kind) -> Table:
         name="domains",
         title="Active, movement and idle time by domain",
         definition=(
-            "Mean over the workloads of the shares of the profiled steps; a workload that is another one mended "
-            "is left out. Batches are those of the suite's size; TorchBench doubled the batch of inference to the best use of the GPU."
+            "Mean over the workloads of the shares of the profiled steps, without those that are another one "
+            "mended. Batches are those of the suite's size; TorchBench doubled the batch of inference to the "
+            "best use of the GPU."
         ),
         source=f"{published.TORCHBENCH}, Table 2",
         columns=COLUMNS,
@@ -62,7 +63,7 @@ def _row(domain: str, mode: str, own: list[Row]) -> dict[str, Any]:
         known |= dict(zip(_PUBLISHED, values, strict=True))
     elif domain == OVERALL:
         known["published_active"] = published.OVERALL_ACTIVE[mode]
-    said = "only the active share is published" if domain == OVERALL else "the study has no such domain"
+    said = "not published" if domain == OVERALL else "not in the study"
     reasons = dict.fromkeys(_PUBLISHED, said)
-    reasons |= dict.fromkeys(SHARES, why(own[0], device=True) if own else "no workload has this mode")
+    reasons |= dict.fromkeys(SHARES, why(own[0], device=True) if own else "no such mode")
     return filled(known, COLUMNS, reasons)

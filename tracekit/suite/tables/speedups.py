@@ -94,9 +94,9 @@ def _mean(change: str, own: list[dict[str, Any]]) -> dict[str, Any]:
     }
     known |= {"mode": ", ".join(dict.fromkeys(row["mode"] for row in own))}
     known |= {"published_speedup": _PUBLISHED.get(change), "remark": _SAID.get(change)}
-    reasons = {"before_ns": "a mean of ratios", "after_ns": "a mean of ratios", **_unpublished()}
-    return filled(known, COLUMNS, {**reasons, "speedup": "none was measured"})
+    reasons = {"before_ns": "mean of ratios", "after_ns": "mean of ratios", **_unpublished()}
+    return filled(known, COLUMNS, {**reasons, "speedup": "not measured"})
 
 
 def _unpublished() -> dict[str, str]:
-    return {"published_speedup": "none is published", "remark": "none is published"}
+    return {"published_speedup": "not published", "remark": "not published"}
