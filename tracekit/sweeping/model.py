@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -57,7 +58,7 @@ class Settings:
             >>> Settings(workload="w", resolution=8, batch_size=1).key
             'e8f448f2ad209ee7'
         """
-        return digest(asdict(self), 16)
+        return _key(self)
 
     @property
     def line(self) -> tuple[Any, ...]:
@@ -170,6 +171,11 @@ class Record:
     reason: str = ""
     values: Values | None = None
     seconds: float = 0.0
+
+
+@lru_cache(maxsize=1 << 16)
+def _key(settings: Settings) -> str:
+    return digest(asdict(settings), 16)
 
 
 def digest(value: Any, length: int) -> str:
