@@ -11,7 +11,20 @@ from .causes import DTYPES, SHAPES
 if TYPE_CHECKING:
     from tracekit.run import Run
 
-_COMPARED = ("workload", "mode", "level", "batch_size", "resolution", "dtype", "pin_memory", "gpu", "torch")
+_COMPARED = (
+    "workload",
+    "mode",
+    "level",
+    "size",
+    "dataset_shape",
+    "batch_size",
+    "resolution",
+    "dtype",
+    "pin_memory",
+    "offload",
+    "gpu",
+    "torch",
+)
 _BATCH, _SIDE, _DTYPE = "batch_size", "resolution", "dtype"
 _TORCH_NAMES = {
     "float64": "double",

@@ -59,7 +59,16 @@ def test_pinned_batches_are_only_for_a_gpu() -> None:
 def test_the_command_repeats_the_request() -> None:
     from tracekit.cli.collect import command as collect
 
-    request = Request(workload="resnet50", batch_size=8, resolution=64, stacks=True, zero_grad="foreach")
+    request = Request(
+        workload="resnet50",
+        batch_size=8,
+        resolution=64,
+        stacks=True,
+        zero_grad="foreach",
+        offload="activations",
+        dataset_shape="stl10",
+        size="gpu",
+    )
     words = command(request)
     context = collect.make_context("collect", words[2:])
     shared = {name: value for name, value in context.params.items() if hasattr(request, name)}

@@ -19,6 +19,8 @@ OF_WORKLOADS = (
     "device",
     "mode",
     "level",
+    "size",
+    "dataset_shape",
     "batch_size",
     "resolution",
     "dtype",
@@ -26,6 +28,7 @@ OF_WORKLOADS = (
     "threads",
     "zero_grad",
     "pin_memory",
+    "offload",
     "seed",
 )
 """Options that say what a built-in workload does; a program says that by itself."""

@@ -51,3 +51,4 @@ MNIST_CNN = Workload(
     smallest_resolution=6,
     build=_build,
 )
+"""Its number of parameters is that of the MNIST network in PyTorch's own examples."""

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import csv
+import io
 import json
 from typing import TYPE_CHECKING
 
@@ -7,6 +9,7 @@ from tests.builders import host, make_run
 from tracekit.cli.collected import summary
 from tracekit.cli.main import run
 from tracekit.meta import Timings
+from tracekit.workloads.base import DOMAINS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,3 +44,19 @@ def test_workloads_say_what_they_take(capsys: pytest.CaptureFixture[str]) -> Non
     assert resnet50["parameters"] == 25_557_032
     assert resnet50["modes"] == ["train", "infer"]
     assert resnet50["levels"] == ["eager"]
+    assert resnet50["resolution_means"] == "Height and width of an image"
+    assert resnet50["sizes"]["test"] == {"batch_size": 2, "resolution": 64}
+    assert resnet50["dataset_shapes"] == ["mnist", "cifar10", "stl10", "pascal"]
+    assert resnet50["offloads"] == ["none", "parameters", "activations"]
+
+
+def test_workloads_are_listed_by_domain_and_lists_are_text_outside_json(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["workloads", "--format", "csv"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    domains = [DOMAINS.index(row["domain"]) for row in rows]
+    assert domains == sorted(domains)
+    resnet50 = next(row for row in rows if row["name"] == "resnet50")
+    assert resnet50["sizes"] == "test: batch_size 2, resolution 64; gpu: batch_size 64, resolution 224"
+    assert resnet50["defaults"] == "batch_size 8, resolution 224"

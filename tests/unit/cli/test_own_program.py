@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tracekit.cli.main import run
+from tracekit.cli.own_program import OF_WORKLOADS
+from tracekit.collecting import Request
 from tracekit.collecting.own import title
 
 if TYPE_CHECKING:
@@ -52,3 +55,8 @@ def test_what_cannot_be_is_one_line_and_leaves_nothing(
 )
 def test_a_run_is_named_for_what_runs_not_for_what_starts_it(command: str, name: str) -> None:
     assert title(tuple(command.split())) == name
+
+
+def test_every_option_of_a_workload_is_refused_beside_a_program() -> None:
+    shared = {"workload", "steps", "stacks"}
+    assert {one.name for one in fields(Request)} - shared == set(OF_WORKLOADS)
