@@ -56,7 +56,7 @@ def _check(options: Options) -> None:
 BERT = Workload(
     name="bert",
     domain="language",
-    summary="BERT-base recovering masked words of random sentences and judging whether they follow",
+    summary="BERT-base recovering masked words of random sentences; two layers in size test",
     parameters=109_482_240,
     modes=MODES,
     levels=("eager",),

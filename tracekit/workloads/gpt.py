@@ -43,7 +43,7 @@ def _check(options: Options) -> None:
 GPT = Workload(
     name="gpt",
     domain="language",
-    summary="GPT-2 (124M) predicting the next of random tokens",
+    summary="GPT-2 (124M) predicting the next of random tokens; two layers in size test",
     parameters=124_439_808,
     modes=MODES,
     levels=("eager",),

@@ -28,7 +28,8 @@ CHUNK = 64
 AXES = (64, 64)
 AXIAL_WIDTHS = (64, 192)
 DROPOUT = 0.05
-_SELF = -1e5
+_SELF = -1e4
+"""Score of a token with itself, which it may not read; float16 holds it."""
 
 
 def copied_scale(x: torch.Tensor) -> torch.Tensor:

@@ -48,7 +48,7 @@ def _build(options: Options) -> Program:
 def _optimizer(parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
     import torch
 
-    return torch.optim.Adam(parameters, lr=1e-4, betas=(0.9, 0.98))
+    return torch.optim.Adam(parameters, lr=1e-4, betas=(0.9, 0.98), fused=True)
 
 
 SPEECH_TRANSFORMER = Workload(

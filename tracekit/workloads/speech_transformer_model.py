@@ -67,8 +67,9 @@ def _positions(x: torch.Tensor) -> torch.Tensor:
 
 
 def alignment_loss(logits: torch.Tensor, pieces: torch.Tensor) -> torch.Tensor:
-    """CTC loss of logits (batch, frames, tokens) with word pieces (batch, pieces), in float32 at least."""
+    """CTC loss of logits (batch, frames, tokens) with pieces (batch, pieces), found in float32 at least."""
     exact = logits if logits.dtype == torch.float64 else logits.float()
     batch, frames, _ = logits.shape
     lengths = torch.full((batch,), frames), torch.full((batch,), pieces.shape[1])
-    return functional.ctc_loss(exact.log_softmax(dim=2).transpose(0, 1), pieces, *lengths)
+    loss = functional.ctc_loss(exact.log_softmax(dim=2).transpose(0, 1), pieces, *lengths)
+    return loss.to(logits.dtype)

@@ -7,7 +7,23 @@ from typing import Any
 from tracekit import registry
 from tracekit.workloads.base import Options, Workload
 
-NAMES = ("lennard_jones", "mnist_cnn", "mobilenet_v2", "resnet18", "resnet50", "unet", "vgg16")
+NAMES = (
+    "bert",
+    "dlrm",
+    "gpt",
+    "lennard_jones",
+    "mnist_cnn",
+    "mobilenet_v2",
+    "reformer",
+    "reformer_fixed",
+    "resnet18",
+    "resnet50",
+    "sac",
+    "speech_transformer",
+    "tts",
+    "unet",
+    "vgg16",
+)
 BUILT_INS: dict[str, Workload] = {name: registry.load(registry.WORKLOADS, name) for name in NAMES}
 
 
