@@ -14,6 +14,7 @@ from tracekit.errors import CollectionError, UnusableInputError
 from tracekit.ingest import Sample
 
 from .cuda_events import EventTimer
+from .protocol import MEASURE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,7 +79,7 @@ def timed(program: Program, request: Request, device: str, reporter: Reporter) -
     """Run the warm-up and the timed steps; ns of each, the clock they are of, and the peaks of memory."""
     warmup = _times(program, request.warmup, device, part="warm-up", reporter=reporter)
     _reset_peaks(device)
-    steps = _times(program, request.steps, device, part="measure", reporter=reporter)
+    steps = _times(program, request.steps, device, part=MEASURE, reporter=reporter)
     clock = "perf_counter" if device == "cpu" else "cuda_event"
     return {
         "warmup_ns": warmup,

@@ -1,7 +1,7 @@
 """Samples of NVIDIA's management library: utilization, memory, clocks, power, heat, PCIe, company.
 
 What each metric means is in `tracekit.nvml`. A metric that a device does not answer is left out and said
-once; a device that is lost is not asked again. The slow questions (PCIe throughput) are put at every fourth
+once; a device that is lost is not asked again. The slow questions (PCIe throughput) are put at every second
 reading, and go round the devices, one at a time.
 """
 
@@ -27,7 +27,7 @@ _NAMESPACE = (
     "device {device} is unknown"
 )
 _ORDER = "the GPUs differ, so CUDA may number them otherwise than NVML; set CUDA_DEVICE_ORDER=PCI_BUS_ID"
-SLOW_EVERY = 4
+SLOW_EVERY = 2
 """Readings from one slow question to the next: the driver may make the program wait for such a call."""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -21,9 +21,13 @@ from .children import child, last_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from tracekit.collecting import Progress, Request
+
+MEASURE, PROFILE = "measure", "profile"
+"""Parts of a recording's progress: the timed steps, and the profiled ones after them."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,14 @@ def serve(reporter: Reporter, record: Callable[[], dict[str, Any]]) -> int:
     return 0
 
 
-def converse(command: Sequence[str], request: Request, directory: Path, progress: Progress) -> dict[str, Any]:
+def converse(
+    command: Sequence[str],
+    request: Request,
+    directory: Path,
+    progress: Progress,
+    *,
+    beside: Callable[[int], AbstractContextManager[None]] = lambda _: nullcontext(),
+) -> dict[str, Any]:
     """Run a process that takes a request on standard input and tells its events on standard output.
 
     Args:
@@ -63,12 +74,17 @@ def converse(command: Sequence[str], request: Request, directory: Path, progress
         request: What it is to run.
         directory: Where it may write; its log goes there too.
         progress: Told what it tells.
+        beside: What goes on as long as it runs, by the id of the guard it is below.
 
     Raises:
         TracekitError: What it told, or how it ended.
     """
     log, pipe = directory / "stderr.txt", subprocess.PIPE
-    with log.open("wb") as errors_to, child(command, stdin=pipe, stdout=pipe, stderr=errors_to) as process:
+    with (
+        log.open("wb") as errors_to,
+        child(command, stdin=pipe, stdout=pipe, stderr=errors_to) as process,
+        beside(process.pid),
+    ):
         assert process.stdin  # noqa: S101 (a pipe)
         assert process.stdout  # noqa: S101 (a pipe)
         with suppress(BrokenPipeError):  # it died at once: its exit code and log say why

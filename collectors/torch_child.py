@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tracekit.collecting import Request
 
 from .measured import built, found, surroundings, timed
-from .protocol import Reporter, serve
-from .sampling import sampling
+from .protocol import PROFILE, Reporter, serve
 
 if TYPE_CHECKING:
     from tracekit.workloads.base import Program
@@ -38,14 +37,12 @@ def _record(request: Request, directory: Path, reporter: Reporter) -> dict[str, 
     device = found(request.device)
     import torch
 
-    with built(request, device=device) as program, sampling() as taken:
+    with built(request, device=device) as program:
         told = timed(program, request, device, reporter)
         _profile(program, request, device, directory / TRACE, reporter)
-    told["samples"] += [vars(one) for one in taken.samples()]
     return {
         "trace": TRACE,
         "version": str(torch.__version__),
-        "diagnostics": [vars(one) for one in taken.diagnostics()],
         "options": {"record_shapes": True, "profile_memory": True, "with_stack": request.stacks},
         **told,
         **surroundings(device),
@@ -69,7 +66,7 @@ def _profile(program: Program, request: Request, device: str, trace: Path, repor
             program.step()
             profiler.step()
 
-        reporter.steps("profile", request.steps + 1, run)
+        reporter.steps(PROFILE, request.steps + 1, run)
 
 
 if __name__ == "__main__":

@@ -6,8 +6,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from tracekit.collecting import Recording, Request
-from tracekit.meta import Diagnostic, Level
 
+from .gated_sampling import Watched
 from .protocol import converse, samples, timings
 
 if TYPE_CHECKING:
@@ -25,19 +25,18 @@ class TorchProfilerCollector:
 
     def record(self, request: Request, directory: Path, *, progress: Progress) -> Recording:
         """See `tracekit.collecting.Collector.record`."""
-        told = converse(_COMMAND, request, directory, progress)
+        watched = Watched(progress)
+        told = converse(_COMMAND, request, directory, watched, beside=watched.sampling)
         return Recording(
             traces=(directory / told["trace"],),
             device=told["device"],
             threads=told["threads"],
             version=told["version"],
             timings=timings(told),
-            samples=samples(told),
+            samples=(*samples(told), *watched.taken.samples()),
             environment=told["environment"],
             options=told["options"],
-            diagnostics=tuple(
-                Diagnostic(Level(one["level"]), one["code"], one["message"]) for one in told["diagnostics"]
-            ),
+            diagnostics=watched.taken.diagnostics(),
         )
 
     def record_program(self, program: Program, directory: Path, *, progress: Progress) -> Recording:

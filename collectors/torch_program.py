@@ -11,8 +11,8 @@ from tracekit.collecting import Recording
 from tracekit.errors import UnusableInputError
 
 from .foreground import exit_code, foreground
+from .gated_sampling import in_window
 from .program_report import diagnostics, failure, recorded, samples, timings
-from .program_sampling import in_window
 from .sampling import sampling
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from tracekit.collecting import Request
 
 from ..measured import built, found, surroundings, timed
-from ..protocol import Reporter, serve
+from ..protocol import PROFILE, Reporter, serve
 from ..sampling import sampling
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def _time(request: Request, reporter: Reporter) -> dict[str, Any]:
 
 
 def _record(request: Request, reporter: Reporter) -> dict[str, Any]:
-    reporter.tell("progress", part="profile", done=0, total=request.steps)
+    reporter.tell("progress", part=PROFILE, done=0, total=request.steps)
     device = found(request.device)
     notes: list[tuple[str, str]] = []
     with built(request, device=device) as program:
@@ -62,7 +62,7 @@ def _record(request: Request, reporter: Reporter) -> dict[str, Any]:
             for number in range(1, request.steps + 1):
                 with step(f"{STEP_NAME}{number}"):
                     program.step()
-                reporter.tell("progress", part="profile", done=number, total=request.steps)
+                reporter.tell("progress", part=PROFILE, done=number, total=request.steps)
     return {
         "notes": notes,
         "samples": [vars(one) for one in taken.samples()],

@@ -127,10 +127,12 @@ def _chooser(context: Context) -> list[Component]:
         return [
             dmc.Text("The store holds one run only. Record or import another to compare with it."),
         ]
+    offers = [_offer(context, run) for run in found[:OFFERED]]
+    known = [column for column in _COLUMNS if any(offer[column.name] is not None for offer in offers)]
     more = f" {len(found) - OFFERED} more are in the header's list." if len(found) > OFFERED else ""
     return [
         dmc.Text(f"{said}Choose what {context.run.path.name} is compared with; the most alike come first."),
-        rows(_COLUMNS, [_offer(context, run) for run in found[:OFFERED]], caption="Runs to compare with"),
+        rows(known, offers, caption="Runs to compare with"),
         dmc.Text(f"{DECLARE}{more}", size="xs", c="dimmed"),
     ]
 
@@ -164,7 +166,7 @@ def _offer(context: Context, run: Run) -> dict[str, Any]:
     apart, alike = fields(run, context.run)
     return {
         "compare_with": dcc.Link(run.path.name, href=context.view.href(base=run.path.name)),
-        "label": run.meta.label,
+        "label": run.meta.label or None,
         "commit": _commit(run) or None,
         "recorded": html.Span(run.meta.created_at.replace("T", " ").removesuffix("Z")),
         "to_declare": _words([name for name in apart if name in DECIDES]),

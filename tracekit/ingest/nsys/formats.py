@@ -37,7 +37,7 @@ def is_sqlite(path: Path) -> bool:
 
 def is_parquet_export(path: Path) -> bool:
     """Whether a folder holds tables of an export, one file each."""
-    return any((path / f"{table}{SUFFIX}").is_file() for table in TABLES | MARKS)
+    return any(files.kind(path / f"{table}{SUFFIX}") is files.Kind.FILE for table in TABLES | MARKS)
 
 
 def is_export(path: Path) -> bool:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
+from tracekit.collectors.gated_sampling import in_window, recording
 from tracekit.collectors.process import ProcessSampler
-from tracekit.collectors.program_sampling import in_window, recording
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
