@@ -41,6 +41,7 @@ def command() -> None:
 )
 @click.option("--repeat", type=click.IntRange(min=1), default=1, show_default=True, help="Runs of each cell.")
 @click.option("--restart", is_flag=True, help="Forget what an earlier call of this suite measured.")
+@click.option("--retry", is_flag=True, help="Measure again what has no values.")
 @store_option
 def run_command(
     *,
@@ -50,6 +51,7 @@ def run_command(
     level: str,
     repeat: int,
     restart: bool,
+    retry: bool,
     store: str | None,
 ) -> int:
     """Measure the workloads into the store; the same command goes on where it was stopped.
@@ -65,7 +67,7 @@ def run_command(
 
     levels = grid.names(level, "--level")
     wanted = plan(size=size, only=only, domains=domain, levels=levels, repeats=repeat)
-    found = finished(open_store(store), wanted, restart=restart)
+    found = finished(open_store(store), wanted, restart=restart, retry=retry)
     measured = sum(one.values is not None for one in found.records().values())
     click.echo(found.id)
     click.echo(f"tracekit: {measured} measurements; see `tracekit suite report {found.id}`", err=True)

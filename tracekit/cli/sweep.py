@@ -44,6 +44,7 @@ def _axes(function: Any) -> Any:
 @click.option("--collector", default="auto", show_default=True, metavar="NAME", help="What records.")
 @click.option("--search-batch", is_flag=True, help="Double the batch to the best throughput.")
 @click.option("--restart", is_flag=True, help="Forget what an earlier call of this sweep measured.")
+@click.option("--retry", is_flag=True, help="Measure again what has no values.")
 @click.option("--show", metavar="ID", help="Print a sweep instead: its id, a part of it, or latest.")
 @format_option
 @store_option
@@ -53,6 +54,7 @@ def command(
     repeat: int,
     search_batch: bool,
     restart: bool,
+    retry: bool,
     show: str | None,
     output_format: str,
     store: str | None,
@@ -85,7 +87,7 @@ def command(
         raise click.UsageError("name a --workload to sweep, or a sweep to --show.")
     plan = _plan(workload, given, search=search_batch)
     plan = replace(plan, repeats=repeat)
-    return _print(finished(place, plan, restart=restart), output_format)
+    return _print(finished(place, plan, restart=restart, retry=retry), output_format)
 
 
 def _plan(workload: str, given: dict[str, Any], *, search: bool) -> Plan:

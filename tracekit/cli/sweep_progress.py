@@ -36,13 +36,14 @@ def watching() -> Iterator[Watcher]:
         yield Watcher(before=_begin, after=_end, progress=progress)
 
 
-def finished(store: Store, plan: Plan, *, restart: bool) -> Folder:
+def finished(store: Store, plan: Plan, *, restart: bool, retry: bool) -> Folder:
     """Measure what a plan misses, telling on stderr how it goes.
 
     Args:
         store: Where it lies.
         plan: Of the sweep or suite.
         restart: Forget what was measured before.
+        retry: Measure again what has no values.
 
     Raises:
         UnusableInputError: Another process measures it.
@@ -50,6 +51,9 @@ def finished(store: Store, plan: Plan, *, restart: bool) -> Folder:
     from tracekit.sweeping import finish, folder
 
     found = folder.begin(store, plan, command=("tracekit", *sys.argv[1:]), restart=restart)
+    if retry:
+        with found.alone():
+            found.forget_failures()
     if known := len(found.records()):
         click.echo(f"tracekit: going on with {found.id}, {known} measurements are there", err=True)
     try:

@@ -37,8 +37,15 @@ def as_text(name: str, plan: Plan, found: Sequence[Row], output_format: str) -> 
         return render.csv_text(render.records(flat, COLUMNS), COLUMNS)
     columns = shown(found)
     title = f"{name}: {held(found)}"
-    said = [_said(row) for row in flat]
+    said = [told(row) for row in found]
     return render.rows(said, columns, output_format, command="sweep", title=title, limit=0)
+
+
+def told(row: Row) -> dict[str, Any]:
+    """A row for people: of a device that is not there, the reason stands in its columns."""
+    flat = row.flat()
+    missing = [name for name in DEVICE_COLUMNS if row.device_reason and flat[name] is None]
+    return flat | dict.fromkeys(missing, row.device_reason) | {"threads": row.settings.threads or "all"}
 
 
 def shown(found: Sequence[Row]) -> list[Column]:
@@ -89,13 +96,6 @@ def _searched(first: Cell, plan: Plan, done: Mapping[tuple[str, int], Record]) -
         return f"{what}: no batch was measured: {result.why or 'the search goes on'}"
     best = f"best batch {result.best}, {result.samples_per_second:,.1f} samples/s"
     return f"{what}: {best}; {result.why or 'the search goes on'}"
-
-
-def _said(row: dict[str, Any]) -> dict[str, Any]:
-    """A row for people: of a device that is not there, the reason stands in its columns."""
-    reason = row["device_reason"]
-    filled = {name: reason for name in DEVICE_COLUMNS if reason and row[name] is None}
-    return row | filled | {"threads": row["threads"] or "all"}
 
 
 def _told(name: str, value: Any) -> str:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _SHARES = {"active_share": "active", "movement_share": "movement", "idle_share": "idle"}
 _MIB, _MS = 1 << 20, 1e6
+_AXES = {"resolution": "resolution", "batch_size": "batch size"}
 _CURVES = {
     "sample_ns": ("time per sample (ms)", _MS),
     "host_peak_bytes": ("host peak (MiB)", _MIB),
@@ -53,7 +54,8 @@ def figures(of: Report) -> list[Figure]:
             of.tables["speedups"], "speedup", "Speed-ups of single changes; above 1 is faster.", by="change"
         ),
     ]
-    return [*found, *(_curve(of.tables["curves"], name) for name in _CURVES)]
+    over = [(value, x) for x in _AXES for value in _CURVES]
+    return [*found, *(_curve(of.tables["curves"], value, x) for value, x in over)]
 
 
 def _shares(table: Table, key: str, caption: str) -> Figure:
@@ -108,33 +110,34 @@ def _memory(table: Table) -> Figure:
     return _figure(table, table.name, caption, data, layout, "host_peak_bytes")
 
 
-def _curve(table: Table, value: str) -> Figure:
+def _curve(table: Table, value: str, x: str) -> Figure:
     title, scale = _CURVES[value]
+    series = next(name for name in _AXES if name != x)
     rows = [row for row in table.rows if row[value] is not None]
 
     def key(row: dict[str, Any]) -> str:
-        return f"{row['mode']}, {row['level']}, batch {row['batch_size']}"
+        return f"{row['mode']}, {row['level']}, {_AXES[series]} {row[series]}"
 
     data = [
-        _line([row for row in rows if key(row) == name], name, value, scale)
+        _line([row for row in rows if key(row) == name], name, x, value, scale)
         for name in dict.fromkeys(map(key, rows))
     ]
     layout = {
-        "xaxis": {"type": "log", "dtick": 0.30103, "title": {"text": "resolution"}},
+        "xaxis": {"type": "log", "dtick": 0.30103, "title": {"text": _AXES[x]}},
         "yaxis": {"title": {"text": title}, "rangemode": "tozero"},
         "height": 420,
     }
-    caption = f"ResNet-50: {title} over resolution, one line per mode, level and batch size."
-    return _figure(table, f"{table.name}-{value.rsplit('_', 1)[0]}", caption, data, layout, value)
+    caption = f"ResNet-50: {title} over {_AXES[x]}, one line per mode, level and {_AXES[series]}."
+    name = f"{table.name}-{value.rsplit('_', 1)[0]}-{x}"
+    return _figure(table, name, caption, data, layout, value)
 
 
-def _line(rows: list[dict[str, Any]], name: str, value: str, scale: float) -> dict[str, Any]:
-    sides = [row["resolution"] for row in rows]
+def _line(rows: list[dict[str, Any]], name: str, x: str, value: str, scale: float) -> dict[str, Any]:
     return {
         "type": "scatter",
         "mode": "lines+markers",
         "name": name,
-        "x": sides,
+        "x": [row[x] for row in rows],
         "y": [row[value] / scale for row in rows],
     }
 

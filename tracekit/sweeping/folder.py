@@ -108,6 +108,12 @@ class Folder:
         """Keep a finished measurement."""
         self.write(f"{_CELLS}/{record.key}-{record.repeat}.json", msgspec.json.encode(record))
 
+    def forget_failures(self) -> None:
+        """Forget measurements without values, so that they are made again."""
+        for (key, repeat), record in self.records().items():
+            if record.values is None:
+                (self.path / _CELLS / f"{key}-{repeat}.json").unlink(missing_ok=True)
+
     def write(self, name: str, content: bytes) -> None:
         """Write one of its files at once: whole, and there after a crash of the machine."""
         part = self.path / f"{name}.part"

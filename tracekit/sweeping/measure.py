@@ -76,6 +76,11 @@ def _timed(key: str, repeat: int, collected: Callable[[], Run]) -> Record:
         found = Record(key=key, repeat=repeat, outcome=Outcome.IMPOSSIBLE, reason=str(error))
     except TracekitError as error:
         found = Record(key=key, repeat=repeat, outcome=Outcome.FAILED, reason=str(error))
+    except OSError:  # a full disk fails every cell alike
+        raise
+    except Exception as error:
+        reason = f"a fault of the collector: {type(error).__name__}: {error}"
+        found = Record(key=key, repeat=repeat, outcome=Outcome.FAILED, reason=reason)
     return replace(found, seconds=round(time.monotonic() - start, 3))
 
 

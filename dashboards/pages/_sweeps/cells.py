@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 import dash_mantine_components as dmc
 from dash import dcc, html
 
-from tracekit.render.sweep import held, notes, shown
+from tracekit.render.sweep import PENDING, held, notes, shown, told
 from tracekit.sweeping import find, listed, rows
+from tracekit.sweeping.model import SWEEP
+from tracekit.sweeping.table import COLUMNS
 
 from ...parts.links import Choice, choices
 from ...parts.rows import rows as table
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
     from dash.development.base_component import Component
 
+    from tracekit.analysis import Column
     from tracekit.sweeping import Folder, Row
 
     from ...context import Context
@@ -27,12 +30,12 @@ OFFERED = 12
 """Sweeps offered at most, the newest."""
 MOST = 400
 """Rows shown at most."""
-_OUTCOME = "outcome"
+_OUTCOME, _REASON = "outcome", "reason"
 
 
 def cells(context: Context) -> list[Component]:
-    """The rows of the sweep that the address names, of the newest by default; nothing where there is none."""
-    known = listed(context.store)
+    """The rows of the sweep that the address names, by default of the newest that is no suite."""
+    known = sorted(listed(context.store), key=lambda folder: folder.plan.kind == SWEEP)
     if not known:
         return []
     offered = known[-OFFERED:][::-1]
@@ -60,7 +63,7 @@ def _rows(context: Context, one: Folder) -> list[Component]:
     found = rows(one.plan, done)
     said = [html.P(f"Held: {held(found)}.", className="tk-prose")]
     said += [html.P(f"{note}.", className="tk-prose") for note in notes(one.id, one.plan, found, done)]
-    columns = shown(found)
+    columns = sorted(shown(found), key=_late)
     there = {run.path.name for run in context.store.runs()}
     records = [_record(context, row, there) for row in found[:MOST]]
     body = [*said, table(columns, records, caption=f"Cells of {one.id}")]
@@ -69,10 +72,16 @@ def _rows(context: Context, one: Folder) -> list[Component]:
     return [*body, *([html.P(more, className="tk-prose")] if left > 0 else [])]
 
 
+def _late(column: Column) -> int:
+    """Puts why a cell has no values right behind how it ended."""
+    names = [one.name for one in COLUMNS]
+    return names.index(_OUTCOME if column.name == _REASON else column.name)
+
+
 def _record(context: Context, row: Row, there: set[str]) -> dict[str, Any]:
-    flat: dict[str, Any] = row.flat()
+    flat: dict[str, Any] = told(row)
     if row.run_id in there:
         href = context.view.elsewhere("overview", run=row.run_id)
         flat["run_id"] = dcc.Link(row.run_id, href=href)
-    mark = "" if row.n else "✕ "
+    mark = "" if row.n else "… " if row.outcome == PENDING else "✕ "
     return flat | {_OUTCOME: f"{mark}{row.outcome}"}

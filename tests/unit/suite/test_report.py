@@ -205,7 +205,7 @@ def test_the_page_carries_its_figures_and_asks_for_nothing_else(store: Store) ->
     found = told(store, plan(only=["resnet50", "mnist_cnn"]), on_gpu)
     text = render.as_html(found)
     assert 'id="figure-domains"' in text
-    assert 'id="figure-curves-sample"' in text
+    assert 'id="figure-curves-sample-resolution"' in text
     assert '<script src="http' not in text
     assert all(one.title in text for one in found.tables.values())
 

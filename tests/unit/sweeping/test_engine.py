@@ -153,6 +153,30 @@ def test_failures_are_told_apart() -> None:
     assert fails("w failed with exit code 1: ValueError").outcome is Outcome.FAILED
 
 
+def test_a_fault_of_a_collector_is_a_row_and_a_full_disk_is_not() -> None:
+    def broken() -> Run:
+        raise KeyError("diagnostics")
+
+    def full() -> Run:
+        raise OSError(28, "No space left on device")
+
+    record = measure._timed("k", 0, broken)
+    assert (record.outcome, "KeyError" in record.reason) == (Outcome.FAILED, True)
+    with pytest.raises(OSError, match="No space"):
+        measure._timed("k", 0, full)
+
+
+def test_only_what_has_no_values_is_retried(store: Store, asked: Any) -> None:
+    cells = grid((8, 1), (8, 2))
+    place = folder.begin(store, plan(*cells))
+    place.keep(ok(cells[0], 1))
+    place.keep(bad(cells[1], Outcome.FAILED))
+    place.forget_failures()
+    seen = asked(lambda of, _: ok(of, 1))
+    finish(store, place, watcher=Watcher())
+    assert seen == [(8, 2)]
+
+
 def test_time_left_is_what_the_others_took() -> None:
     cells = grid((8, 1), (8, 2), (8, 4))
     known = done(ok(cells[0], 1))
