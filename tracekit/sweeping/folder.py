@@ -22,7 +22,7 @@ from tracekit import environment
 from tracekit.errors import RunNotFoundError, UnusableInputError
 from tracekit.measuring.locks import only_one
 from tracekit.store import timestamp
-from tracekit.sweeping.model import Plan, Record, digest
+from tracekit.sweeping.model import SUITE, Plan, Record, digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -196,9 +196,16 @@ def find(store: Store, name: str, *, kind: str | None = None) -> Folder:
     exact = [one for one in fitting if one.id == name] or fitting
     if len(exact) == 1:
         return exact[0]
-    what = f"{len(exact)} fit {name!r}" if exact else f"none is {name!r}"
-    there = ", ".join(one.id for one in known[-3:]) or "none"
-    raise RunNotFoundError(f"of the {kind or 'sweep'}s, {what}", hint=f"the newest here: {there}")
+    what, command = (
+        kind or "sweep",
+        "tracekit suite run" if kind == SUITE else "tracekit sweep --workload NAME",
+    )
+    if not known:
+        raise RunNotFoundError(f"the store {store.path} has no {what}", hint=f"make one with `{command}`")
+    there = ", ".join(one.id for one in known[-3:])
+    raise RunNotFoundError(
+        f"{len(exact) or 'no'} {what}{'s' * (len(exact) > 1)} named {name!r}", hint=f"the newest: {there}"
+    )
 
 
 def _witness() -> dict[str, Any]:

@@ -137,8 +137,10 @@ def test_sweeps_are_found_by_a_part_of_their_id(store: Store) -> None:
     place = folder.begin(store, plan(*grid((8, 1))))
     assert find(store, place.id[:6]).id == place.id
     assert find(store, "latest").id == place.id
-    with pytest.raises(RunNotFoundError, match="none is"):
+    with pytest.raises(RunNotFoundError, match="no sweep named"):
         find(store, "nothing")
+    with pytest.raises(RunNotFoundError, match="has no suite"):
+        find(store, "latest", kind="suite")
 
 
 def test_failures_are_told_apart() -> None:
