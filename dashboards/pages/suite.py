@@ -47,12 +47,12 @@ def _report(context: Context) -> list[Component]:
     asked = context.view.options.get(OPTION, "")
     one = find(context.store, asked, kind=SUITE) if asked in {of.id for of in known} else known[-1]
     told = report(one)
-    drawn = {figure.name: figure for figure in figures(told)}
+    drawn = figures(told)
     there = {run.path.name for run in context.store.runs()}
     found: list[Component] = [_chosen(context, one, known), html.P(headline(told), className="tk-prose")]
     found += [html.P(line, className="tk-prose") for line in outcomes(told)]
     for table in told.tables.values():
-        own = [figure for name, figure in drawn.items() if name.partition("-")[0] == table.name]
+        own = [figure for figure in drawn if figure.table == table.name]
         found.append(_section(context, table, own, there))
     return found
 

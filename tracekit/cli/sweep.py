@@ -67,7 +67,9 @@ def command(
     stopped: nothing is measured twice. The table lies in the store as Parquet, .sweeps/ID/table.parquet.
 
     --search-batch doubles the batch from --batch-size, or 1, until memory ends or throughput rises by less
-    than 5 %, and says which.
+    than 5 %, and says which. Where timings vary by more, take more --steps and --repeat.
+
+    JSON: {"schema": "tracekit.sweep/1", "sweep": ID, "rows": [{"batch_size": ..., "outcome": ...}], "notes"}.
 
     Exit codes: 0 something was measured, 5 nothing could be, 130 interrupted.
 
@@ -126,8 +128,9 @@ def _print(folder: Folder, output_format: str) -> int:
 
     done = folder.records()
     found = rows(folder.plan, done)
-    click.echo(sweep.as_text(folder.id, folder.plan, found, output_format), nl=False)
-    for note in sweep.notes(folder.id, folder.plan, found, done):
+    said = sweep.notes(folder.id, folder.plan, found, done)
+    click.echo(sweep.as_text(folder.id, folder.plan, found, output_format, said=said), nl=False)
+    for note in said:
         click.echo(f"tracekit: {note}", err=True)
     measured = any(row.n for row in found)
     pending = any(row.outcome == sweep.PENDING for row in found)

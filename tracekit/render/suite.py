@@ -70,21 +70,13 @@ def as_html(report: Report) -> str:
         "headline": clean(headline(report)),
         "said": [clean(line) for line in outcomes(report)],
         "script": _script(),
-        "figures": [
-            {
-                "name": one.name,
-                "caption": clean(one.caption),
-                "reason": clean(one.reason),
-                "drawn": _drawn(one),
-            }
-            for one in drawn
-        ],
         "tables": [
             {
                 "table": shown,
                 "definition": clean(one.definition),
                 "missing": clean(one.missing()),
                 "source": clean(one.source),
+                "figures": [_shown(figure) for figure in drawn if figure.table == one.name],
             }
             for shown, one in tables
         ],
@@ -126,13 +118,21 @@ def _script() -> str:
     return str(get_plotlyjs())
 
 
+def _shown(one: Figure) -> dict[str, str]:
+    return {
+        "caption": clean(one.caption),
+        "reason": clean(one.reason),
+        "drawn": _drawn(one),
+    }
+
+
 def _drawn(one: Figure) -> str:
     if one.content is None:
         return ""
     from plotly import graph_objects
 
     drawn = graph_objects.Figure(one.content)
-    drawn.update_layout(template="plotly_white", yaxis_automargin=True)
+    drawn.update_layout(template="plotly_white", yaxis_automargin=True, margin_t=24)
     html: str = drawn.to_html(full_html=False, include_plotlyjs=False, div_id=f"figure-{one.name}")
     return html
 

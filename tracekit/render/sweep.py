@@ -20,7 +20,9 @@ _NEVER_HELD = ("resolution", "batch_size")
 _MACHINE_ONLY = {"part", "seconds", "device_reason", "size", "device", "ran_on", "threads_used", "gpu"}
 
 
-def as_text(name: str, plan: Plan, found: Sequence[Row], output_format: str) -> str:
+def as_text(
+    name: str, plan: Plan, found: Sequence[Row], output_format: str, *, said: Sequence[str] = ()
+) -> str:
     """The rows of a sweep in a format of a command.
 
     Args:
@@ -28,17 +30,25 @@ def as_text(name: str, plan: Plan, found: Sequence[Row], output_format: str) -> 
         plan: What is measured.
         found: From `tracekit.sweeping.rows`.
         output_format: `table`, `json`, `csv` or `markdown`.
+        said: What `notes` says, which JSON holds too.
     """
     flat = [row.flat() for row in found]
     if output_format == "json":
-        content = {"sweep": name, "workload": plan.name, "repeats": plan.repeats, "rows": flat}
+        content = {
+            "sweep": name,
+            "workload": plan.name,
+            "repeats": plan.repeats,
+            "rows": flat,
+            "notes": list(said),
+        }
         return render.envelope("sweep", **content) + "\n"
     if output_format == "csv":
         return render.csv_text(render.records(flat, COLUMNS), COLUMNS)
     columns = shown(found)
     title = f"{name}: {held(found)}"
-    said = [told(row) for row in found]
-    return render.rows(said, columns, output_format, command="sweep", title=title, limit=0)
+    return render.rows(
+        [told(row) for row in found], columns, output_format, command="sweep", title=title, limit=0
+    )
 
 
 def told(row: Row) -> dict[str, Any]:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from tracekit.suite.report import Report
 
 _SHARES = {"active_share": "active", "movement_share": "movement", "idle_share": "idle"}
+_DOWN: dict[str, Any] = {"yaxis": {"autorange": "reversed"}}
+"""Bars from the top, as tables are read."""
 _MIB, _MS = 1 << 20, 1e6
 _AXES = {"resolution": "resolution", "batch_size": "batch size"}
 _CURVES = {
@@ -28,12 +30,14 @@ class Figure:
 
     Attributes:
         name: Names its file.
+        table: The table that it draws.
         caption: What it shows, in a sentence.
         content: `data` and `layout` for plotly; None where there is nothing to draw.
         reason: Why there is nothing.
     """
 
     name: str
+    table: str
     caption: str
     content: dict[str, Any] | None
     reason: str = ""
@@ -65,7 +69,12 @@ def _shares(table: Table, key: str, caption: str) -> Figure:
         {"type": "bar", "orientation": "h", "name": name, "y": names, "x": [row[column] for row in rows]}
         for column, name in _SHARES.items()
     ]
-    layout = {"barmode": "stack", "xaxis": {"tickformat": ".0%", "range": [0, 1]}, "height": _tall(names)}
+    layout = {
+        "barmode": "stack",
+        "xaxis": {"tickformat": ".0%", "range": [0, 1]},
+        "height": _tall(names),
+        **_DOWN,
+    }
     return _figure(table, table.name, caption, data if rows else [], layout, "active_share")
 
 
@@ -83,6 +92,7 @@ def _bars(table: Table, value: str, caption: str, *, by: str = "mode") -> Figure
         "barmode": "group",
         "xaxis": {"title": {"text": "×"}},
         "height": _tall(rows),
+        **_DOWN,
         "shapes": [
             {"type": "line", "x0": 1, "x1": 1, "yref": "paper", "y0": 0, "y1": 1, "line": {"dash": "dot"}}
         ],
@@ -106,7 +116,7 @@ def _memory(table: Table) -> Figure:
         for column, name in columns.items()
         if any(row[column] for row in rows)
     ]
-    layout = {"barmode": "group", "xaxis": {"title": {"text": "MiB"}}, "height": _tall(names)}
+    layout = {"barmode": "group", "xaxis": {"title": {"text": "MiB"}}, "height": _tall(names), **_DOWN}
     return _figure(table, table.name, caption, data, layout, "host_peak_bytes")
 
 
@@ -146,10 +156,10 @@ def _figure(
     table: Table, name: str, caption: str, data: list[Any], layout: dict[str, Any], value: str
 ) -> Figure:
     if data:
-        return Figure(name=name, caption=caption, content={"data": data, "layout": layout})
+        return Figure(name=name, table=table.name, caption=caption, content={"data": data, "layout": layout})
     reasons = (row["reasons"].get(value) for row in table.rows)
     reason = next(filter(None, reasons), UNMEASURED)
-    return Figure(name=name, caption=caption, content=None, reason=reason)
+    return Figure(name=name, table=table.name, caption=caption, content=None, reason=reason)
 
 
 def _tall(rows: list[Any]) -> int:
