@@ -36,7 +36,7 @@ def as_text(
     if output_format == "json":
         content = {
             "sweep": name,
-            "workload": plan.name,
+            "name": plan.name,
             "repeats": plan.repeats,
             "rows": flat,
             "notes": list(said),
