@@ -85,6 +85,7 @@ def serve(
     try:
         answering.join()
     finally:
+        logging.getLogger("waitress").disabled = True  # an answer that is cut off now is no error
         server.close()
 
 

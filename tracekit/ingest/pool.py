@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import signal
 import subprocess
 import sys
 import threading
@@ -109,6 +108,7 @@ class _Fleet:
                 [sys.executable, "-c", BOOTSTRAP, json.dumps(sys.path)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
+                start_new_session=True,  # Ctrl-C is the parent's to handle, from the first moment on
             )
             self._all.append(self._mine.worker)
         worker: subprocess.Popen[bytes] = self._mine.worker
@@ -122,7 +122,6 @@ class _Fleet:
 
 def serve() -> None:
     """Run what comes on standard input until it ends, as it does when the parent is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # a library that prints must not reach the answers
     with suppress(EOFError, pickle.UnpicklingError, BrokenPipeError):  # the parent has closed, or is gone

@@ -18,7 +18,7 @@ _FASTEST = 8.0
 _SECONDS = 0.05
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Pendulum:
     """One environment; its state moves with each step.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,7 +29,7 @@ _CAPACITY = 10_000
 _SEEN_FIRST = 1000
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Replay:
     """Transitions in host memory, the oldest overwritten first.
 
@@ -139,7 +139,7 @@ class Inference:
     model: Agent
     environments: tuple[Pendulum, ...]
     options: Options
-    dtype: torch.dtype = field(default=torch.float32)
+    dtype: torch.dtype
 
     def step(self) -> torch.Tensor:
         """Run one step; returns the last actions (environments, actions)."""
@@ -161,9 +161,9 @@ def build(options: Options) -> Program:
     model = Agent().to(device=options.device, dtype=dtype)
     random = np.random.default_rng(options.seed)
     if options.mode == "infer":
-        environments = tuple(Pendulum(random) for _ in range(options.batch_size))
+        environments = tuple(Pendulum(random=random) for _ in range(options.batch_size))
         return Inference(model=model.eval(), environments=environments, options=options, dtype=dtype)
-    environment = Pendulum(random)
+    environment = Pendulum(random=random)
     return Training(
         model=model,
         targets=copy.deepcopy(model.critics).requires_grad_(requires_grad=False),
@@ -184,7 +184,7 @@ def _seen_first(
 ) -> Replay:
     """Transitions of a policy that acts at random."""
     rows = torch.zeros(_CAPACITY, 2 * OBSERVED + ACTIONS + 1, dtype=dtype)
-    replay = Replay(rows, pinned)
+    replay = Replay(rows=rows, pinned=pinned)
     for _ in range(_SEEN_FIRST):
         seen, action = environment.observe(), random.uniform(-1.0, 1.0)
         following, reward = environment.step(action)

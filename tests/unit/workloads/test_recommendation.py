@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.workloads.building import BUILT_INS, built
+from tests.unit.workloads.building import BUILT_INS, built, losses
+from tracekit.workloads.base import ZERO_GRADS
 
 torch = pytest.importorskip("torch")
 
@@ -40,3 +41,8 @@ def test_dlrm_changes_only_the_rows_it_looked_up() -> None:
     looked_up = program.batches.source.inputs[1][:, 0].flatten().unique().tolist()
     assert changed
     assert set(changed) <= set(looked_up)
+
+
+def test_dlrm_learns_the_same_in_whatever_way_its_sparse_gradients_are_cleared() -> None:
+    found = [losses(BUILT_INS["dlrm"], 3, zero_grad=way) for way in ZERO_GRADS]
+    assert found[0] == found[1] == found[2]

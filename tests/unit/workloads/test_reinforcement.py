@@ -7,23 +7,24 @@ import math
 import numpy as np
 import pytest
 
-from tests.unit.workloads.building import BUILT_INS, built
+from tests.unit.workloads.building import BUILT_INS, built, losses
+from tracekit.workloads.base import ZERO_GRADS
 from tracekit.workloads.pendulum import EPISODE, Pendulum
 
 torch = pytest.importorskip("torch")
 
 
 def pendulum() -> Pendulum:
-    return Pendulum(np.random.default_rng(0))
+    return Pendulum(random=np.random.default_rng(0))
 
 
 def test_a_pendulum_at_rest_upright_stays_and_costs_nothing() -> None:
-    upright = Pendulum(np.random.default_rng(0), left=2)
+    upright = Pendulum(random=np.random.default_rng(0), left=2)
     assert upright.step(0.0) == ((1.0, 0.0, 0.0), 0.0)
 
 
 def test_a_pendulum_moves_by_its_equations() -> None:
-    sideways = Pendulum(np.random.default_rng(0), angle=math.pi / 2, speed=1.0, left=2)
+    sideways = Pendulum(random=np.random.default_rng(0), angle=math.pi / 2, speed=1.0, left=2)
     (cosine, sine, speed), reward = sideways.step(0.5)
     assert speed == pytest.approx(1.0 + (15.0 + 3.0) * 0.05)
     assert (cosine, sine) == pytest.approx(
@@ -54,7 +55,7 @@ def test_sac_plays_as_often_as_asked_between_updates(rounds: int) -> None:
 def test_the_replay_forgets_the_oldest() -> None:
     from tracekit.workloads.sac_program import Replay
 
-    replay = Replay(torch.zeros(2, 1), pinned=False)
+    replay = Replay(rows=torch.zeros(2, 1), pinned=False)
     for value in (1.0, 2.0, 3.0):
         replay.add([value])
     assert replay.rows.flatten().tolist() == [3.0, 2.0]
@@ -94,3 +95,8 @@ def test_sac_infers_one_action_for_each_environment() -> None:
     assert actions.shape == (5, 1)
     assert actions.abs().max() <= 1
     assert [environment.left for environment in program.environments] == [EPISODE - 3] * 5
+
+
+def test_sac_learns_the_same_in_whatever_way_its_gradients_are_cleared() -> None:
+    found = [losses(BUILT_INS["sac"], 3, zero_grad=way) for way in ZERO_GRADS]
+    assert found[0] == found[1] == found[2]

@@ -10,6 +10,7 @@ import pytest
 
 from samples.simulator import examples, nsys
 from tests.unit.ingest.nsys.exports import imported, kernel, parquet, sqlite, tables
+from tracekit import nsight
 from tracekit.errors import UnusableInputError
 from tracekit.ingest import plan, resolve
 from tracekit.ingest.nsys import report
@@ -91,7 +92,7 @@ def test_without_the_tool_the_next_step_is_said(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("NSYS_HOME", raising=False)
-    monkeypatch.setattr(report, "_PLACES", ())
+    monkeypatch.setattr(nsight, "PLACES", ())
     with pytest.raises(UnusableInputError, match="nsys, which opens it, is not installed here") as raised:
         imported(store, made_report(tmp_path))
     assert "nsys export --type=sqlite run.nsys-rep; then import run.sqlite" in raised.value.hint
