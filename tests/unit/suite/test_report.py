@@ -65,6 +65,8 @@ def test_every_workload_and_mode_is_in_the_plan() -> None:
         for mode in registry.load(registry.WORKLOADS, name).modes
     }
     assert {(one.workload, one.mode) for one in own} == expected
+    zeroed = {cell.settings.workload for cell in wanted.cells if cell.part == ZERO_GRAD}
+    assert len(zeroed) == len({registry.load(registry.WORKLOADS, one.workload).domain for one in own})
     assert {cell.part for cell in wanted.cells} >= {CHARACTERIZATION, ZERO_GRAD, CURVES, THREADS}
 
 
@@ -122,6 +124,7 @@ def test_speedups_are_before_over_after_with_a_geometric_mean(store: Store) -> N
     ]
     dropped = by(rows, change="zero_grad: zero to default", workload="sac")
     assert dropped["speedup"] == 4.0
+    assert dropped["apart"] is True
 
 
 def test_eager_stands_beside_compiled(store: Store) -> None:

@@ -29,6 +29,9 @@ COLUMNS = (
     Column("before_ns", "ns", "median step time before"),
     Column("after_ns", "ns", "median step time after"),
     Column("speedup", "×", "before over after; above 1× the change is faster"),
+    Column(
+        "apart", "", "whether all step times of one side lie below all of the other; else it may be noise"
+    ),
     Column("published_speedup", "×", "what the study reports for the change"),
     Column("remark", "", "what the published number is of"),
 )
@@ -45,7 +48,7 @@ def table(kind: Kind) -> Table:
     return Table(
         name="speedups",
         title="Speed-ups of single changes",
-        definition="Step times without a profiler. Differences within the spread of the runs mean nothing.",
+        definition="Step times without a profiler; only those that lie apart are told from noise.",
         source=f"{published.TORCHBENCH}, Fig. 6",
         columns=COLUMNS,
         rows=tuple(found),
@@ -78,12 +81,27 @@ def _row(change: str, before: Row, after: Row | None) -> dict[str, Any]:
         "before_ns": before.step_ns,
         "after_ns": after.step_ns if after else None,
         "speedup": ratio(before.step_ns, after.step_ns) if after else None,
+        "apart": _apart(before, after) if after else None,
         "published_speedup": _PUBLISHED.get(change),
         "remark": _SAID.get(change),
     }
     missing = why(before) if before.step_ns is None else why(after)
-    reasons = {"before_ns": why(before), "after_ns": why(after), "speedup": missing, **_unpublished()}
+    reasons = {
+        "before_ns": why(before),
+        "after_ns": why(after),
+        "speedup": missing,
+        "apart": missing,
+        **_unpublished(),
+    }
     return filled(known, COLUMNS, reasons)
+
+
+def _apart(before: Row, after: Row) -> bool | None:
+    if before.step_least_ns is None or before.step_most_ns is None:
+        return None
+    if after.step_least_ns is None or after.step_most_ns is None:
+        return None
+    return before.step_most_ns < after.step_least_ns or after.step_most_ns < before.step_least_ns
 
 
 def _mean(change: str, own: list[dict[str, Any]]) -> dict[str, Any]:
@@ -94,7 +112,12 @@ def _mean(change: str, own: list[dict[str, Any]]) -> dict[str, Any]:
     }
     known |= {"mode": ", ".join(dict.fromkeys(row["mode"] for row in own))}
     known |= {"published_speedup": _PUBLISHED.get(change), "remark": _SAID.get(change)}
-    reasons = {"before_ns": "mean of ratios", "after_ns": "mean of ratios", **_unpublished()}
+    reasons = {
+        "before_ns": "mean of ratios",
+        "after_ns": "mean of ratios",
+        "apart": "mean of ratios",
+        **_unpublished(),
+    }
     return filled(known, COLUMNS, {**reasons, "speedup": "not measured"})
 
 
