@@ -16,6 +16,7 @@ from ..parts.charts import chart, visits
 from ..parts.finding import coded
 from ..parts.links import copyable
 from ..parts.rows import rows
+from ._sweeps.cells import cells
 from ._sweeps.chosen import HEATMAP, chosen, controls, spelled, told, words, workloads
 from ._sweeps.points import QUANTITIES, points, spreads
 
@@ -33,13 +34,14 @@ RUNS = 4
 """Runs linked from a row at most."""
 PART = (
     "A sweep is made of runs of one workload that differ in batch size, resolution, level, mode, dtype, "
-    "threads or machine, and that `tracekit collect` recorded: an imported trace does not know its settings."
+    "threads or machine, and that `tracekit sweep` or `tracekit collect` recorded: an imported trace does "
+    "not know its settings."
 )
-TRY = "for b in 8 16 32 64; do tracekit collect --workload resnet50 --batch-size $b --repeat 3; done"
+TRY = "tracekit sweep --workload resnet50 --batch-size 8..64*2 --repeat 3"
 
 
 def _layout(_: Context) -> list[Component]:
-    return [block(NAME, "sweep", height=640)]
+    return [block(NAME, "sweep", height=640), block(NAME, "cells", height=240)]
 
 
 def _sweep(context: Context) -> list[Component]:
@@ -188,7 +190,7 @@ PAGE = Page(
     section=Section.COMPARE,
     order=510,
     layout=_layout,
-    blocks={"sweep": _sweep},
+    blocks={"sweep": _sweep, "cells": cells},
     needs=Needs.NOTHING,
     connect=lambda site: visits(site, NAME, CHART),
 )

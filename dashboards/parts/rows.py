@@ -12,6 +12,7 @@ from tracekit.render import human
 from tracekit.render.headers import header
 
 from ..answers.reading import NUMBERS
+from .aria import aria
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,6 +39,9 @@ def rows(columns: Sequence[Column], records: Sequence[Mapping[str, Any]], *, cap
             className="tk-rows",
         ),
         className="tk-rows-frame",
+        tabIndex="0",  # a table that is too wide is scrolled by keys, too
+        role="region",
+        **aria(label=caption),
     )
 
 

@@ -17,6 +17,8 @@ COMMANDS = {
     "doctor": "tracekit.cli.doctor",
     "workloads": "tracekit.cli.workloads",
     "collect": "tracekit.cli.collect",
+    "sweep": "tracekit.cli.sweep",
+    "suite": "tracekit.cli.suite",
     "import": "tracekit.cli.import_",
     "runs": "tracekit.cli.runs",
     "show": "tracekit.cli.show",

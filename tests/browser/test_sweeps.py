@@ -1,0 +1,57 @@
+"""The pages of sweeps and suites with something to show, cells without values included."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.axe import serious
+from tests.browser.serving import served
+from tests.browser.watch import NARROW
+from tests.unit.sweeping.made import bad, cell, ok, plan
+from tracekit.store import Store
+from tracekit.suite import plan as suite_plan
+from tracekit.sweeping import folder
+from tracekit.sweeping.model import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.browser.conftest import Opening
+    from tests.browser.serving import Served
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    store = Store(tmp_path_factory.mktemp("swept") / "store")
+    wanted = suite_plan(only=["resnet50", "mnist_cnn", "sac"])
+    suite = folder.begin(store, wanted)
+    for number, one in enumerate(wanted.cells):
+        suite.keep(bad(one, Outcome.FAILED) if number % 5 == 4 else ok(one, 1_500_000 + number))
+    fits, large = cell(batch_size=8), cell(batch_size=16)
+    sweep = folder.begin(store, plan(fits, large))
+    sweep.keep(ok(fits, 1_500_000))
+    sweep.keep(bad(large, Outcome.OUT_OF_MEMORY, "it asked for too much"))
+    with served(store, {"sweep": sweep.id}) as found:
+        yield found
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize(
+    ("name", "said"), [("suite", "Speed-ups of single changes"), ("sweeps", "it asked for too much")]
+)
+def test_what_was_measured_is_shown_soundly(
+    swept: Served, tab: Opening, name: str, said: str, theme: str
+) -> None:
+    watch = tab(swept, theme=theme)
+    words = {"cells": swept.runs["sweep"]} if name == "sweeps" else {}
+    page = watch.open(swept.url(name, **words))
+    expect(page.get_by_text(said).first).to_be_visible()
+    assert watch.unsound() == []
+    assert not "\n".join(serious(page))
+    page.set_viewport_size({"width": NARROW, "height": 900})
+    page.reload()
+    watch.settled()
+    assert watch.unsound() == []

@@ -1,0 +1,67 @@
+"""The pages of suites and of the cells of sweeps, from records on disk."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from tracekit.dashboards.app import create_app
+from tracekit.dashboards.blocks import content
+from tracekit.dashboards.site import Site, registered
+from tracekit.dashboards.view import View
+
+from tests.runs import make_run
+from tests.unit.sweeping.made import bad, cell, ok, plan
+from tracekit.suite import plan as suite_plan
+from tracekit.sweeping import folder
+from tracekit.sweeping.model import Outcome
+
+if TYPE_CHECKING:
+    from tracekit.store import Store
+
+
+def shown(store: Store, page: str, block: str, **options: str) -> str:
+    site = Site(app=create_app(store), store=store, pages=registered())
+    told = content(site, View(page=page, options=options), block, dark=False)
+    return json.dumps(told, default=lambda one: one.to_plotly_json())
+
+
+def test_a_sweep_shows_its_cells_with_those_that_failed(store: Store) -> None:
+    fits, large = cell(batch_size=8), cell(batch_size=16)
+    run = make_run(store)
+    place = folder.begin(store, plan(fits, large))
+    place.keep(ok(fits, 1_500_000, run_id=run.id))
+    place.keep(bad(large, Outcome.OUT_OF_MEMORY, "it asked for too much"))
+    told = shown(store, "sweeps", "cells")
+    assert "out of memory" in told
+    assert "it asked for too much" in told
+    assert "1.50 ms" in told
+    assert f"/overview?run={run.id}" in told
+    assert place.id in told
+
+
+def test_another_sweep_can_be_chosen(store: Store) -> None:
+    first = folder.begin(store, plan(cell(batch_size=8)))
+    second = folder.begin(store, plan(cell(batch_size=16)))
+    assert f"Cells of {first.id}" in shown(store, "sweeps", "cells", cells=first.id)
+    assert f"Cells of {second.id}" in shown(store, "sweeps", "cells", cells=second.id)
+
+
+def test_without_a_sweep_there_are_no_cells(store: Store) -> None:
+    assert shown(store, "sweeps", "cells") == "[]"
+
+
+def test_a_suite_shows_its_tables_and_why_values_are_missing(store: Store) -> None:
+    wanted = suite_plan(only=["sac"])
+    place = folder.begin(store, wanted)
+    for one in wanted.cells:
+        place.keep(ok(one, 1_500_000))
+    told = shown(store, "suite", "report")
+    assert "no GPU" in told
+    assert "Speed-ups of single changes" in told
+    assert "84.8 %" in told  # published idle time of reinforcement learning
+    assert place.id in told
+
+
+def test_without_a_suite_the_page_says_how_to_make_one(store: Store) -> None:
+    assert "tracekit suite run" in shown(store, "suite", "report")

@@ -1,0 +1,218 @@
+"""The report of a suite: known rows give known numbers, and no cell is empty without a reason."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.unit.sweeping.made import bad, ok
+from tracekit import registry
+from tracekit.errors import PluginError, UnusableInputError
+from tracekit.render import suite as render
+from tracekit.suite import plan, report
+from tracekit.suite.figures import figures
+from tracekit.suite.plan import CHARACTERIZATION, CURVES, THREADS, ZERO_GRAD
+from tracekit.sweeping import folder
+from tracekit.sweeping.model import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tracekit.store import Store
+    from tracekit.suite import Report
+    from tracekit.sweeping import Cell, Plan, Record
+
+GPU = {"device": "cuda", "gpu": "G", "allocated_peak_bytes": 1 << 30, "window_ns": 1000}
+
+
+def told(store: Store, wanted: Plan, became: Callable[[Cell], Record | None]) -> Report:
+    place = folder.begin(store, wanted)
+    for cell in wanted.cells:
+        record = became(cell)
+        if record is not None:
+            place.keep(record)
+    return report(place)
+
+
+def on_cpu(cell: Cell) -> Record:
+    steps = {"zero": 400, "foreach": 200}.get(cell.settings.zero_grad, 100)
+    return ok(cell, steps * cell.settings.batch_size, host_peak_bytes=4 << 20)
+
+
+def on_gpu(cell: Cell) -> Record:
+    active = 600 if cell.settings.mode == "train" else 200
+    rest = {"active_ns": active, "movement_ns": 100, "idle_ns": 900 - active}
+    return ok(cell, 100, host_peak_bytes=1 << 20, **GPU, **rest)
+
+
+def by(rows: Any, **wanted: Any) -> dict[str, Any]:
+    fitting = [row for row in rows if all(row[name] == value for name, value in wanted.items())]
+    assert len(fitting) == 1
+    found: dict[str, Any] = fitting[0]
+    return found
+
+
+def test_every_workload_and_mode_is_in_the_plan() -> None:
+    wanted = plan(size="test")
+    own = [cell.settings for cell in wanted.cells if cell.part == CHARACTERIZATION]
+    expected = {
+        (name, mode)
+        for name in registry.names(registry.WORKLOADS)
+        for mode in registry.load(registry.WORKLOADS, name).modes
+    }
+    assert {(one.workload, one.mode) for one in own} == expected
+    zeroed = {cell.settings.workload for cell in wanted.cells if cell.part == ZERO_GRAD}
+    assert len(zeroed) == len({registry.load(registry.WORKLOADS, one.workload).domain for one in own})
+    assert {cell.part for cell in wanted.cells} >= {CHARACTERIZATION, ZERO_GRAD, CURVES, THREADS}
+
+
+def test_cells_are_at_the_sizes_of_the_suite() -> None:
+    for cell in plan(size="gpu", only=["resnet50"]).cells:
+        if cell.part == CHARACTERIZATION:
+            sizes = registry.load(registry.WORKLOADS, "resnet50").sizes["gpu"]
+            assert cell.settings.batch_size == sizes["batch_size"]
+    sides = {c.settings.resolution for c in plan(size="gpu", only=["resnet50"]).cells if c.part == CURVES}
+    assert max(sides) == 1024
+
+
+def test_a_part_of_the_workloads_can_be_asked_for() -> None:
+    assert {cell.settings.workload for cell in plan(domains=["rl"]).cells} == {"sac"}
+    with pytest.raises(UnusableInputError, match="no workload is left"):
+        plan(only=["sac"], domains=["vision"])
+    with pytest.raises(PluginError):
+        plan(only=["nothing"])
+
+
+def test_shares_of_a_domain_are_means_beside_the_published(store: Store) -> None:
+    wanted = plan(only=["resnet50", "mnist_cnn"])
+
+    def became(cell: Cell) -> Record:
+        if cell.settings.workload == "mnist_cnn" and cell.part == CHARACTERIZATION:
+            return ok(cell, 100, **GPU, active_ns=200, movement_ns=0, idle_ns=800)
+        return on_gpu(cell)
+
+    row = by(told(store, wanted, became).tables["domains"].rows, domain="vision", mode="train")
+    assert row["active_share"] == pytest.approx(0.4)
+    assert row["idle_share"] == pytest.approx(0.55)
+    assert (row["published_active"], row["published_movement"], row["published_idle"]) == (
+        0.531,
+        0.021,
+        0.448,
+    )
+    assert row["workloads"] == 2
+
+
+def test_a_mended_workload_is_no_second_of_its_domain(store: Store) -> None:
+    found = told(store, plan(only=["reformer", "reformer_fixed"]), on_gpu)
+    assert by(found.tables["domains"].rows, domain="language", mode="train")["workloads"] == 1
+    mended = [row for row in found.tables["speedups"].rows if row["change"].startswith("scalar")]
+    assert {row["workload"] for row in mended} == {"reformer", "geomean"}
+    assert all(row["published_speedup"] == 27.0 for row in mended)
+
+
+def test_speedups_are_before_over_after_with_a_geometric_mean(store: Store) -> None:
+    rows = told(store, plan(only=["resnet50", "sac"]), on_cpu).tables["speedups"].rows
+    foreach = [row for row in rows if row["change"] == "zero_grad: zero to foreach"]
+    assert [(row["workload"], row["speedup"]) for row in foreach] == [
+        ("resnet50", 2.0),
+        ("sac", 2.0),
+        ("geomean", pytest.approx(2.0)),
+    ]
+    dropped = by(rows, change="zero_grad: zero to default", workload="sac")
+    assert dropped["speedup"] == 4.0
+    assert dropped["apart"] is True
+
+
+def test_eager_stands_beside_compiled(store: Store) -> None:
+    eager = plan(only=["resnet50", "sac"])
+    own = [cell for cell in eager.cells if cell.part == CHARACTERIZATION]
+    compiled = [replace(cell, settings=replace(cell.settings, level="compile")) for cell in own]
+    wanted = replace(eager, cells=(*eager.cells, *compiled))
+
+    def became(cell: Cell) -> Record:
+        faster = {"resnet50": 2, "sac": 8}[cell.settings.workload]
+        scale = faster if cell.settings.level == "compile" else 1
+        return ok(cell, 800 // scale, host_peak_bytes=1 << 20 if scale == 1 else 1 << 18)
+
+    rows = told(store, wanted, became).tables["compiled"].rows
+    assert by(rows, workload="sac", mode="infer")["speedup"] == 8.0
+    mean = by(rows, workload="geomean", mode="train")
+    assert mean["speedup"] == pytest.approx(math.sqrt(16))
+    assert mean["host_ratio"] == pytest.approx(0.25)
+    assert (mean["published_speedup"], mean["published_host_ratio"]) == (1.30, 0.29)
+    assert mean["reasons"]["device_ratio"] == "no GPU"
+
+
+def test_an_epoch_is_the_steps_of_all_its_samples(store: Store) -> None:
+    rows = told(store, plan(only=["mnist_cnn"]), on_cpu).tables["epochs"].rows
+    one = by(rows, device="cpu", threads="1")
+    batch = one["batch_size"]
+    assert one["epoch_ns"] == 100 * batch * math.ceil(60_000 / batch)
+    assert one["published_ns"] == 24_080_000_000
+    gpu = by(rows, device="cuda", threads="all")
+    assert (gpu["epoch_ns"], gpu["reasons"]["epoch_ns"]) == (None, "no GPU")
+
+
+def half(cell: Cell) -> Record | None:
+    """Of every four cells one went well, one ran out of memory, one failed, and one is to come."""
+    at = int(cell.key, 16) % 4
+    if at == 0:
+        return on_cpu(cell)
+    known = [Outcome.OUT_OF_MEMORY, Outcome.FAILED, None][at - 1]
+    return bad(cell, known, "why not") if known else None
+
+
+@pytest.mark.parametrize("became", [on_cpu, on_gpu, half, lambda _: None])
+def test_no_cell_is_empty_without_a_reason(store: Store, became: Any) -> None:
+    found = told(store, plan(size="test"), became)
+    for table in found.tables.values():
+        assert table.rows
+        for row in table.rows:
+            missing = {column.name for column in table.columns if row[column.name] is None}
+            assert missing == set(row["reasons"])
+            assert all(row["reasons"].values())
+        shown = [cell for row in table.told() for cell in (row[c.name] for c in table.columns)]
+        assert None not in shown
+    for figure in figures(found):
+        assert (figure.content is None) == bool(figure.reason)
+
+
+def test_without_a_gpu_device_columns_say_so(store: Store) -> None:
+    found = told(store, plan(only=["resnet50"]), on_cpu)
+    for name in ("workloads", "domains", "memory", "curves"):
+        reasons = {why for row in found.tables[name].rows for why in row["reasons"].values()}
+        assert "no GPU" in reasons
+
+
+@pytest.mark.parametrize("output_format", ["table", "markdown", "csv", "json"])
+def test_every_format_has_every_table(store: Store, output_format: str) -> None:
+    found = told(store, plan(only=["resnet50", "mnist_cnn"]), on_cpu)
+    text = render.as_text(found, output_format)
+    if output_format == "json":
+        content = json.loads(text)
+        assert set(content["tables"]) == set(found.tables)
+        assert content["schema"] == "tracekit.suite/1"
+    else:
+        assert all(
+            (one.name if output_format == "csv" else one.title) in text for one in found.tables.values()
+        )
+    assert "no GPU" in text
+
+
+def test_the_page_carries_its_figures_and_asks_for_nothing_else(store: Store) -> None:
+    pytest.importorskip("plotly")
+    found = told(store, plan(only=["resnet50", "mnist_cnn"]), on_gpu)
+    text = render.as_html(found)
+    assert 'id="figure-domains"' in text
+    assert 'id="figure-curves-sample-resolution"' in text
+    assert '<script src="http' not in text
+    assert all(one.title in text for one in found.tables.values())
+
+
+def test_an_unfinished_suite_says_how_to_go_on(store: Store) -> None:
+    found = told(store, plan(only=["sac"]), lambda _: None)
+    assert "not finished" in " ".join(render.outcomes(found))

@@ -1,0 +1,117 @@
+"""`tracekit suite`: all workloads measured as the studies measured theirs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import rich_click as click
+
+from tracekit.cli.options import format_option, open_store, store_option
+from tracekit.errors import ExitCode
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+_SIZES = ("test", "gpu")
+_DOMAINS = ("vision", "language", "recommendation", "rl", "speech", "other")
+
+
+@click.group("suite", context_settings={"help_option_names": ["-h", "--help"]})
+def command() -> None:
+    """Measure all workloads as published studies measured theirs, and report beside their numbers.
+
+    `run` measures and goes on where it was stopped; `report` prints what there is at any moment.
+
+    \b
+    tracekit suite run --size test
+    tracekit suite report --format markdown
+    tracekit suite report -o suite.html
+    """  # noqa: D301 (click reads the \b)
+
+
+@command.command("run")
+@click.option("--size", type=click.Choice(_SIZES), default="test", show_default=True, help="How large.")
+@click.option("--only", multiple=True, metavar="NAME", help="Only this workload; may be repeated.")
+@click.option(
+    "--domain", multiple=True, type=click.Choice(_DOMAINS), help="Only this domain; may be repeated."
+)
+@click.option(
+    "--level", default="eager,compile", show_default=True, metavar="LIST", help="Levels to measure."
+)
+@click.option("--repeat", type=click.IntRange(min=1), default=1, show_default=True, help="Runs of each cell.")
+@click.option("--restart", is_flag=True, help="Forget what an earlier call of this suite measured.")
+@click.option("--retry", is_flag=True, help="Measure again what has no values.")
+@store_option
+def run_command(
+    *,
+    size: str,
+    only: tuple[str, ...],
+    domain: tuple[str, ...],
+    level: str,
+    repeat: int,
+    restart: bool,
+    retry: bool,
+    store: str | None,
+) -> int:
+    """Measure the workloads into the store; the same command goes on where it was stopped.
+
+    `--size test` fits a CPU; `gpu` gives a GPU enough to do, and doubles resolution and batch of the curves
+    from 8 to 1024. A cell that fails or runs out of memory keeps its reason.
+
+    Exit codes: 0 something was measured, 5 nothing could be, 130 interrupted.
+    """
+    from tracekit.cli.sweep_progress import finished
+    from tracekit.suite import plan
+    from tracekit.sweeping import grid
+
+    levels = grid.names(level, "--level")
+    wanted = plan(size=size, only=only, domains=domain, levels=levels, repeats=repeat)
+    found = finished(open_store(store), wanted, restart=restart, retry=retry)
+    measured = sum(one.values is not None for one in found.records().values())
+    click.echo(found.id)
+    click.echo(f"tracekit: {measured} measurements; see `tracekit suite report {found.id}`", err=True)
+    return int(ExitCode.OK if measured else ExitCode.NOTHING_MEASURED)
+
+
+@command.command("report")
+@click.argument("suite", default="latest")
+@click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write an HTML page with figures here.")
+@click.option("--png", type=click.Path(file_okay=False), help="Write the figures here; needs kaleido.")
+@format_option
+@store_option
+def report_command(
+    *, suite: str, output: str | None, png: str | None, output_format: str, store: str | None
+) -> None:
+    """Print the tables of a suite, the latest by default, finished or not.
+
+    Where a value is missing, its cell says why.
+
+    JSON: {"schema": "tracekit.suite/1", "tables": {NAME: {"rows": [{..., "reasons": {COLUMN: WHY}}]}}}.
+    """
+    from pathlib import Path
+
+    from tracekit.render import suite as render
+    from tracekit.suite import report
+    from tracekit.sweeping import find
+
+    told = report(find(open_store(store), suite, kind="suite"))
+    if output is None and png is None:
+        click.echo(render.as_text(told, output_format), nl=False)
+        return
+    if output is not None:
+        _write(Path(output), render.as_html(told))
+        click.echo(output)
+    if png is not None:
+        written = render.pictures(told, Path(png))
+        missing = "tracekit: no PNG was written: plotly needs kaleido for it; pip install kaleido"
+        for path in written:
+            click.echo(str(path))
+        if not written:
+            click.echo(missing, err=True)
+
+
+def _write(path: Path, text: str) -> None:
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(text)
+    part.replace(path)

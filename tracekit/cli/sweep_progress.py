@@ -1,0 +1,108 @@
+"""How a sweep tells on stderr where it is."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import rich_click as click
+
+from tracekit.cli.progress import step_progress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tracekit.store import Store
+    from tracekit.sweeping import Cell, Folder, Plan, Record, Watcher
+    from tracekit.sweeping.engine import Moment
+
+_ALWAYS = ("mode", "level", "resolution", "batch_size")
+
+
+@contextmanager
+def watching() -> Iterator[Watcher]:
+    """One line before each measurement with the time that is left, and one for what has no values."""
+    from rich.console import Console
+
+    from tracekit.collecting import silent
+    from tracekit.sweeping import Watcher
+
+    if not Console(stderr=True).is_terminal:
+        yield Watcher(before=_begin, after=_end, progress=silent)
+        return
+    with step_progress("") as progress:
+        yield Watcher(before=_begin, after=_end, progress=progress)
+
+
+def finished(store: Store, plan: Plan, *, restart: bool, retry: bool) -> Folder:
+    """Measure what a plan misses, telling on stderr how it goes.
+
+    Args:
+        store: Where it lies.
+        plan: Of the sweep or suite.
+        restart: Forget what was measured before.
+        retry: Measure again what has no values.
+
+    Raises:
+        UnusableInputError: Another process measures it.
+    """
+    from tracekit.sweeping import finish, folder
+
+    found = folder.begin(store, plan, command=("tracekit", *sys.argv[1:]), restart=restart)
+    if retry:
+        with found.alone():
+            found.forget_failures()
+    if known := len(found.records()):
+        click.echo(f"tracekit: going on with {found.id}, {known} measurements are there", err=True)
+    try:
+        with watching() as watcher:
+            finish(store, found, watcher=watcher)
+    except KeyboardInterrupt:
+        click.echo("tracekit: finished cells are kept; the same command goes on from there", err=True)
+        raise
+    return found
+
+
+def _begin(moment: Moment) -> None:
+    left = "" if moment.left_seconds is None else f", about {duration(moment.left_seconds)} left"
+    click.echo(f"{moment.number} of {moment.total}: {named(moment.cell)}{left}", err=True)
+
+
+def _end(cell: Cell, record: Record) -> None:
+    if record.values is None:
+        click.echo(f"  {named(cell)}: {record.outcome}: {record.reason}", err=True)
+
+
+def named(cell: Cell) -> str:
+    """A cell in a few words: what differs from a setting's usual value."""
+    known = asdict(cell.settings)
+    usual = {
+        "dtype": "float32",
+        "zero_grad": "default",
+        "device": "auto",
+        "offload": "none",
+        "dataset_shape": "none",
+        "size": "default",
+    }
+    others = [
+        f"{name} {value}".replace("_", " ")
+        for name, value in known.items()
+        if name not in {*_ALWAYS, "workload"} and value not in {None, False, usual.get(name)}
+    ]
+    sizes = f"resolution {cell.settings.resolution}, batch {cell.settings.batch_size}"
+    return ", ".join([f"{cell.settings.workload} {cell.settings.mode} {cell.settings.level}", sizes, *others])
+
+
+def duration(seconds: float) -> str:
+    """A time in words.
+
+    Example:
+        >>> duration(75), duration(8), duration(7300)
+        ('1 min 15 s', '8 s', '2 h 1 min')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes >= 60:
+        return f"{minutes // 60} h {minutes % 60} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -1,0 +1,147 @@
+"""What a suite's tables are made from and of: no cell is empty without a reason."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from tracekit import registry
+from tracekit.errors import TracekitError
+from tracekit.suite.plan import CHARACTERIZATION
+from tracekit.workloads.base import DOMAINS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from tracekit.analysis import Column
+    from tracekit.sweeping.table import Row
+
+GEOMEAN, OVERALL = "geomean", "overall"
+REASONS = "reasons"
+MODES = ("train", "infer")
+UNMEASURED = "not in the suite"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """One table of the report.
+
+    Attributes:
+        definition: How its numbers are defined.
+        source: The study whose form it has.
+        rows: By column name; `reasons` holds, by column, why a value is missing.
+    """
+
+    name: str
+    title: str
+    definition: str
+    source: str
+    columns: tuple[Column, ...]
+    rows: tuple[dict[str, Any], ...]
+
+    def told(self) -> list[dict[str, Any]]:
+        """The rows for people: a reason in a word or two stands where a value is missing."""
+        return [
+            {**row, **{name: reason.partition(":")[0] for name, reason in row[REASONS].items()}}
+            for row in self.rows
+        ]
+
+    def missing(self) -> str:
+        """Why values are missing, each reason that its cells shorten once; empty where none does."""
+        every = (reason for row in self.rows for reason in row[REASONS].values() if ":" in reason)
+        return "; ".join(dict.fromkeys(every))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """The rows of a suite's sweep by part, and the domain of each workload."""
+
+    parts: Mapping[str, Sequence[Row]]
+    domains: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, found: Iterable[Row]) -> Kind:
+        """Sort rows by part."""
+        parts: dict[str, list[Row]] = {}
+        for row in found:
+            parts.setdefault(row.part, []).append(row)
+        names = dict.fromkeys(row.settings.workload for own in parts.values() for row in own)
+        return cls(parts=parts, domains={name: _domain(name) for name in names})
+
+    def part(self, name: str) -> Sequence[Row]:
+        """Rows of one part, in the order of the plan."""
+        return self.parts.get(name, ())
+
+    def eager(self) -> list[Row]:
+        """Of the characterization, what ran eagerly, domain by domain."""
+        own = [row for row in self.part(CHARACTERIZATION) if row.settings.level == "eager"]
+        return sorted(own, key=lambda row: _place(self.domains[row.settings.workload]))
+
+    def like(self, row: Row, **changes: Any) -> Row | None:
+        """The row of any part whose settings differ from these by the changes alone."""
+        wanted = replace(row.settings, **changes)
+        every = (one for own in self.parts.values() for one in own)
+        return next((one for one in every if one.settings == wanted), None)
+
+
+def filled(row: dict[str, Any], columns: Iterable[Column], why: str | Mapping[str, str]) -> dict[str, Any]:
+    """A row with a reason for each value that is missing.
+
+    Args:
+        row: Values by column.
+        columns: Of the table.
+        why: The reason, or the reason by column.
+
+    Example:
+        >>> from tracekit.analysis import Column
+        >>> filled({"a": 1}, [Column("a", "", ""), Column("b", "", "")], "no GPU")
+        {'a': 1, 'b': None, 'reasons': {'b': 'no GPU'}}
+    """
+    values = {column.name: row.get(column.name) for column in columns}
+    missing = [name for name, value in values.items() if value is None]
+    reasons = {name: why if isinstance(why, str) else why.get(name, UNMEASURED) for name in missing}
+    return {**values, REASONS: reasons}
+
+
+def why(row: Row | None, *, device: bool = False) -> str:
+    """Why a row lacks a value, of the device or at all."""
+    if row is None:
+        return UNMEASURED
+    if row.n and device:
+        return row.device_reason or "the run recorded no device"
+    return f"{row.outcome}: {row.reason}" if row.reason else "not recorded"
+
+
+def geomean(values: Iterable[float | None]) -> float | None:
+    """Geometric mean of what is known and above zero; None of nothing.
+
+    Example:
+        >>> geomean([1.0, 4.0, None])
+        2.0
+    """
+    known = [value for value in values if value]
+    return math.exp(fmean(math.log(value) for value in known)) if known else None
+
+
+def mean(values: Iterable[float | None]) -> float | None:
+    """Mean of what is known; None of nothing."""
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
+
+
+def ratio(above: float | None, below: float | None) -> float | None:
+    """One over the other where both are known."""
+    return above / below if above is not None and below else None
+
+
+def _domain(name: str) -> str:
+    try:
+        return str(registry.load(registry.WORKLOADS, name).domain)
+    except TracekitError:  # no longer installed
+        return "other"
+
+
+def _place(domain: str) -> int:
+    return DOMAINS.index(domain) if domain in DOMAINS else len(DOMAINS)

@@ -1,0 +1,182 @@
+"""What a suite measures: one sweep of several parts.
+
+* `characterization`: every workload, mode and level, at the sizes of the suite.
+* `zero_grad`: training with the two other ways of clearing gradients; at size `test` one of each domain.
+* `offload`: parameters that go to host memory and come back in each step, on a GPU.
+* `curves`: ResNet-50 on images of any side, over resolution and batch size.
+* `threads`: the MNIST network with all threads and with one, and on the GPU.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tracekit import environment, registry
+from tracekit.errors import TracekitError, UnusableInputError
+from tracekit.sweeping.model import SUITE, Cell, Plan, Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from tracekit.workloads.base import Workload
+
+CHARACTERIZATION, ZERO_GRAD, OFFLOAD = "characterization", "zero_grad", "offload"
+CURVES, THREADS = "curves", "threads"
+CURVE, SHAPE, EPOCH = "resnet50", "pascal", "mnist_cnn"
+EPOCH_SAMPLES = 60_000
+OFFLOADED = "vgg16"
+FIXED = "_fixed"
+"""Ends the name of a workload that is another one with its fault mended."""
+LEVELS = ("eager", "compile")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """How large a suite is.
+
+    Attributes:
+        steps: Steps to time, and as many to profile.
+        warmup: Steps before them.
+        sides: Resolutions of the curves.
+        batches: Batch sizes of the curves.
+    """
+
+    steps: int
+    warmup: int
+    sides: tuple[int, ...]
+    batches: tuple[int, ...]
+
+
+TEST = "test"
+_DOUBLING = (8, 16, 32, 64, 128, 256, 512, 1024)
+SIZES = {
+    TEST: Size(steps=3, warmup=1, sides=(32, 64), batches=(2, 4)),
+    "gpu": Size(steps=10, warmup=3, sides=_DOUBLING, batches=_DOUBLING),
+}
+
+
+def plan(
+    *,
+    size: str = "test",
+    only: Collection[str] = (),
+    domains: Collection[str] = (),
+    levels: Sequence[str] = LEVELS,
+    repeats: int = 1,
+) -> Plan:
+    """The plan of a suite.
+
+    Args:
+        size: A name of `SIZES`, and of each workload's own.
+        only: Workloads; all by default.
+        domains: Their domains; all by default.
+        levels: Levels to measure, of those that a workload has.
+        repeats: Measurements of each cell.
+
+    Raises:
+        PluginError: A workload of `only` is unknown.
+        UnusableInputError: No workload is left.
+    """
+    known = workloads(only=only, domains=domains)
+    if not known:
+        raise UnusableInputError("no workload is left to measure", hint="see `tracekit workloads`")
+    decided, gpu = SIZES[size], bool(environment.nvml_gpus())
+    cells = [
+        *_characterization(known, size, levels),
+        *_zero_grad(known, size),
+        *(_offload(known, size) if gpu else ()),
+        *_curves(known, size, levels),
+        *_threads(known, size, gpu=gpu),
+    ]
+    return Plan(
+        name=f"suite-{size}",
+        kind=SUITE,
+        cells=tuple(cells),
+        repeats=repeats,
+        steps=decided.steps,
+        warmup=decided.warmup,
+        size=size,
+    )
+
+
+def workloads(*, only: Collection[str] = (), domains: Collection[str] = ()) -> list[Workload]:
+    """The workloads that can be loaded, by name; those that are named must be.
+
+    Raises:
+        PluginError: One that is named is unknown.
+    """
+    found: list[Workload] = []
+    for name in only or registry.names(registry.WORKLOADS):
+        try:
+            found.append(registry.load(registry.WORKLOADS, name))
+        except TracekitError:
+            if only:
+                raise
+    return [one for one in found if not domains or one.domain in domains]
+
+
+def _characterization(known: Iterable[Workload], size: str, levels: Sequence[str]) -> list[Cell]:
+    return [
+        Cell(settings=replace(_settings(one, size), mode=mode, level=level), part=CHARACTERIZATION)
+        for one in known
+        for level in levels
+        if level in one.levels
+        for mode in one.modes
+    ]
+
+
+def _zero_grad(known: Iterable[Workload], size: str) -> list[Cell]:
+    """All that train; at the size of tests the first of each domain, so that a suite stays short."""
+    training = [one for one in known if "train" in one.modes]
+    if size == TEST:
+        training = list({one.domain: one for one in reversed(training)}.values())[::-1]
+    return [
+        Cell(settings=replace(_settings(one, size), zero_grad=way), part=ZERO_GRAD)
+        for one in training
+        for way in ("zero", "foreach")
+    ]
+
+
+def _offload(known: Iterable[Workload], size: str) -> list[Cell]:
+    return [
+        Cell(settings=replace(_settings(one, size), mode="infer", offload="parameters"), part=OFFLOAD)
+        for one in known
+        if one.name == OFFLOADED and "parameters" in one.offloads
+    ]
+
+
+def _curves(known: Iterable[Workload], size: str, levels: Sequence[str]) -> list[Cell]:
+    of = next((one for one in known if one.name == CURVE and SHAPE in one.dataset_shapes), None)
+    if of is None:
+        return []
+    base = replace(_settings(of, size), dataset_shape=SHAPE)
+    return [
+        Cell(settings=replace(base, mode=mode, level=level, resolution=side, batch_size=batch), part=CURVES)
+        for level in levels
+        if level in of.levels
+        for mode in of.modes
+        for side in SIZES[size].sides
+        if side >= of.smallest_resolution
+        for batch in SIZES[size].batches
+    ]
+
+
+def _threads(known: Iterable[Workload], size: str, *, gpu: bool) -> list[Cell]:
+    of = next((one for one in known if one.name == EPOCH), None)
+    if of is None:
+        return []
+    base = _settings(of, size)
+    devices = ("cpu", "cuda") if gpu else ("cpu",)
+    return [
+        Cell(settings=replace(base, device=device, threads=count), part=THREADS)
+        for device in devices
+        for count in (None, 1)
+    ]
+
+
+def _settings(of: Workload, size: str) -> Settings:
+    """A workload at the size of a suite; one that has no such size is as it is by default."""
+    known = size if size in of.sizes else "default"
+    sizes = of.defaults_for(size=known)
+    resolution, batch = sizes["resolution"], sizes["batch_size"]
+    return Settings(workload=of.name, size=known, resolution=resolution, batch_size=batch)

@@ -1,0 +1,1 @@
+"""The tables of a suite's report, one module each."""

@@ -1,0 +1,125 @@
+"""What single changes bring, each measured before and after, in the form of TorchBench's Fig. 6."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tracekit.analysis import Column
+from tracekit.suite import published
+from tracekit.suite.model import GEOMEAN, Table, filled, geomean, ratio, why
+from tracekit.suite.plan import FIXED, OFFLOAD, ZERO_GRAD
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tracekit.suite.model import Kind
+    from tracekit.sweeping.table import Row
+
+FOREACH, DROPPED = "zero_grad: zero to foreach", "zero_grad: zero to default"
+SCALAR, KEPT = "scalar copy: made on the host to made on the device", "offload: parameters to none"
+_PUBLISHED = {SCALAR: published.FIXES["scalar copy"], KEPT: published.FIXES["offload"]}
+_SAID = {
+    SCALAR: "27 × is of the one function, not of the step",
+    KEPT: "of the model pig2",
+}
+COLUMNS = (
+    Column("change", "", "what was changed"),
+    Column("workload", "", "what ran"),
+    Column("mode", "", "train or infer"),
+    Column("before_ns", "ns", "median step time before"),
+    Column("after_ns", "ns", "median step time after"),
+    Column("speedup", "×", "before over after; above 1× the change is faster"),
+    Column(
+        "apart", "", "whether all step times of one side lie below all of the other; else it may be noise"
+    ),
+    Column("published_speedup", "×", "what the study reports for the change"),
+    Column("remark", "", "what the published number is of"),
+)
+
+
+def table(kind: Kind) -> Table:
+    """One row per change and workload, and the geometric mean of each change."""
+    found: list[dict[str, Any]] = []
+    for change, pairs in _changes(kind).items():
+        own = [_row(change, before, after) for before, after in pairs]
+        found += own
+        if len(own) > 1:
+            found.append(_mean(change, own))
+    return Table(
+        name="speedups",
+        title="Speed-ups of single changes",
+        definition="Step times without a profiler; only those that lie apart are told from noise.",
+        source=f"{published.TORCHBENCH}, Fig. 6",
+        columns=COLUMNS,
+        rows=tuple(found),
+    )
+
+
+def _changes(kind: Kind) -> dict[str, list[tuple[Row, Row | None]]]:
+    zeroed = [row for row in kind.part(ZERO_GRAD) if row.settings.zero_grad == "zero"]
+    return {
+        FOREACH: [(row, kind.like(row, zero_grad="foreach")) for row in zeroed],
+        DROPPED: [(row, kind.like(row, zero_grad="default")) for row in zeroed],
+        SCALAR: list(_scalar(kind)),
+        KEPT: [(row, kind.like(row, offload="none")) for row in kind.part(OFFLOAD)],
+    }
+
+
+def _scalar(kind: Kind) -> Iterator[tuple[Row, Row | None]]:
+    """Workloads that exist in a fixed form, with it."""
+    for row in kind.eager():
+        after = kind.like(row, workload=f"{row.settings.workload}{FIXED}")
+        if after is not None:
+            yield row, after
+
+
+def _row(change: str, before: Row, after: Row | None) -> dict[str, Any]:
+    known: dict[str, Any] = {
+        "change": change,
+        "workload": before.settings.workload,
+        "mode": before.settings.mode,
+        "before_ns": before.step_ns,
+        "after_ns": after.step_ns if after else None,
+        "speedup": ratio(before.step_ns, after.step_ns) if after else None,
+        "apart": _apart(before, after) if after else None,
+        "published_speedup": _PUBLISHED.get(change),
+        "remark": _SAID.get(change),
+    }
+    missing = why(before) if before.step_ns is None else why(after)
+    reasons = {
+        "before_ns": why(before),
+        "after_ns": why(after),
+        "speedup": missing,
+        "apart": missing,
+        **_unpublished(),
+    }
+    return filled(known, COLUMNS, reasons)
+
+
+def _apart(before: Row, after: Row) -> bool | None:
+    if before.step_least_ns is None or before.step_most_ns is None:
+        return None
+    if after.step_least_ns is None or after.step_most_ns is None:
+        return None
+    return before.step_most_ns < after.step_least_ns or after.step_most_ns < before.step_least_ns
+
+
+def _mean(change: str, own: list[dict[str, Any]]) -> dict[str, Any]:
+    known: dict[str, Any] = {
+        "change": change,
+        "workload": GEOMEAN,
+        "speedup": geomean(r["speedup"] for r in own),
+    }
+    known |= {"mode": ", ".join(dict.fromkeys(row["mode"] for row in own))}
+    known |= {"published_speedup": _PUBLISHED.get(change), "remark": _SAID.get(change)}
+    reasons = {
+        "before_ns": "mean of ratios",
+        "after_ns": "mean of ratios",
+        "apart": "mean of ratios",
+        **_unpublished(),
+    }
+    return filled(known, COLUMNS, {**reasons, "speedup": "not measured"})
+
+
+def _unpublished() -> dict[str, str]:
+    return {"published_speedup": "not published", "remark": "not published"}

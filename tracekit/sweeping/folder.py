@@ -1,0 +1,230 @@
+"""The folder of a sweep in the store: its plan, one file for each finished measurement, and its table.
+
+A file is written beside and renamed into place, so it is whole or absent: whatever ends the process, the same
+sweep goes on with what is missing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+import tracekit
+from tracekit import environment
+from tracekit.errors import RunNotFoundError, UnusableInputError
+from tracekit.measuring.locks import only_one
+from tracekit.store import timestamp
+from tracekit.sweeping.model import SUITE, Plan, Record, digest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tracekit.store import Store
+
+FOLDER = ".sweeps"
+SWEEP_NAME = "sweep"
+TABLE = "table.parquet"
+_PLAN, _CELLS, _LOCK = "sweep.json", "cells", "lock"
+_LATEST = "latest"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Head:
+    """Content of `sweep.json`.
+
+    Attributes:
+        created_at: When it was begun, UTC.
+        command: The command that goes on with it.
+        machine: What it was measured on, as far as a report says it.
+    """
+
+    plan: Plan
+    created_at: str
+    command: tuple[str, ...] = ()
+    machine: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Folder:
+    """One sweep on disk; it need not be finished.
+
+    Example:
+        >>> find(store, "latest").id  # doctest: +SKIP
+        'resnet50-3f2a1c90'
+    """
+
+    path: Path
+
+    @property
+    def id(self) -> str:
+        """Identifies the sweep in the store."""
+        return self.path.name
+
+    @cached_property
+    def head(self) -> Head:
+        """What is measured.
+
+        Raises:
+            UnusableInputError: It cannot be read.
+        """
+        try:
+            return msgspec.json.decode((self.path / _PLAN).read_bytes(), type=Head)
+        except (OSError, msgspec.DecodeError) as error:
+            raise UnusableInputError(
+                f"the sweep {self.id} cannot be read: {error}", hint="run its command with --restart"
+            ) from error
+
+    @property
+    def plan(self) -> Plan:
+        """What is measured."""
+        return self.head.plan
+
+    @property
+    def table(self) -> Path:
+        """The Parquet file of its rows."""
+        return self.path / TABLE
+
+    def records(self) -> dict[tuple[str, int], Record]:
+        """What is finished, by key of the cell and number of the repeat; a damaged file counts as missing."""
+        found = {}
+        for file in sorted((self.path / _CELLS).glob("*.json")):
+            try:
+                one = msgspec.json.decode(file.read_bytes(), type=Record)
+            except (OSError, msgspec.DecodeError):
+                continue
+            found[one.key, one.repeat] = one
+        return found
+
+    def keep(self, record: Record) -> None:
+        """Keep a finished measurement."""
+        self.write(f"{_CELLS}/{record.key}-{record.repeat}.json", msgspec.json.encode(record))
+
+    def forget_failures(self) -> None:
+        """Forget measurements without values, so that they are made again."""
+        for (key, repeat), record in self.records().items():
+            if record.values is None:
+                (self.path / _CELLS / f"{key}-{repeat}.json").unlink(missing_ok=True)
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write one of its files at once: whole, and there after a crash of the machine."""
+        part = self.path / f"{name}.part"
+        with part.open("wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        part.replace(self.path / name)
+
+    def label(self, record_key: str, repeat: int) -> str:
+        """The label of the run of a measurement, by which an interrupted sweep knows its own."""
+        return f"{self.id}/{record_key}/{repeat}"
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold the sweep.
+
+        Raises:
+            UnusableInputError: Another process measures it.
+        """
+        with only_one(self.path / _LOCK) as free:
+            if not free:
+                raise UnusableInputError(
+                    f"another process measures {self.id}", hint=f"see it with --show {self.id}"
+                )
+            yield
+
+
+def begin(store: Store, plan: Plan, *, command: tuple[str, ...] = (), restart: bool = False) -> Folder:
+    """The folder of a plan: the one that an earlier call began here with the same plan, or a new one.
+
+    Args:
+        store: Where it lies.
+        plan: What is measured; with the machine and what is installed, it decides the id.
+        command: The command that goes on with it.
+        restart: Forget what was measured before; runs stay.
+    """
+    path = store.folder(FOLDER) / sweep_id(plan)
+    known = Folder(path)
+    if restart and path.exists():
+        with known.alone():
+            grave = path.with_name(f".{path.name}.{os.getpid()}")
+            path.rename(grave)
+        shutil.rmtree(grave, ignore_errors=True)
+    (path / _CELLS).mkdir(parents=True, exist_ok=True)
+    if not (path / _PLAN).is_file():
+        head = Head(plan=plan, created_at=timestamp(datetime.now(UTC)), command=command, machine=_machine())
+        known.write(_PLAN, msgspec.json.format(msgspec.json.encode(head), indent=1))
+    return known
+
+
+def sweep_id(plan: Plan) -> str:
+    """Names the plan on this machine, with what is installed."""
+    slug = re.sub(r"[^A-Za-z0-9._]+", "-", plan.name).strip("-.")[:38] or SWEEP_NAME
+    return f"{slug}-{digest([msgspec.to_builtins(plan), _witness()], 8)}"
+
+
+def listed(store: Store, *, kind: str | None = None) -> list[Folder]:
+    """The readable sweeps of a store, the oldest first; only those of a kind."""
+    found = []
+    for path in (store.path / FOLDER).glob(f"[!.]*/{_PLAN}"):
+        one = Folder(path.parent)
+        try:
+            plan = one.plan
+        except UnusableInputError:
+            continue
+        if kind in {None, plan.kind}:
+            found.append(one)
+    return sorted(found, key=lambda one: (one.head.created_at, one.id))
+
+
+def find(store: Store, name: str, *, kind: str | None = None) -> Folder:
+    """A sweep by its id, a unique beginning of it, or `latest`.
+
+    Raises:
+        RunNotFoundError: There is none, or several fit.
+    """
+    known = listed(store, kind=kind)
+    fitting = known[-1:] if name == _LATEST else [one for one in known if one.id.startswith(name)]
+    exact = [one for one in fitting if one.id == name] or fitting
+    if len(exact) == 1:
+        return exact[0]
+    what, command = (
+        kind or "sweep",
+        "tracekit suite run" if kind == SUITE else "tracekit sweep --workload NAME",
+    )
+    if not known:
+        raise RunNotFoundError(f"the store {store.path} has no {what}", hint=f"make one with `{command}`")
+    there = ", ".join(one.id for one in known[-3:])
+    raise RunNotFoundError(
+        f"{len(exact) or 'no'} {what}{'s' * (len(exact) > 1)} named {name!r}", hint=f"the newest: {there}"
+    )
+
+
+def _witness() -> dict[str, Any]:
+    """What numbers depend on beside the plan."""
+    return {
+        "cpu": environment.cpu_name(),
+        "cpus": sorted(os.sched_getaffinity(0)),
+        "gpus": [gpu["uuid"] for gpu in environment.nvml_gpus()],
+        "driver": environment.nvml_driver(),
+        "packages": environment.packages(),
+        "tracekit": tracekit.__version__,
+    }
+
+
+def _machine() -> dict[str, Any]:
+    packages = environment.packages()
+    return {
+        "cpu": environment.cpu_name(),
+        "cpus": len(os.sched_getaffinity(0)),
+        "gpus": [gpu["name"] for gpu in environment.nvml_gpus()],
+        "torch": packages.get("torch") if isinstance(packages, dict) else None,
+    }

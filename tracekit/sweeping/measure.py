@@ -1,0 +1,136 @@
+"""One measurement: collect a cell in a fresh process, and read from the run what the sweep keeps."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.compute as pc
+
+from tracekit import analysis
+from tracekit.collecting import collect, decide
+from tracekit.errors import CollectionError, TracekitError, UnusableInputError
+from tracekit.schema import C
+from tracekit.sweeping.model import Outcome, Record, Values
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tracekit.collecting import Progress
+    from tracekit.run import Run
+    from tracekit.store import Store
+    from tracekit.sweeping.model import Plan, Settings
+
+_OUT_OF_MEMORY = re.compile(r"ran out of memory|killed by SIGKILL")
+"""The system ends what takes its last memory by SIGKILL."""
+_PEAKS = {
+    "host_peak_bytes": "host_peak_bytes",
+    "allocated_peak_bytes": "device_peak_allocated_bytes",
+    "reserved_peak_bytes": "device_peak_reserved_bytes",
+    "used_peak_bytes": "memory_used_bytes",
+}
+_UTILIZATION = "gpu_utilization_pct"
+
+
+def possible(settings: Settings, plan: Plan) -> str:
+    """Why a cell cannot be, as the workload says it; empty where it can."""
+    try:
+        decide(settings.request(steps=plan.steps, warmup=plan.warmup, seed=plan.seed))
+    except UnusableInputError as error:
+        return str(error)
+    return ""
+
+
+def measured(
+    store: Store, plan: Plan, settings: Settings, *, repeat: int, label: str, progress: Progress
+) -> Record:
+    """Collect one cell once; whatever the program does is a record, not an error.
+
+    Args:
+        store: Where the run goes.
+        plan: Steps, seed and collector.
+        settings: Of the cell.
+        repeat: Which measurement it is.
+        label: Of the run.
+        progress: Told how far it is.
+    """
+    request = settings.request(steps=plan.steps, warmup=plan.warmup, seed=plan.seed)
+    return _timed(
+        settings.key,
+        repeat,
+        lambda: collect(store, request, collector=plan.collector, label=label, progress=progress),
+    )
+
+
+def _timed(key: str, repeat: int, collected: Callable[[], Run]) -> Record:
+    start = time.monotonic()
+    try:
+        values = of_run(collected())
+        found = Record(key=key, repeat=repeat, outcome=Outcome.OK, values=values)
+    except CollectionError as error:
+        outcome = Outcome.OUT_OF_MEMORY if _OUT_OF_MEMORY.search(error.message) else Outcome.FAILED
+        found = Record(key=key, repeat=repeat, outcome=outcome, reason=briefly(error.message))
+    except UnusableInputError as error:
+        found = Record(key=key, repeat=repeat, outcome=Outcome.IMPOSSIBLE, reason=str(error))
+    except TracekitError as error:
+        found = Record(key=key, repeat=repeat, outcome=Outcome.FAILED, reason=str(error))
+    except OSError:  # a full disk fails every cell alike
+        raise
+    except Exception as error:
+        reason = f"a fault of the collector: {type(error).__name__}: {error}"
+        found = Record(key=key, repeat=repeat, outcome=Outcome.FAILED, reason=reason)
+    return replace(found, seconds=round(time.monotonic() - start, 3))
+
+
+def briefly(message: str) -> str:
+    """What a failure said, without what torch's allocator puts around it.
+
+    Example:
+        >>> briefly("w ran out of memory: [enforce fail] x: you tried to allocate 4294967296 bytes. Error 12")
+        'w ran out of memory: it asked for 4,294,967,296 bytes at once'
+    """
+    asked = re.search(r"^(.*ran out of memory): .*tried to allocate (\d+) bytes", message)
+    return f"{asked[1]}: it asked for {int(asked[2]):,} bytes at once" if asked else message
+
+
+def of_run(run: Run) -> Values:
+    """What a sweep keeps of a run."""
+    meta, known = run.meta, run.meta.workload or {}
+    return Values(
+        run_id=run.id,
+        device=str(known.get("device", "")),
+        threads=known.get("threads"),
+        step_ns=tuple(meta.timings.step_ns) if meta.timings else (),
+        gpu=meta.fingerprint.get("gpu"),
+        **_counters(run),
+        **_shares(run),
+    )
+
+
+def _counters(run: Run) -> dict[str, Any]:
+    wanted = pc.field(C.METRIC).isin([*_PEAKS.values(), _UTILIZATION])
+    found: dict[str, dict[Any, list[float]]] = {}
+    for row in run.arrow("counters", columns=[C.METRIC, C.DEVICE, C.VALUE], where=wanted).to_pylist():
+        found.setdefault(row[C.METRIC], {}).setdefault(row[C.DEVICE], []).append(row[C.VALUE])
+    values: dict[str, Any] = {
+        name: int(max(max(one) for one in found[metric].values()))
+        for name, metric in _PEAKS.items()
+        if metric in found
+    }
+    if _UTILIZATION in found:
+        values["utilization"] = max(sum(one) / len(one) for one in found[_UTILIZATION].values()) / 100
+    return values
+
+
+def _shares(run: Run) -> dict[str, int]:
+    """Of the device that computed longest, over the profiled steps; over the capture without steps."""
+    if not run.rows("device_intervals"):
+        return {}
+    tables = analysis.analyze(run, "gpu_breakdown").tables
+    table = tables.get("profiled_steps", tables.get("whole"))
+    if table is None or table.empty:
+        return {}
+    busiest = table.sort_values("active_ns").to_dict("records")[-1]
+    return {name: int(busiest[name]) for name in ("window_ns", "active_ns", "movement_ns", "idle_ns")}
