@@ -16,7 +16,7 @@ from ..answers.answer_page import answer_page
 from ..answers.reading import answer, chosen_of, largest, named, nothing, short, some, switch
 from ..figures.flame import SIDES, flame
 from ..page import Section
-from ..parts.aria import aria
+from ..parts.aria import aria, data
 
 if TYPE_CHECKING:
     from dash.development.base_component import Component
@@ -52,7 +52,7 @@ def _figures(reading: Reading) -> list[Component]:
     if nodes.empty:
         return []
     context, side = reading.context, _side(reading, nodes)
-    data = flame(nodes, side)
+    drawn = flame(nodes, side)
     controls = html.Div(
         [
             switch(context, "side", "Width of the bars", _SIDES),
@@ -67,12 +67,18 @@ def _figures(reading: Reading) -> list[Component]:
     lacking = [] if wanted == side else [nothing("No device time is linked to ops: the host's is shown.")]
     columns = reading.columns("nodes", C.RANK, C.NAME, "calls", *SIDES[side][::-1])
     own = _under(nodes, nodes.sort_values(SIDES[side][1], ascending=False, kind="stable").head(OWN))
-    left = f" {data['left']:,} nodes too narrow to be seen are left out." if data["left"] else ""
+    left = f" {drawn['left']:,} nodes too narrow to be seen are left out." if drawn["left"] else ""
     return [
         controls,
         *lacking,
-        dcc.Store(id="flame-data", data=data),
-        html.Div(id="flame", className="tk-flame", role="application", **aria(label="Flame graph of calls")),
+        dcc.Store(id="flame-data", data=drawn),
+        html.Div(
+            id="flame",
+            className="tk-flame",
+            role="application",
+            **aria(label="Flame graph of calls"),
+            **data(side=side),
+        ),
         html.Div(id="flame-said", className="tk-flame-said", role="status"),
         dmc.Text(_KEYS + left, size="xs", c="dimmed", mb="md"),
         short(context, own, [*columns, _PATH], title="Paths with the most time of their own", limit=OWN),

@@ -116,7 +116,7 @@ def test_hostile_names_are_text(page: Any) -> None:
 def test_the_width_can_be_device_time_and_the_address_says_so(page: Any) -> None:
     page.get_by_role("link", name="Device time").click()
     expect(page).to_have_url(re.compile("side=device"))
-    page.locator("#flame canvas").focus()
+    page.locator('#flame[data-side="device"] canvas').focus()
     page.keyboard.press("ArrowDown")
     expect(page.locator("#flame-said")).to_contain_text("device total 1.00 µs, 100.0 % of all")
     expect(page.locator("#flame-said")).to_contain_text("all › short")

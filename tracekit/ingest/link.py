@@ -59,14 +59,14 @@ class Host:
         self.order = order = _order(parked, self.names, self.kinds)
         self.start = parked.integers(C.START_NS)[order]
         self.end = self.start + parked.integers(C.DUR_NS)[order]
-        self.kind = parked.codes(C.KIND, self.kinds)[order]
-        self.name = parked.codes(C.NAME, self.names)[order]
-        self.external = parked.integers(C.EXTERNAL_ID)[order]
-        self.correlation = parked.integers(C.CORRELATION_ID)[order]
-        self._parked = parked
-        self.thread = _threads(parked)[self.order]
+        self.thread = _shrunk(_threads(parked))[order]
         self._grouped = np.argsort(self.thread, kind="stable").astype(np.int32)
         self.parent = self._parents()
+        self.kind = parked.codes(C.KIND, self.kinds).astype(np.int8)[order]
+        self.name = parked.codes(C.NAME, self.names)[order]
+        self.external = _shrunk(parked.integers(C.EXTERNAL_ID))[order]
+        self.correlation = _shrunk(parked.integers(C.CORRELATION_ID))[order]
+        self._parked = parked
 
     def _parents(self) -> Ints:
         grouped = self._grouped
@@ -122,17 +122,23 @@ def is_call(host: Host) -> Bools:
 
 
 def _order(parked: Parked, names: Strings, kinds: Strings) -> Ints:
-    """By start, the outer row first; loads what it sorts by for itself, so that it is not held longer."""
-    kind = parked.codes(C.KIND, kinds)
+    """By start, the outer row first."""
     outer = np.array([_OUTER_FIRST.index(HostKind(value)) for value in kinds.values], np.int8)
     return sorted_positions(
         parked.integers(C.START_NS),
-        -parked.integers(C.DUR_NS),
-        outer[kind],
-        parked.integers(C.EXTERNAL_ID),
-        parked.codes(C.NAME, names),
-        parked.integers(C.CORRELATION_ID),
-    ).astype(np.int32)
+        lambda: -parked.integers(C.DUR_NS),
+        lambda: outer[parked.codes(C.KIND, kinds)],
+        lambda: parked.integers(C.EXTERNAL_ID),
+        lambda: parked.codes(C.NAME, names),
+        lambda: parked.integers(C.CORRELATION_ID),
+    )
+
+
+def _shrunk(values: Ints) -> Ints:
+    """The same numbers in half the memory, where they fit."""
+    small = np.iinfo(np.int32)
+    fits = not len(values) or (small.min <= values.min() and values.max() <= small.max)
+    return values.astype(np.int32) if fits else values
 
 
 def _threads(parked: Parked) -> Ints:
@@ -205,63 +211,87 @@ def modules(host: Host) -> Ints:
     """Code of the name of the innermost module call around each row, -1 if none is."""
     calls = host.named(lambda name: name.startswith(MODULE_MARKER))
     if not calls.any():
-        return np.full(len(host.start), NONE, np.int64)
+        return np.full(len(host.start), NONE, np.int8)
     at = nesting.nearest(host.parent, calls)
     return np.where(at >= 0, host.name[at], NONE)
 
 
 @dataclass(frozen=True)
 class Launches:
-    """For each device row, the host rows of the launching call and of the op around it, -1 if unknown."""
+    """For each device row, the host rows of the launching call and of the op around it, -1 if unknown.
+
+    Attributes:
+        call: Launching call.
+        op: Innermost op around that call.
+        step: Step of the launching call, else the one that the row starts in.
+    """
 
     call: Ints
     op: Ints
+    step: Ints
 
 
-def find_launches(host: Host, correlation: Ints, external: Ints, pid: Ints | None = None) -> Launches:
-    """Join device rows to the host: one call may have launched many (graphs), or be missing.
+class Launchers:
+    """What may have launched work of a device: a few columns of calls and ops, kept without the host."""
 
-    Args:
-        host: The host's rows.
-        correlation: Correlation id of each device row.
-        external: The profiler's id of the op of each device row.
-        pid: Process of each device row, where one trace holds several: each counts its own correlation ids.
-    """
-    own: Ints = host.correlation
-    if pid is not None:
-        own, correlation = _by_process(own, host.pid, correlation, pid)
-    call = _first_with(own, is_call(host) & (host.correlation > 0), correlation)
-    by_call = np.where(call >= 0, host.op[call], NONE) if len(host.op) else call
-    by_id = _first_with(host.external, host.of_kind(HostKind.OP) & (host.external > 0), external)
-    return Launches(call, np.where(by_call >= 0, by_call, by_id))
+    def __init__(self, host: Host, steps: Steps, step: Ints, *, scoped: bool) -> None:
+        """Take from the host what is asked for.
+
+        Args:
+            host: The host's rows.
+            steps: The profiled steps.
+            step: Step of each host row, -1 if none.
+            scoped: Processes of the trace count their own correlation ids.
+        """
+        calls = np.flatnonzero(is_call(host) & (host.correlation > 0))
+        pids = host.pid[calls] if scoped else np.zeros(len(calls), np.int64)
+        self.count = len(calls)
+        self._processes = np.unique(pids)
+        self._call_key = self._key(host.correlation[calls], pids)
+        self._call, self._call_op, self._call_step = calls.astype(np.int32), host.op[calls], step[calls]
+        ops = np.flatnonzero(host.of_kind(HostKind.OP) & (host.external > 0))
+        self._op, self._op_key = ops.astype(np.int32), host.external[ops]
+        self._steps, self._scoped = steps, scoped
+
+    def of(self, parked: Parked, order: Ints) -> Launches:
+        """Join device rows to the host: one call may have launched many (graphs), or be missing.
+
+        Args:
+            parked: The table of the device.
+            order: Position of each row in it.
+        """
+        correlation = parked.integers(C.CORRELATION_ID)[order]
+        pids = parked.integers(C.PID)[order] if self._scoped else np.zeros(len(order), np.int64)
+        at = _find(self._call_key, self._key(correlation, pids))
+        del correlation, pids
+        op = _at(self._call_op, at)
+        lost = np.flatnonzero(op == NONE)
+        op[lost] = _at(self._op, _find(self._op_key, parked.integers(C.EXTERNAL_ID)[order[lost]]))
+        own = self._steps.at(parked.integers(C.START_NS)[order])
+        step = np.where(at >= 0, _at(self._call_step, at), own).astype(np.int32)
+        return Launches(_at(self._call, at), op, step)
+
+    def _key(self, ids: Ints, pids: Ints) -> Ints:
+        """Ids that differ from those of other processes; -1 where there is none, or no such process."""
+        if not len(self._processes):
+            return np.full(len(ids), NONE, np.int64)
+        number = np.minimum(np.searchsorted(self._processes, pids), len(self._processes) - 1)
+        known = (ids > 0) & (self._processes[number] == pids)
+        return np.where(known, ids.astype(np.int64) * len(self._processes) + number, NONE)
 
 
-def _by_process(own: Ints, own_pid: Ints, wanted: Ints, wanted_pid: Ints) -> tuple[Ints, Ints]:
-    """Ids of two tables made different from those of other processes; what is not above 0 stays."""
-    processes = np.unique(np.concatenate((own_pid, wanted_pid)))
-    if len(processes) < 2:
-        return own, wanted
-
-    def scoped(ids: Ints, pids: Ints) -> Ints:
-        return np.where(ids > 0, ids * len(processes) + np.searchsorted(processes, pids), ids)
-
-    return scoped(own, own_pid), scoped(wanted, wanted_pid)
+def _find(ids: Ints, wanted: Ints) -> Ints:
+    """Place of the first id that is the wanted one, for each of these; -1 where there is none."""
+    if not len(ids):
+        return np.full(len(wanted), NONE, np.int32)
+    known, first = np.unique(ids, return_index=True)
+    place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+    return np.where(known[place] == wanted, first[place], NONE).astype(np.int32)
 
 
-def _first_with(keys: Ints, eligible: Bools, wanted: Ints) -> Ints:
-    """Position of the first eligible row with each wanted key, -1 if there is none."""
-    rows = np.flatnonzero(eligible)
-    values, first = np.unique(keys[rows], return_index=True)
-    if not len(values):
-        return np.full(len(wanted), NONE, np.int64)
-    index = np.minimum(np.searchsorted(values, wanted), len(values) - 1)
-    return np.where(values[index] == wanted, rows[first[index]], NONE)
-
-
-def device_steps(steps: Steps, host_step: Ints, call: Ints, start: Ints) -> Ints:
-    """Step of each device row: that of the launching call, else the one it starts in."""
-    own = steps.at(start)
-    return np.where(call >= 0, host_step[call], own) if len(host_step) else own
+def _at(values: Ints, places: Ints) -> Ints:
+    """Values at places, -1 where the place is."""
+    return np.append(values, values.dtype.type(NONE))[places]
 
 
 def flagged(strings: Strings, values: Iterable[str]) -> list[int]:

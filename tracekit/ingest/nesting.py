@@ -2,18 +2,28 @@
 
 Rows are sorted by thread, start and falling end, so a parent stands before its children. All functions work
 by pointer jumping: each round doubles how far a pointer has looked, so rounds grow with the log of rows.
-Positions are int32: half the memory, and two thousand million rows of one process are never met.
+They go block by block, which keeps what they hold beside their result small: pointers go back, to rows that
+are done. Positions are int32: half the memory, and two thousand million rows of one process are never met.
 """
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 Ints: TypeAlias = npt.NDArray[np.integer[Any]]
 Bools: TypeAlias = npt.NDArray[np.bool_]
+
+BLOCK = 1 << 20
+
+
+def _blocks(count: int) -> Iterator[slice]:
+    return (slice(first, min(first + BLOCK, count)) for first in range(0, count, BLOCK))
 
 
 def parents(thread: Ints, start: Ints, end: Ints) -> Ints:
@@ -33,13 +43,14 @@ def parents(thread: Ints, start: Ints, end: Ints) -> Ints:
     count = len(end)
     parent = np.arange(-1, count - 1, dtype=np.int32)
     parent[np.concatenate(([True], thread[1:] != thread[:-1]))[:count]] = -1
-    active = np.flatnonzero(parent >= 0)
-    while len(active):
-        reach = end[parent[active]]
-        active = active[(reach < end[active]) | (reach <= start[active])]
-        # no row between a row and its pointer encloses the row, so that pointer's pointer is next
-        parent[active] = parent[parent[active]]
-        active = active[parent[active] >= 0]
+    for block in _blocks(count):
+        active = block.start + np.flatnonzero(parent[block] >= 0)
+        while len(active):
+            reach = end[parent[active]]
+            active = active[(reach < end[active]) | (reach <= start[active])]
+            # no row between a row and its pointer encloses the row, so that pointer's pointer is next
+            parent[active] = parent[parent[active]]
+            active = active[parent[active] >= 0]
     return parent
 
 
@@ -51,12 +62,16 @@ def depths(parent: Ints) -> Ints:
         array([0, 1, 2, 0], dtype=int32)
     """
     depth = (parent >= 0).astype(np.int32)
-    ancestor = parent.copy()
-    active = np.flatnonzero(ancestor >= 0)
-    while len(active):
-        above = ancestor[active]
-        depth[active], ancestor[active] = depth[active] + depth[above], ancestor[above]
-        active = active[ancestor[active] >= 0]
+    for block in _blocks(len(parent)):
+        ancestor = parent[block].copy()
+        active = np.flatnonzero(ancestor >= 0)
+        while len(active):
+            above = ancestor[active]
+            depth[block.start + active] += depth[above]
+            unknown = above >= block.start  # the depth of a row before the block is its whole depth
+            active, above = active[unknown], above[unknown]
+            ancestor[active] = ancestor[above - block.start]
+            active = active[ancestor[active] >= 0]
     return depth
 
 
@@ -65,14 +80,15 @@ def nearest(parent: Ints, marked: Bools) -> Ints:
 
     Example:
         >>> nearest(np.array([-1, 0, 1, -1]), np.array([True, False, False, False]))
-        array([ 0,  0,  0, -1])
+        array([ 0,  0,  0, -1], dtype=int32)
     """
-    found = np.where(marked, np.arange(len(parent), dtype=np.int32), parent)
-    active = np.flatnonzero((found >= 0) & ~marked[found])
-    while len(active):
-        found[active] = found[found[active]]
-        active = active[found[active] >= 0]
-        active = active[~marked[found[active]]]
+    found = np.where(marked, np.arange(len(parent), dtype=np.int32), parent.astype(np.int32, copy=False))
+    for block in _blocks(len(parent)):
+        active = block.start + np.flatnonzero((found[block] >= 0) & ~marked[found[block]])
+        while len(active):
+            found[active] = found[found[active]]
+            active = active[found[active] >= 0]
+            active = active[~marked[found[active]]]
     return found
 
 

@@ -13,7 +13,7 @@ from tracekit.ingest.idle import idle_batch
 from tracekit.ingest.link import NONE
 from tracekit.ingest.order import sorted_positions
 from tracekit.ingest.spool import Parked
-from tracekit.ingest.write import Coded, Extra, Rows, compact, write_groups, write_rows
+from tracekit.ingest.write import Coded, Computed, Extra, Rows, compact, write_groups, write_rows
 from tracekit.schema import (
     ALLOCATIONS,
     COUNTERS,
@@ -26,6 +26,7 @@ from tracekit.schema import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     import numpy.typing as npt
@@ -125,75 +126,70 @@ def write(trace: Trace, place: Place) -> Linked:
 
 
 class _Writer:
-    """Writes one trace; keeps what its tables share."""
+    """Writes one trace; the host's rows are let go before those of the device are read."""
 
     def __init__(self, trace: Trace, place: Place) -> None:
         self._trace = trace
         self._place = place
         self._zero = place.zero_ns - trace.top.base_ns
-        self._parked_host = Parked(trace.directory, HOST_INTERVALS.name)
-        self._host = link.Host(self._parked_host)
-        self._steps = link.find_steps(self._host)
-        self._host_step = self._steps.at(self._host.start)
 
     def write(self) -> Linked:
-        self._write_host()
-        self._write_steps()
-        self._write_allocations()
+        device = self._parked(DEVICE_INTERVALS)
+        launchers = self._write_all_but(device)
+        return self._write_device(device, launchers)
+
+    def _parked(self, table: Table) -> Parked:
+        return Parked(self._trace.directory, table.name)
+
+    def _write_all_but(self, device: Parked) -> link.Launchers:
+        parked = self._parked(HOST_INTERVALS)
+        host = link.Host(parked)
+        steps = link.find_steps(host)
+        step = steps.at(host.start).astype(np.int32)
+        self._write_host(host, parked, step)
+        self._write_steps(steps)
+        self._write_allocations(host)
         self._write_counters()
-        return self._write_device()
+        return link.Launchers(host, steps, step, scoped=C.PID in device.names)
 
     def _rows(self, table: Table, parked: Parked, order: Ints, extra: Extra) -> None:
         if not len(order):
             return  # a table without rows has no file, nor a folder for its parts
-        ranked: Extra = {C.RANK: np.full(len(order), self._place.rank), **extra}
+        ranked: Extra = {C.RANK: lambda part: np.full(part.stop - part.start, self._place.rank), **extra}
         write_rows(Rows(table, parked, order, ranked, self._zero), self._place.path(table))
 
-    def _host_row(self, position: Ints) -> Ints:
+    def _host_row(self, position: Ints) -> Computed:
         """Row ids of host positions, -1 kept."""
-        return np.where(position >= 0, position + self._place.host_row, NONE)
+        first = self._place.host_row
+        return lambda part: np.where(position[part] >= 0, position[part].astype(np.int64) + first, NONE)
 
-    def _write_host(self) -> None:
-        host = self._host
-        phase = link.phases(host, self._parked_host)
+    def _write_host(self, host: link.Host, parked: Parked, step: Ints) -> None:
         extra: Extra = {
-            C.ROW_ID: np.arange(len(host.order)) + self._place.host_row,
-            C.STEP: self._host_step,
+            C.ROW_ID: _row_ids(self._place.host_row),
+            C.STEP: step,
             C.PARENT_ROW: self._host_row(host.parent),
             C.DEPTH: link.depths(host),
-            C.PHASE: Coded(phase, [str(value) for value in link.PHASES]),
+            C.PHASE: Coded(link.phases(host, parked), [str(value) for value in link.PHASES]),
             C.MODULE: Coded(link.modules(host), host.names.values),
         }
-        self._rows(HOST_INTERVALS, self._parked_host, host.order, extra)
+        self._rows(HOST_INTERVALS, parked, host.order, extra)
 
-    def _write_device(self) -> Linked:
-        parked = Parked(self._trace.directory, DEVICE_INTERVALS.name)
+    def _write_device(self, parked: Parked, launchers: link.Launchers) -> Linked:
         kinds = parked.strings(C.KIND)
         order = _device_order(parked)
-        start = parked.integers(C.START_NS)[order]
-        launches = link.find_launches(
-            self._host,
-            parked.integers(C.CORRELATION_ID)[order],
-            parked.integers(C.EXTERNAL_ID)[order],
-            parked.integers(C.PID)[order] if C.PID in parked.names else None,
-        )
+        launches = launchers.of(parked, order)
         extra: Extra = {
-            C.ROW_ID: np.arange(len(order)) + self._place.device_row,
-            C.STEP: link.device_steps(self._steps, self._host_step, launches.call, start),
+            C.ROW_ID: _row_ids(self._place.device_row),
+            C.STEP: launches.step,
             C.LAUNCH_ROW: self._host_row(launches.call),
             C.OP_ROW: self._host_row(launches.op),
         }
         self._rows(DEVICE_INTERVALS, parked, order, extra)
         idle = link.flagged(kinds, [DeviceKind.IDLE])
         launched = ~np.isin(parked.codes(C.KIND, kinds)[order], idle)
-        return Linked(
-            int(launched.sum()),
-            int((launched & (launches.call < 0)).sum()),
-            int((link.is_call(self._host) & (self._host.correlation > 0)).sum()),
-        )
+        return Linked(int(launched.sum()), int((launched & (launches.call < 0)).sum()), launchers.count)
 
-    def _write_steps(self) -> None:
-        steps = self._steps
+    def _write_steps(self, steps: link.Steps) -> None:
         if not len(steps.number):
             return
         columns = {
@@ -205,31 +201,37 @@ class _Writer:
         }
         write_groups(STEPS, iter([pa.table(columns, schema=STEPS.arrow)]), self._place.path(STEPS))
 
-    def _write_allocations(self) -> None:
-        parked = Parked(self._trace.directory, ALLOCATIONS.name)
+    def _write_allocations(self, host: link.Host) -> None:
+        parked = self._parked(ALLOCATIONS)
         time = parked.integers(C.T_NS)
         order = sorted_positions(
-            time, parked.integers(C.TOTAL_ALLOCATED), parked.integers(C.ADDRESS), parked.integers(C.BYTES)
+            time,
+            lambda: parked.integers(C.TOTAL_ALLOCATED),
+            lambda: parked.integers(C.ADDRESS),
+            lambda: parked.integers(C.BYTES),
         )
         thread = link.thread_numbers(parked.integers(C.PID), parked.integers(C.TID))
-        inside = self._host.innermost(thread[order], time[order])
-        op = np.where(inside >= 0, self._host.op[inside], NONE) if len(self._host.op) else inside
+        inside = host.innermost(thread[order], time[order])
+        op = np.where(inside >= 0, host.op[inside], NONE) if len(host.op) else inside
         self._rows(ALLOCATIONS, parked, order, {C.OP_ROW: self._host_row(op)})
 
     def _write_counters(self) -> None:
-        parked = Parked(self._trace.directory, COUNTERS.name)
+        parked = self._parked(COUNTERS)
         order = sorted_positions(parked.integers(C.T_NS))
         self._rows(COUNTERS, parked, order, {})
 
 
+def _row_ids(first: int) -> Computed:
+    return lambda part: np.arange(first + part.start, first + part.stop)
+
+
 def _device_order(parked: Parked) -> Ints:
-    name = parked.codes(C.NAME, parked.strings(C.NAME))
+    def key(column: str) -> Callable[[], Ints]:
+        return lambda: parked.integers(column)
+
     return sorted_positions(
         parked.integers(C.START_NS),
-        parked.integers(C.DUR_NS),
-        parked.integers(C.DEVICE),
-        parked.integers(C.STREAM),
-        parked.integers(C.CORRELATION_ID),
-        name,
-        parked.integers(C.BYTES),
+        *map(key, (C.DUR_NS, C.DEVICE, C.STREAM, C.CORRELATION_ID)),
+        lambda: parked.codes(C.NAME, parked.strings(C.NAME)),
+        key(C.BYTES),
     )

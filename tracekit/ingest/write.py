@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,9 @@ class Coded:
     values: list[str]
 
 
-Extra = dict[str, "Ints | Coded"]
+Computed = Callable[[slice], "Ints"]
+"""Integers of some rows, so that those of all rows need not be held."""
+Extra = dict[str, "Ints | Coded | Computed"]
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ def _groups(rows: Rows) -> Iterator[pa.Table]:
         if column.type == TEXT and column.name in rows.parked.schema.names and column.name not in rows.extra
     }
     for start in range(0, len(rows.order), ROW_GROUP):
-        part = slice(start, start + ROW_GROUP)
+        part = slice(start, min(start + ROW_GROUP, len(rows.order)))
         taken = rows.parked.take(rows.order[part], strings)
         arrays = [_column(column, rows, taken, strings, part) for column in rows.table.columns]
         yield pa.Table.from_arrays(arrays, schema=rows.table.arrow)
@@ -89,7 +92,7 @@ def _column(
     if isinstance(extra, Coded):
         return compact(extra.codes[part], extra.values)
     if extra is not None:
-        return _integers(extra[part], column)
+        return _integers(extra(part) if callable(extra) else extra[part], column)
     if column.name not in taken:
         return pa.nulls(len(rows.order[part]), column.type)
     array = taken[column.name]
