@@ -57,6 +57,7 @@ class Request:
             offload=self.offload,
             dataset_shape=self.dataset_shape,
             size=self.size,
+            level=self.level,
         )
 
 

@@ -48,8 +48,7 @@ def decide(request: Request) -> Request:
         raise UnusableInputError(
             f"there is no device {decided.device!r}", hint=f"use --device {' or '.join(DEVICES)}"
         )
-    options = decided.options(device=decided.device)
-    workload.validate(options, level=decided.level)
+    workload.validate(decided.options(device=decided.device))
     return decided
 
 
