@@ -16,9 +16,10 @@ MODES = ("train", "infer")
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 ZERO_GRADS = ("default", "zero", "foreach")
 OFFLOADS = ("none", "parameters", "activations")
-EAGER, TORCHSCRIPT, COMPILE = "eager", "torchscript", "compile"
-LEVELS = (EAGER, TORCHSCRIPT, COMPILE)
-"""Ways to run a model: op by op from Python, as a TorchScript trace, through `torch.compile`."""
+EAGER, TORCHSCRIPT, COMPILE, LIBTORCH = "eager", "torchscript", "compile", "libtorch"
+LEVELS = (EAGER, TORCHSCRIPT, COMPILE, LIBTORCH)
+"""Ways to run a model: op by op from Python, as a TorchScript trace, through `torch.compile`, and its trace
+from a C++ program."""
 INDUCTOR = "inductor"
 DEFAULT_SIZE = "default"
 OWN_SHAPE = "none"
@@ -144,6 +145,11 @@ class Workload:
             raise UnusableInputError(
                 f"{self.name} keeps no activations when it infers",
                 hint="use --mode train or --offload parameters",
+            )
+        if options.level == LIBTORCH and options.offload != "none":
+            raise UnusableInputError(
+                f"the C++ program keeps all of {self.name} on its device",
+                hint="use --offload none or --level eager",
             )
         self.check(options)
 
