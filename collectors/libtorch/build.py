@@ -54,10 +54,9 @@ def built(*, building: Callable[[], None], folder: Path | None = None) -> Path:
         return program
     building()
     tools = find_toolchain()
-    if tools.missing():
+    if missing := " and no ".join(tools.missing()):
         raise CollectionError(
-            f"--level libtorch compiles a C++ program, and there is no {' and no '.join(tools.missing())} here",
-            hint=HOW_TO_INSTALL,
+            f"--level libtorch compiles a C++ program, and there is no {missing} here", hint=HOW_TO_INSTALL
         )
     with _alone(folder, place.name):
         if not program.is_file():

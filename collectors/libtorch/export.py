@@ -71,7 +71,7 @@ def export(program: Program, request: Request, *, device: str, folder: Path) -> 
     }
     if isinstance(program, Training):
         job |= _optimizer(program.optimizer)
-    _traced(program).save(job["module"])  # type: ignore[no-untyped-call]  # torch does not annotate it
+    _traced(program).save(job["module"])
     torch.save(job, folder / JOB)
     return folder / JOB
 
