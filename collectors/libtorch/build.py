@@ -37,18 +37,19 @@ def cache_folder() -> Path:
     return (Path(base) if Path(base).is_absolute() else Path.home() / ".cache") / "tracekit" / "libtorch"
 
 
-def built(*, building: Callable[[], None], folder: Path | None = None) -> Path:
+def built(*, building: Callable[[], None], folder: Path | None = None, source: Path = SOURCE) -> Path:
     """The program for the torch that is installed here.
 
     Args:
         building: Called before it is compiled, or waited for.
         folder: Where programs are kept; None for the user's cache.
+        source: What is built: a folder whose CMake makes a program called `NAME`.
 
     Raises:
         CollectionError: It is not built yet and cannot be; the hint says what helps.
     """
     folder = folder or cache_folder()
-    place = folder / _key()
+    place = folder / _key(source)
     program = place / NAME
     if program.is_file():
         return program
@@ -60,16 +61,16 @@ def built(*, building: Callable[[], None], folder: Path | None = None) -> Path:
         )
     with _alone(folder, place.name):
         if not program.is_file():
-            _build(tools, place)
+            _build(tools, source, place)
     return program
 
 
-def _key() -> str:
+def _key(source: Path) -> str:
     """The same for the same program: version, place and ABI of torch, and the source."""
     import torch
 
     digest = hashlib.sha256(f"{torch.__file__} {torch.compiled_with_cxx11_abi()}".encode())
-    for path in sorted(SOURCE.iterdir()):
+    for path in sorted(source.iterdir()):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return f"{torch.__version__}-{digest.hexdigest()[:16]}"
 
@@ -92,12 +93,12 @@ def _alone(folder: Path, key: str) -> Iterator[None]:
         yield
 
 
-def _build(tools: Toolchain, place: Path) -> None:
+def _build(tools: Toolchain, source: Path, place: Path) -> None:
     part = Path(tempfile.mkdtemp(prefix=f"{place.name}.", suffix=".part", dir=place.parent))
     try:
         log = place.with_name(f"{place.name}.log")
         with log.open("wb") as out:
-            for command in _commands(tools, part / "build"):
+            for command in _commands(tools, source, part / "build"):
                 if subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, check=False).returncode:  # noqa: S603
                     raise _failed(log)
         (part / "bin").mkdir()
@@ -108,7 +109,7 @@ def _build(tools: Toolchain, place: Path) -> None:
         shutil.rmtree(part, ignore_errors=True)
 
 
-def _commands(tools: Toolchain, folder: Path) -> list[list[str]]:
+def _commands(tools: Toolchain, source: Path, folder: Path) -> list[list[str]]:
     import torch
 
     cmake = str(tools.cmake)
@@ -118,7 +119,7 @@ def _commands(tools: Toolchain, folder: Path) -> list[list[str]]:
         "TORCH_CXX11_ABI": str(int(torch.compiled_with_cxx11_abi())),
     }
     given = [f"-D{name}={value}" for name, value in settings.items()]
-    configure = [cmake, "-S", str(SOURCE), "-B", str(folder), "-G", str(tools.generator), *given]
+    configure = [cmake, "-S", str(source), "-B", str(folder), "-G", str(tools.generator), *given]
     return [configure, [cmake, "--build", str(folder)]]
 
 

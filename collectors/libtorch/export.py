@@ -62,6 +62,7 @@ def export(program: Program, request: Request, *, device: str, folder: Path) -> 
         "device": device,
         "steps": request.steps,
         "warmup": request.warmup,
+        "seed": request.seed,
         "threads": request.threads or 0,
         "zero_grad": request.zero_grad,
         "pin_memory": host.pinned,

@@ -11,6 +11,7 @@
 #include <iostream>
 #include <string>
 
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <torch/csrc/jit/serialization/pickle.h>
 
@@ -34,6 +35,7 @@ void record(const Job& job, const std::string& trace, const std::string& output,
   if (const auto threads = job.number("threads")) at::set_num_threads(static_cast<int>(threads));
   const at::Device device(job.text("device"));
   const auto made = program(job, device);
+  at::manual_seed(job.number("seed"));  // of the devices; the host goes on from where Python was
   auto random = at::globalContext().defaultGenerator(at::kCPU);
   random.set_state(job.tensor("random_state"));
   const auto steps = job.number("steps");

@@ -22,6 +22,19 @@
 #include "report.h"
 #include "steps.h"
 
+inline void record(c10::Event& event, at::Device device) {
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  event.record(guard.getStream(guard.getDevice()));
+}
+
+// Let a device finish what it was given.
+inline void wait(at::Device device) {
+  if (device.is_cpu()) return;
+  c10::Event reached(device.type());
+  record(reached, device);
+  reached.synchronize();
+}
+
 // Duration of each step in ns: by the host's clock, or on a device's own without waiting between steps.
 class Timer {
  public:
@@ -38,7 +51,7 @@ class Timer {
     }
     auto start = event(), stop = event();
     run();
-    record(stop);
+    record(stop, device_);
     events_.emplace_back(std::move(start), std::move(stop));
   }
 
@@ -54,13 +67,8 @@ class Timer {
  private:
   c10::Event event() {
     c10::Event made(device_.type(), c10::EventFlag::BACKEND_DEFAULT);  // the other flag keeps no time
-    record(made);
+    record(made, device_);
     return made;
-  }
-
-  void record(c10::Event& event) {
-    const c10::impl::VirtualGuardImpl guard(device_.type());
-    event.record(guard.getStream(guard.getDevice()));
   }
 
   at::Device device_;
@@ -117,12 +125,14 @@ inline c10::IValue profile(Program& program, at::Device device, int64_t steps, c
   reporter.steps("profile", steps + 1, [&](int64_t number) {
     if (number == 1) {
       program.step();
+      wait(device);
       profiler::enableProfiler(config, activities);
       return;
     }
     const Range range("ProfilerStep#" + std::to_string(number - 1));
     last = program.step();
   });
+  wait(device);  // the work of the last step belongs to it
   profiler::disableProfiler()->save(trace);
   return last;
 }

@@ -78,18 +78,16 @@ class Program {
 class Inference : public Program {
  public:
   Inference(const Job& job, torch::jit::Module module, at::Device device)
-      : module_(std::move(module)), batches_(job, device), needs_grad_(job.flag("needs_grad")) {}
+      : module_(std::move(module)), batches_(job, device) {}
 
   c10::IValue step() override {
-    const c10::InferenceMode inference(!needs_grad_);
-    const at::NoGradGuard no_grad;
+    const c10::InferenceMode inference;
     return module_.forward(batches_.next().inputs);
   }
 
  private:
   torch::jit::Module module_;
   Batches batches_;
-  bool needs_grad_;
 };
 
 // The optimizer that the workload trains with in Python.
