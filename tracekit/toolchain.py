@@ -29,7 +29,7 @@ class Toolchain:
         """What is missing, in words; nothing when a program can be built."""
         wanted = {
             "CMake": self.cmake,
-            "a C++ compiler": self.compiler,
+            "C++ compiler": self.compiler,
             "ninja or make": self.generator,
         }
         return tuple(words for words, found in wanted.items() if found is None)
