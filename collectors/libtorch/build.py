@@ -53,12 +53,12 @@ def built(*, building: Callable[[], None], folder: Path | None = None, source: P
     program = place / NAME
     if program.is_file():
         return program
-    building()
     tools = find_toolchain()
     if missing := " and no ".join(tools.missing()):
         raise CollectionError(
             f"--level libtorch compiles a C++ program, and there is no {missing} here", hint=HOW_TO_INSTALL
         )
+    building()
     with _alone(folder, place.name):
         if not program.is_file():
             _build(tools, source, place)

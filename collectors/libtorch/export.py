@@ -62,7 +62,7 @@ def export(program: Program, request: Request, *, device: str, folder: Path) -> 
         "device": device,
         "steps": request.steps,
         "warmup": request.warmup,
-        "seed": request.seed,
+        "seed": str(torch.initial_seed()),  # torch's reader of pickles in C++ takes integers of 32 bits
         "threads": request.threads or 0,
         "zero_grad": request.zero_grad,
         "pin_memory": host.pinned,

@@ -35,7 +35,7 @@ void record(const Job& job, const std::string& trace, const std::string& output,
   if (const auto threads = job.number("threads")) at::set_num_threads(static_cast<int>(threads));
   const at::Device device(job.text("device"));
   const auto made = program(job, device);
-  at::manual_seed(job.number("seed"));  // of the devices; the host goes on from where Python was
+  at::manual_seed(std::stoull(job.text("seed")));  // of the devices; the host goes on from where Python was
   auto random = at::globalContext().defaultGenerator(at::kCPU);
   random.set_state(job.tensor("random_state"));
   const auto steps = job.number("steps");
@@ -55,6 +55,16 @@ bool of_memory(const std::string& message) {
          message.find("can't allocate memory") != std::string::npos;
 }
 
+int failed(const std::string& message, Reporter& reporter) {
+  if (of_memory(message)) {
+    reporter.tell("error", "\"kind\":\"CollectionError\",\"message\":" +
+                               quoted("the C++ program ran out of memory: " + message) +
+                               ",\"hint\":\"lower --batch-size or --resolution\"");
+  }
+  std::cerr << message << "\n";
+  return 5;
+}
+
 }  // namespace
 
 int main(int count, char** words) {
@@ -66,14 +76,9 @@ int main(int count, char** words) {
   try {
     record(Job(words[1]), words[2], words[3], reporter);
     return 0;
+  } catch (const c10::Error& error) {
+    return failed(error.what_without_backtrace(), reporter);
   } catch (const std::exception& error) {
-    const std::string message = error.what();
-    if (of_memory(message)) {
-      reporter.tell("error", "\"kind\":\"CollectionError\",\"message\":" +
-                                 quoted("the C++ program ran out of memory") +
-                                 ",\"hint\":\"lower --batch-size or --resolution\"");
-    }
-    std::cerr << message << "\n";
-    return 5;
+    return failed(error.what(), reporter);
   }
 }

@@ -38,13 +38,16 @@ class Small:
     def __init__(self, folder: Path) -> None:
         self.source, self.cache = folder / "source", folder / "cache"
         self.log, self.gate = folder / "log", folder / "gate"
+        self.told: list[str] = []
         self.source.mkdir()
         self.gate.touch()
         (self.source / "CMakeLists.txt").write_text(CMAKE.format(log=self.log, gate=self.gate))
         (self.source / "main.cpp").write_text("int main() { return 42; }\n")
 
     def built(self) -> Path:
-        return build.built(building=lambda: None, folder=self.cache, source=self.source)
+        return build.built(
+            building=lambda: self.told.append("building"), folder=self.cache, source=self.source
+        )
 
     def start(self) -> subprocess.Popen[str]:
         command = [sys.executable, "-c", BUILD, str(self.cache), str(self.source)]
@@ -69,6 +72,7 @@ def test_it_is_built_once(small: Small) -> None:
     assert subprocess.run([program], check=False).returncode == 42
     assert small.built() == program
     assert small.times_built() == 1
+    assert small.told == ["building"]
     assert small.left() == []
 
 
@@ -116,6 +120,7 @@ def test_what_is_missing_is_named_with_the_next_step(small: Small, monkeypatch: 
     missing = r"no CMake and no C\+\+ compiler and no ninja or make here.*apt-get"
     with pytest.raises(CollectionError, match=missing):
         small.built()
+    assert small.told == []
     assert not small.cache.exists()
 
 
