@@ -131,10 +131,10 @@ def _breaks(every: Iterable[Any], counted: Counter[str]) -> list[dict[str, Any]]
 
 
 def explained(text: str) -> tuple[str, str]:
-    """What torch says of a graph break in a line, and its explanation, without what is for its developers.
+    r"""What torch says of a graph break in a line, and its explanation, without what is for its developers.
 
     Example:
-        >>> explained("no print\\n  Explanation: It prints.\\n  Hint: Do not.\\n\\n  Developer debug context: x")
+        >>> explained("no print\n  Explanation: It prints.\n  Hint: Do not.\n  Developer debug context: x")
         ('no print', 'It prints. Do not.')
     """
     first, _, rest = _BESIDE.split(text.strip())[0].partition("\n")

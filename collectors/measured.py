@@ -15,7 +15,6 @@ from tracekit.errors import CollectionError, UnusableInputError
 from tracekit.ingest import Sample
 from tracekit.workloads.base import COMPILE
 
-from .compilation import Compilations
 from .cuda_events import EventTimer
 from .protocol import MEASURE
 
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from tracekit.collecting import Request
     from tracekit.workloads.base import Program, Workload
 
+    from .compilation import Compilations
     from .protocol import Reporter
 
 _OUT_OF_MEMORY = re.compile("out of memory|can't allocate memory")

@@ -113,7 +113,7 @@ def _missing(device: str) -> str:
 
 
 def allow_inner_gradients() -> None:
-    """Let `torch.compile` take a model that calls autograd itself, where torch can: by default it does not."""
+    """Let `torch.compile` take models that call autograd, which newer versions of torch can, if told to."""
     from torch._dynamo import config
 
     if hasattr(config, "trace_autograd_ops"):
