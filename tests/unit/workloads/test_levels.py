@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 LISTED = [(name, mode) for name, one in BUILT_INS.items() for mode in one.modes]
 TRACED = [(name, mode) for name, mode in LISTED if TORCHSCRIPT in BUILT_INS[name].levels]
 COMPILED = [(name, mode) for name, mode in LISTED if COMPILE in BUILT_INS[name].levels]
+pytestmark = [
+    # what torch does while it compiles, which it warns of
+    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning"),
+    pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning"),
+]
 needs_compiler = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 
 
