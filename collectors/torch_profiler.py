@@ -37,6 +37,7 @@ class TorchProfilerCollector:
             threads=told["threads"],
             version=told["version"],
             timings=timings(told),
+            compilation=told["compilation"],
             samples=(*samples(told), *watched.taken.samples()),
             environment=told["environment"],
             options=told["options"],

@@ -26,7 +26,14 @@ if TYPE_CHECKING:
 
     from .reading import Compiled
 
-VARYING = ("level", "shapes", "profiler_record_shapes", "profiler_profile_memory", "profiler_with_stack")
+VARYING = (
+    "level",
+    "backend",
+    "shapes",
+    "profiler_record_shapes",
+    "profiler_profile_memory",
+    "profiler_with_stack",
+)
 """What compiling changes of itself, and what has to be recorded otherwise to see it."""
 MOST_GROUPS = 50
 _ON_DEVICE = (

@@ -73,6 +73,7 @@ class NsysCollector:
             threads=timed["threads"],
             version=nsys.version,
             timings=timings(timed),
+            compilation=timed["compilation"],
             samples=(*samples(timed), *samples(told)),
             environment=timed["environment"],
             options={"arguments": told_options(command)},

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tracekit.errors import UnusableInputError
-from tracekit.workloads.base import COMPILE, TORCHSCRIPT
+from tracekit.workloads.base import COMPILE, INDUCTOR, TORCHSCRIPT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +39,7 @@ def runnable(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...], options: 
     if options.level == TORCHSCRIPT:
         return traced(model, inputs)
     if options.level == COMPILE:
-        return compiled(model, backend=options.backend)
+        return compiled(model, backend=options.backend, device=options.device)
     return model
 
 
@@ -69,15 +69,16 @@ def traced(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> torch.ji
     return found
 
 
-def compiled(model: torch.nn.Module, *, backend: str) -> Forward:
+def compiled(model: torch.nn.Module, *, backend: str, device: str = "cpu") -> Forward:
     """The module behind `torch.compile`, which compiles in its first calls.
 
     Args:
         model: The module.
         backend: One that `torch._dynamo.list_backends` names.
+        device: Where it runs: `cpu` or `cuda`.
 
     Raises:
-        UnusableInputError: There is no such backend here.
+        UnusableInputError: There is no such backend here, or nothing that compiles what it generates.
     """
     from torch._dynamo import list_backends
 
@@ -87,5 +88,33 @@ def compiled(model: torch.nn.Module, *, backend: str) -> Forward:
             f"torch {torch.__version__} has no backend {backend!r} that compiles",
             hint=f"use --backend {' or '.join(usual)}",
         )
+    if backend == INDUCTOR and (missing := _missing(device)):
+        raise UnusableInputError(
+            f"backend inductor needs {missing}, and there is none",
+            hint="install it, or use --backend aot_eager, which generates no code",
+        )
     made: Forward = torch.compile(model, backend=backend)
     return made
+
+
+def _missing(device: str) -> str:
+    """What Inductor lacks here to compile for a device; empty where it lacks nothing."""
+    if device == "cuda":
+        from torch.utils._triton import has_triton
+
+        return "" if has_triton() else "Triton for this GPU"
+    from torch._inductor import cpp_builder, exc
+
+    try:
+        cpp_builder.get_cpp_compiler()
+    except exc.InvalidCxxCompiler:
+        return "a C++ compiler such as g++"
+    return ""
+
+
+def allow_inner_gradients() -> None:
+    """Let `torch.compile` take models that call autograd, which newer versions of torch can, if told to."""
+    from torch._dynamo import config
+
+    if hasattr(config, "trace_autograd_ops"):
+        config.trace_autograd_ops = True

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
+from tracekit.workloads.base import COMPILE
 from tracekit.workloads.batches import Batches, HostBatches
 from tracekit.workloads.gradients import zeroing
-from tracekit.workloads.levels import runnable
+from tracekit.workloads.levels import allow_inner_gradients, runnable
 from tracekit.workloads.offload import Offload
 
 if TYPE_CHECKING:
@@ -115,6 +116,8 @@ def program(task: Task, options: Options) -> Training | Inference:
     batches = Batches(HostBatches(inputs, targets, pinned=options.pin_memory), device)
     moved = Offload(what=options.offload, device=device, pinned=options.pin_memory)
     training = options.mode == "train"
+    if task.needs_grad and options.level == COMPILE:
+        allow_inner_gradients()
     forward = _forward(model.train(training), batches.example(), options)
     if not training:
         no_grad = torch.no_grad if task.needs_grad else torch.inference_mode
