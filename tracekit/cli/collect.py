@@ -23,7 +23,10 @@ from tracekit.cli.own_program import OF_WORKLOADS, choose, option, record
 )
 @click.option("--mode", default="train", show_default=True, help="train or infer.")
 @click.option(
-    "--level", default="eager", show_default=True, help="How the model is run: eager, torchscript or compile."
+    "--level",
+    default="eager",
+    show_default=True,
+    help="How the model is run: eager, torchscript, compile, or libtorch (from C++).",
 )
 @click.option(
     "--backend",
