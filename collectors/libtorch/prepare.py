@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tracekit.collecting import Request
 
+from ..compilation import LEAST
 from ..measured import built, found, surroundings
 from ..protocol import Reporter, serve
 from .build import built as built_program
@@ -36,8 +38,9 @@ def _prepare(request: Request, directory: Path, reporter: Reporter) -> dict[str,
 
     from .export import export
 
+    warm = replace(request, warmup=max(request.warmup, LEAST))
     with built(request, device=device) as workload:
-        job = export(workload, request, device=device, folder=directory)
+        job = export(workload, warm, device=device, folder=directory)
     return {
         "program": str(program),
         "job": str(job),

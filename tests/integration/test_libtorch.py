@@ -96,7 +96,7 @@ def test_a_run_knows_what_ran_and_how(collected: Run) -> None:
     assert [meta.workload[name] for name in ("level", "threads", "device")] == ["libtorch", 1, "cpu"]
     assert meta.fingerprint["level"] == "libtorch"
     assert meta.timings is not None
-    assert (len(meta.timings.step_ns), len(meta.timings.warmup_ns)) == (2, 2)
+    assert (len(meta.timings.step_ns), len(meta.timings.warmup_ns)) == (2, 3)
     assert min(meta.timings.step_ns) > 0
     assert meta.timings.clock == "perf_counter"
     assert meta.environment["torch"] == torch.__version__ == meta.collector.version

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tracekit.workloads.base import COMPILE, EAGER, MODES, TORCHSCRIPT, Workload
 
 if TYPE_CHECKING:
-    from tracekit.workloads.base import COMPILE, EAGER, MODES, TORCHSCRIPT, Workload
+    from tracekit.workloads.base import Options, Program
 
 
 def _build(options: Options) -> Program:
