@@ -66,10 +66,11 @@ def built(*, building: Callable[[], None], folder: Path | None = None, source: P
 
 
 def _key(source: Path) -> str:
-    """The same for the same program: version, place and ABI of torch, and the source."""
+    """The same for the same program: version, place and build of torch, and the source."""
     import torch
 
-    digest = hashlib.sha256(f"{torch.__file__} {torch.compiled_with_cxx11_abi()}".encode())
+    built_as = torch.version.git_version, torch.version.cuda, torch.compiled_with_cxx11_abi()
+    digest = hashlib.sha256(f"{torch.__file__} {built_as}".encode())
     for path in sorted(source.iterdir()):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return f"{torch.__version__}-{digest.hexdigest()[:16]}"

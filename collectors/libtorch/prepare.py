@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,7 @@ def main() -> int:
     """Serve one request; returns the exit code."""
     reporter = Reporter(os.fdopen(os.dup(1), "w", encoding="utf-8"))
     os.dup2(2, 1)  # a library that prints must not reach the parent's protocol
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # a build then cleans up
     content = json.load(sys.stdin)
     request, directory = Request(**content["request"]), Path(content["directory"])
     return serve(reporter, lambda: _prepare(request, directory, reporter))

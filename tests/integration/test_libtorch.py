@@ -13,7 +13,7 @@ import psutil
 import pytest
 from tracekit.collectors.libtorch.build import built as built_program
 
-from tests.cpp import cache
+from tests.cpp import cache, needs_toolchain
 from tests.traces import table
 from tests.unit.workloads.building import BUILT_INS, built
 from tracekit.collecting import KEPT_TRACE, Request, collect
@@ -214,3 +214,28 @@ def test_an_interrupt_ends_the_program_and_leaves_nothing(store: Store) -> None:
     assert "Traceback" not in err
     assert psutil.wait_procs(children, timeout=10)[1] == []
     assert [path.name for path in store.path.iterdir() if path.name != ".gitignore"] == []
+
+
+def test_an_interrupt_while_it_is_compiled_leaves_nothing(store: Store, tmp_path: Path) -> None:
+    needs_toolchain()
+    gate, compiler, home = tmp_path / "gate", tmp_path / "c++", tmp_path / "home"
+    os.mkfifo(gate)
+    compiler.write_text(f"#!/bin/sh\ncat '{gate}'\nexit 1\n")
+    compiler.chmod(0o755)
+    words = ["--workload", "mnist_cnn", "--level", LIBTORCH, "--store", str(store.path)]
+    collecting = subprocess.Popen(
+        [sys.executable, "-c", MAIN, "collect", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "CXX": str(compiler), "XDG_CACHE_HOME": str(home)},
+    )
+    with gate.open("w"):  # the compiler runs
+        children = psutil.Process(collecting.pid).children(recursive=True)
+        assert "cmake" in {child.name() for child in children}
+        collecting.send_signal(signal.SIGINT)
+        _, err = collecting.communicate(timeout=60)
+    assert collecting.returncode == 130
+    assert "build: compiling the C++ program, once" in err
+    assert psutil.wait_procs(children, timeout=10)[1] == []
+    assert [path for path in home.rglob("*") if path.is_dir() and path.parent.name == "libtorch"] == []
