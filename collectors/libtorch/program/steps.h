@@ -60,7 +60,7 @@ class Batches {
 
   std::vector<c10::IValue> moved(const std::vector<at::Tensor>& tensors) const {
     std::vector<c10::IValue> found;
-    for (const auto& tensor : tensors) found.emplace_back(tensor.to(device_, tensor.scalar_type(), pinned_));
+    for (const auto& tensor : tensors) found.emplace_back(tensor.to(tensor.options().device(device_), pinned_));
     return found;
   }
 
