@@ -71,7 +71,10 @@ def compute(run: Run) -> Result:
         tables |= {"summary": _summary(run, parts), "regions": _regions(parts), "graphs": _graphs(parts)}
     if found is None:
         return Result(tables, rules.findings(run, parts, steps), _notes(run, parts))
-    advice = (*rules.findings(run, parts, steps), *counted.findings(run, found))
+    traced = rules.findings(run, parts, steps)
+    told = {one.code for one in traced}
+    late = [compilation.TIMED, *([] if rules.COMPILES.code in told else [compilation.PROFILED])]
+    advice = (*traced, *counted.findings(run, found, parts=late))
     return Result(tables | counted.tables(run, found), advice, _notes(run, parts))
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from tracekit.compilation import BACKWARD, WARM_UP
+from tracekit.schema import C
 from tracekit.workloads.base import COMPILE, EAGER
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class Compilations:
         return {
             "first_call_ns": warmup_ns[0] if warmup_ns else None,
             "graphs": utils.counters["stats"]["unique_graphs"],
+            "cached": utils.counters["inductor"]["fxgraph_cache_hit"],
             "breaks": _breaks(every, utils.counters["graph_break"]),
             "compilations": made,
         }
@@ -92,7 +94,7 @@ def _compilation(metrics: Any, part: str) -> dict[str, Any]:
         "id": str(metrics.compile_id),
         "function": metrics.co_name if forward else BACKWARD,
         "part": part,
-        "dur_ns": _duration_ns(metrics),
+        C.DUR_NS: _duration_ns(metrics),
         "ops": (metrics.graph_op_count or 0) if forward else None,
         "guards": (metrics.guard_count or 0) if forward else None,
         "reason": guard(getattr(metrics, "recompile_reason", None) or ""),

@@ -84,12 +84,14 @@ class Compilation:
     Attributes:
         first_call_ns: Time of the first step, which compiles; None where there was no warm-up.
         graphs: Graphs that were handed to the backend.
+        cached: Graphs whose code Inductor took from its cache on disk, where an earlier process left it.
         breaks: Graph breaks by reason.
         compilations: Each, in order.
     """
 
     first_call_ns: int | None
     graphs: int
+    cached: int = 0
     breaks: tuple[Break, ...]
     compilations: tuple[Compiled, ...]
 

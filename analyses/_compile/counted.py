@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from tracekit.analysis import Basis, Column, Finding, Rule, Severity, TableSpec
-from tracekit.compilation import PROFILED, TIMED
+from tracekit.compilation import TIMED
 from tracekit.render import human
 from tracekit.savings import CONFIDENT, HIGH_SHARE
+from tracekit.schema import C
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tracekit.compilation import Compilation, Compiled
     from tracekit.run import Run
 
@@ -60,6 +63,7 @@ def _whole(run: Run, found: Compilation) -> dict[str, Any]:
         "compilations": len(every),
         "compiled_frames": len({one.frame for one in every}),
         "backend_graphs": found.graphs,
+        "cached": found.cached,
         "ops": sum(one.ops or 0 for one in every),
         "guards": sum(one.guards or 0 for one in every),
         "graph_breaks": sum(one.frames for one in found.breaks),
@@ -75,9 +79,15 @@ def _frame(rows: list[dict[str, Any]], columns: tuple[Column, ...]) -> pd.DataFr
     return frame.astype(dict.fromkeys(whole, "Int64"))
 
 
-def findings(run: Run, found: Compilation) -> tuple[Finding, ...]:
-    """Advice on what torch counted."""
-    late = [_late(run, part, own) for part in (TIMED, PROFILED) if (own := _in(found, part))]
+def findings(run: Run, found: Compilation, *, parts: Sequence[str]) -> tuple[Finding, ...]:
+    """Advice on what torch counted.
+
+    Args:
+        run: The run.
+        found: What torch counted.
+        parts: Parts of the recording whose compilations no other rule told of.
+    """
+    late = [_late(run, part, own) for part in parts if (own := _in(found, part))]
     return (*late, *([_broken(found)] if found.breaks else []))
 
 
@@ -110,7 +120,8 @@ def _late(run: Run, part: str, own: list[Compiled]) -> Finding:
 def _broken(found: Compilation) -> Finding:
     most, count = found.breaks[0], sum(one.frames for one in found.breaks)
     title = f"{count:,} graph break{'s' * (count != 1)}"
-    more = f" and {len(found.breaks) - 1} other reasons" if len(found.breaks) > 1 else ""
+    others = len(found.breaks) - 1
+    more = f" and {others} other reason{'s' * (others != 1)}" if others else ""
     return Finding(
         code=BROKEN.code,
         severity=Severity.INFO,
@@ -130,6 +141,7 @@ _WHOLE = (
     Column("compilations", "count", "compilations, of the backward pass where it came later too"),
     Column("compiled_frames", "count", "distinct frames i of their ids i/j"),
     Column("backend_graphs", "count", "graphs handed to the backend"),
+    Column("cached", "count", "graphs whose code Inductor found in its cache: compiling them took less"),
     Column("ops", "count", "Σ of the operations of their graphs"),
     Column("guards", "count", "Σ of the guards of the frames, compiled again counted again"),
     Column("graph_breaks", "count", "frames that a graph break ended, by reason"),
@@ -147,7 +159,7 @@ _EACH = (
     Column("id", "", "torch's i/j: frame i, its compilation j"),
     Column("function", "", "the Python function, or backward"),
     Column("part", "", "when: in the warm-up, in timed or in profiled steps"),
-    Column("dur_ns", "ns", "time it took, to whole microseconds"),
+    Column(C.DUR_NS, "ns", "time it took, to whole microseconds"),
     Column("ops", "count", "operations of its graph; missing of a backward pass"),
     Column("guards", "count", "conditions to check before each call; missing likewise"),
     Column("reason", "prose", "the guard that failed; empty of the first compilation of a frame"),
