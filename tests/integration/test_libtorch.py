@@ -75,6 +75,7 @@ class Exported:
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "mode"), LISTED)
 def test_it_computes_what_eager_computes(name: str, mode: str, cache: Path, tmp_path: Path) -> None:
     exported = Exported(name, mode, tmp_path)

@@ -1,4 +1,7 @@
-"""Levels: what runs in place of a module: itself, its trace, or what `torch.compile` makes of it."""
+"""Levels: what runs in place of a module: itself, its trace, or what `torch.compile` makes of it.
+
+At level `libtorch` a C++ program runs the trace; the collector exports it, and here the module is itself.
+"""
 
 from __future__ import annotations
 
