@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 from dataclasses import dataclass
 
@@ -43,8 +44,8 @@ def find_toolchain() -> Toolchain:
         >>> bool(found.missing()) == (None in (found.cmake, found.compiler, found.generator))
         True
     """
-    named = os.environ.get("CXX")
-    compilers = (named,) if named else _COMPILERS
+    named = shlex.split(os.environ.get("CXX", ""))[:1]  # it may have options of its own
+    compilers = named or _COMPILERS
     drivers = (name for driver, name in _GENERATORS.items() if shutil.which(driver))
     return Toolchain(
         cmake=shutil.which("cmake"),

@@ -116,7 +116,6 @@ def _commands(tools: Toolchain, source: Path, folder: Path) -> list[list[str]]:
     cmake = str(tools.cmake)
     settings = {
         "CMAKE_PREFIX_PATH": torch.utils.cmake_prefix_path,
-        "CMAKE_CXX_COMPILER": str(tools.compiler),
         "TORCH_CXX11_ABI": str(int(torch.compiled_with_cxx11_abi())),
     }
     given = [f"-D{name}={value}" for name, value in settings.items()]
