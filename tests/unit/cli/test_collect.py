@@ -43,11 +43,19 @@ def test_workloads_say_what_they_take(capsys: pytest.CaptureFixture[str]) -> Non
     resnet50 = next(one for one in listed["workloads"] if one["name"] == "resnet50")
     assert resnet50["parameters"] == 25_557_032
     assert resnet50["modes"] == ["train", "infer"]
-    assert resnet50["levels"] == ["eager"]
+    assert resnet50["levels"][:3] == ["eager", "torchscript", "compile"]
     assert resnet50["resolution_means"] == "Height and width of an image"
     assert resnet50["sizes"]["test"] == {"batch_size": 2, "resolution": 64}
     assert resnet50["dataset_shapes"] == ["mnist", "cifar10", "stl10", "pascal"]
     assert resnet50["offloads"] == ["none", "parameters", "activations"]
+
+
+def test_the_table_of_workloads_says_levels_in_a_few_words(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["workloads"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    words = {line.split()[1]: line.split()[3:5] for line in lines if line[:1].strip()}
+    assert words["resnet50"][0] == "all"
+    assert words["lennard_jones"] == ["eager,", "compile"]
 
 
 def test_workloads_are_listed_by_domain_and_lists_are_text_outside_json(
