@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 
 def test_a_level_that_is_not_offered_names_those_that_are(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["collect", "--workload", "mnist_cnn", "--level", "compile"]) == 2
-    assert capsys.readouterr().err == "tracekit: mnist_cnn has no level 'compile'; use --level eager\n"
+    assert run(["collect", "--workload", "lennard_jones", "--level", "torchscript"]) == 2
+    said = "tracekit: lennard_jones has no level 'torchscript'; use --level eager or compile\n"
+    assert capsys.readouterr().err == said
 
 
 def test_the_summary_has_the_analyses_median_and_names_the_command_that_shows_every_row(
