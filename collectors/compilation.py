@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from tracekit.compilation import BACKWARD, WARM_UP
@@ -88,18 +89,34 @@ class Compilations:
 
 
 def _compilation(metrics: Any, part: str) -> dict[str, Any]:
-    """One compilation: of a frame with its graph, or of the backward pass of one where that comes later."""
-    forward = metrics.frame_key is not None
+    """One compilation: of a frame with its graph, or of the backward pass of one where that comes later.
+
+    Older versions of torch tell less.
+    """
+    known = partial(getattr, metrics)
+    forward = known("frame_key", None) is not None
     return {
-        "id": str(metrics.compile_id),
-        "function": metrics.co_name if forward else BACKWARD,
+        "id": _id(metrics),
+        "function": known("co_name", "") if forward else BACKWARD,
         "part": part,
         C.DUR_NS: _duration_ns(metrics),
-        "ops": (metrics.graph_op_count or 0) if forward else None,
-        "guards": (metrics.guard_count or 0) if forward else None,
-        "reason": guard(getattr(metrics, "recompile_reason", None) or ""),
-        "failed": explained(metrics.fail_reason or "")[0],
+        "ops": (known("graph_op_count", None) or 0) if forward else None,
+        "guards": (known("guard_count", None) or 0) if forward else None,
+        "reason": guard(known("recompile_reason", None) or ""),
+        "failed": explained(known("fail_reason", None) or "")[0],
     }
+
+
+def _id(metrics: Any) -> str:
+    """Torch's own `i/j`; where it has none, the frame and how often that was compiled before.
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> _id(SimpleNamespace(frame_key="3", cache_size=1))
+        '3/1'
+    """
+    own = getattr(metrics, "compile_id", None)
+    return str(own) if own else f"{getattr(metrics, 'frame_key', 0)}/{getattr(metrics, 'cache_size', 0)}"
 
 
 def _duration_ns(metrics: Any) -> int:
@@ -107,15 +124,15 @@ def _duration_ns(metrics: Any) -> int:
     microseconds = getattr(metrics, "duration_us", None)
     if microseconds is not None:
         return int(microseconds) * 1000
-    return round((metrics.entire_frame_compile_time_s or 0) * 1e6) * 1000
+    return round((getattr(metrics, "entire_frame_compile_time_s", None) or 0) * 1e6) * 1000
 
 
 def _breaks(every: Iterable[Any], counted: Counter[str]) -> list[dict[str, Any]]:
     """Graph breaks by reason, with the functions they are in; the most met first."""
     functions: dict[str, set[str]] = {}
     for one in every:
-        frame = str(one.compile_id).partition("/")[0]
-        for reason in one.restart_reasons or ():
+        frame = _id(one).partition("/")[0]
+        for reason in getattr(one, "restart_reasons", None) or ():
             functions.setdefault(explained(reason)[0], set()).add(f"{frame} {one.co_name}")
     met: Counter[tuple[str, str]] = Counter()
     for reason, times in counted.items():

@@ -86,6 +86,7 @@ def test_eager_and_compiled_can_be_compared(eager: Run, compiled: Run) -> None:
     result = compare(eager, compiled, "compile")
     rows = {row["quantity"]: row for row in result.tables["ratios"].to_dict("records")}
     assert rows["compiled regions, per step"]["head"] >= 2
+    assert rows["first step of the warm-up"]["ratio"] > 1
 
 
 @pytest.mark.parametrize("form", ["json", "csv", "markdown"])
