@@ -14,6 +14,9 @@ integer nanoseconds.
 * `resumes` are regions inside of a Python function `torch_dynamo_resume_in_…`, which runs what follows a
   graph break, and `break_idle_ns` is the time from the region before each, devices idle. Both are missing
   where no Python frames were recorded: without them a graph break and a function compiled apart look alike.
+* Of a workload that tracekit ran at level `compile`, `compilation`, `graph_breaks` and `compilations` tell
+  what torch itself counted from the first call on: time of compiling, graphs, guards, why graphs broke, and
+  why frames were compiled again. `late` are compilations after the warm-up, in steps that should be steady.
 * A kernel's origin: `inductor` (`triton_…`, which Inductor generates), `replayed` (launched by a CUDA graph),
   `library` (another kernel that compiled code launched), or `eager`.
 
@@ -38,11 +41,12 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from tracekit import compilation
 from tracekit.analysis import Analysis, Column, Result, TableSpec
 from tracekit.savings import budget
 from tracekit.schema import C, DeviceKind
 
-from ._compile import compare, reading, rules
+from ._compile import compare, counted, reading, rules
 from ._compile.reading import FRAME, ORIGIN, ORIGINS, VARIANT
 from ._shared.common import RANK, absent_device_note, ints, share
 
@@ -61,10 +65,17 @@ def compute(run: Run) -> Result:
     """Describe the compiled parts of a run."""
     parts = reading.read(run)
     steps = budget(run)
+    found = compilation.read(run.meta)
     tables = {"kernels": _kernels(parts)} if len(parts.kernels) else {}
     if parts.any:
         tables |= {"summary": _summary(run, parts), "regions": _regions(parts), "graphs": _graphs(parts)}
-    return Result(tables, rules.findings(run, parts, steps), _notes(run, parts))
+    if found is None:
+        return Result(tables, rules.findings(run, parts, steps), _notes(run, parts))
+    traced = rules.findings(run, parts, steps)
+    told = {one.code for one in traced}
+    late = [compilation.TIMED, *([] if rules.COMPILES.code in told else [compilation.PROFILED])]
+    advice = (*traced, *counted.findings(run, found, parts=late))
+    return Result(tables | counted.tables(run, found), advice, _notes(run, parts))
 
 
 def _notes(run: Run, parts: Compiled) -> tuple[str, ...]:
@@ -200,18 +211,20 @@ ANALYSIS = Analysis(
         "Regions are `Torch-Compiled Region: i/j` (frame i, compilation j); breaks = distinct frames − 1, at "
         "most; recompiled = distinct i/j with j > 0; lookups = `TorchDynamo Cache Lookup`, where guards run; "
         "idle = the part in which no device of the rank ran anything. A kernel is Inductor's if its name "
-        "begins with `triton_`. Compared: eager base against compiled head, per step."
+        "begins with `triton_`. Compilation: what torch counted from the first call of a workload on; late = "
+        "after the warm-up. Compared: eager base against compiled head, per step."
     ),
     tables=(
         TableSpec("summary", "Compiled code in profiled steps, per rank", _SUMMARY),
         TableSpec("kernels", "Kernels by origin", _KERNELS),
         TableSpec("regions", "Compiled regions", _REGIONS),
         TableSpec("graphs", "Graphs of Inductor", _GRAPHS),
+        *counted.TABLES,
     ),
     sources=("TorchBench 3.2, Fig. 3 and 4",),
     order=90,
     compute=compute,
-    rules=(*rules.RULES, *compare.RULES),
+    rules=(*rules.RULES, *counted.RULES, *compare.RULES),
     compare=compare.compare,
     comparison=compare.TABLES,
 )

@@ -10,22 +10,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracekit import environment, registry
+from tracekit.compilation import TIMED, WARM_UP
 from tracekit.errors import CollectionError, UnusableInputError
 from tracekit.ingest import Sample
+from tracekit.workloads.base import COMPILE
 
 from .cuda_events import EventTimer
 from .protocol import MEASURE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tracekit.collecting import Request
     from tracekit.workloads.base import Program, Workload
 
+    from .compilation import Compilations
     from .protocol import Reporter
 
 _OUT_OF_MEMORY = re.compile("out of memory|can't allocate memory")
 """torch's allocator of host memory raises a plain RuntimeError."""
+_COMPILERS = ("torch._dynamo", "torch._inductor")
+"""Where the errors of compiling are defined."""
 
 
 @contextmanager
@@ -33,7 +38,7 @@ def built(request: Request, *, device: str) -> Iterator[Program]:
     """The workload of a decided request, to be run inside the block.
 
     Raises:
-        CollectionError: Memory ran out.
+        CollectionError: Memory ran out, or the program cannot be compiled.
     """
     workload: Workload = registry.load(registry.WORKLOADS, request.workload)
     import torch
@@ -43,12 +48,22 @@ def built(request: Request, *, device: str) -> Iterator[Program]:
     try:
         yield workload.build(request.options(device=device))
     except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and not _OUT_OF_MEMORY.search(str(error)):
+        told = _told(error, request)
+        if told is None:
             raise
-        raise CollectionError(
-            f"{request.workload} ran out of memory: {str(error).splitlines()[0]}",
-            hint="lower --batch-size or --resolution",
-        ) from error
+        raise told from error
+
+
+def _told(error: BaseException, request: Request) -> CollectionError | None:
+    """What a person is told of a failure that has a remedy; None of another."""
+    said = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    if not isinstance(error, RuntimeError) or _OUT_OF_MEMORY.search(str(error)):
+        message = f"{request.workload} ran out of memory: {said}"
+        return CollectionError(message, hint="lower --batch-size or --resolution")
+    if request.level == COMPILE and any(kind.__module__.startswith(_COMPILERS) for kind in type(error).mro()):
+        message = f"{request.backend} could not compile {request.workload}: {said}"
+        return CollectionError(message, hint="use --backend aot_eager or --backend eager")
+    return None
 
 
 def found(device: str) -> str:
@@ -75,11 +90,14 @@ def found(device: str) -> str:
     return "cuda" if usable and device != "cpu" else "cpu"
 
 
-def timed(program: Program, request: Request, device: str, reporter: Reporter) -> dict[str, Any]:
+def timed(
+    program: Program, request: Request, device: str, reporter: Reporter, compilations: Compilations
+) -> dict[str, Any]:
     """Run the warm-up and the timed steps; ns of each, the clock they are of, and the peaks of memory."""
-    warmup = _times(program, request.warmup, device, part="warm-up", reporter=reporter)
+    warmup = _times(program, device, lambda step: warm(step, request, compilations, reporter))
     _reset_peaks(device)
-    steps = _times(program, request.steps, device, part=MEASURE, reporter=reporter)
+    compilations.begin(TIMED)
+    steps = _times(program, device, lambda step: reporter.steps(MEASURE, request.steps, step))
     clock = "perf_counter" if device == "cpu" else "cuda_event"
     return {
         "warmup_ns": warmup,
@@ -100,25 +118,34 @@ def surroundings(device: str) -> dict[str, Any]:
     }
 
 
-def _times(program: Program, count: int, device: str, *, part: str, reporter: Reporter) -> list[int]:
+def warm(
+    step: Callable[[], object], request: Request, compilations: Compilations, reporter: Reporter
+) -> None:
+    """Run as many warm-up steps as were asked for, and more until nothing is compiled in them."""
+    done = 0
+    reporter.tell("progress", part=WARM_UP, done=done, total=request.warmup)
+    while not compilations.warm(done, request.warmup):
+        step()
+        done += 1
+        reporter.tell("progress", part=WARM_UP, done=done, total=max(done, request.warmup))
+
+
+def _times(program: Program, device: str, run: Callable[[Callable[[], None]], None]) -> list[int]:
+    """Time of each step that `run` makes, ns."""
     if device == "cuda":
-        return _event_times(program, count, part=part, reporter=reporter)
+        # the device's own clock, without making it wait for the host between steps
+        timer = EventTimer()
+        run(lambda: timer.time(program.step))
+        return timer.durations_ns()
     taken: list[int] = []
 
-    def run() -> None:
+    def step() -> None:
         start = time.perf_counter_ns()
         program.step()
         taken.append(time.perf_counter_ns() - start)
 
-    reporter.steps(part, count, run)
+    run(step)
     return taken
-
-
-def _event_times(program: Program, count: int, *, part: str, reporter: Reporter) -> list[int]:
-    """Time on the device's own clock, without making it wait for the host between steps."""
-    timer = EventTimer()
-    reporter.steps(part, count, lambda: timer.time(program.step))
-    return timer.durations_ns()
 
 
 def _reset_peaks(device: str) -> None:

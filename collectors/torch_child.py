@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracekit.collecting import Request
+from tracekit.compilation import PROFILED
 
+from .compilation import Compilations
 from .measured import built, found, surroundings, timed
 from .protocol import PROFILE, Reporter, serve
 
@@ -37,13 +39,16 @@ def _record(request: Request, directory: Path, reporter: Reporter) -> dict[str, 
     device = found(request.device)
     import torch
 
+    compilations = Compilations(request.level)
     with built(request, device=device) as program:
-        told = timed(program, request, device, reporter)
+        told = timed(program, request, device, reporter, compilations)
+        compilations.begin(PROFILED)
         _profile(program, request, device, directory / TRACE, reporter)
     return {
         "trace": TRACE,
         "version": str(torch.__version__),
         "options": {"record_shapes": True, "profile_memory": True, "with_stack": request.stacks},
+        "compilation": compilations.facts(told["warmup_ns"]),
         **told,
         **surroundings(device),
     }

@@ -6,8 +6,10 @@ import sys
 from typing import TYPE_CHECKING
 
 from tracekit.collecting import Recording, Request
+from tracekit.workloads.base import LIBTORCH
 
 from .gated_sampling import Watched
+from .libtorch import recorded as libtorch
 from .protocol import converse, samples, timings
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ class TorchProfilerCollector:
 
     def record(self, request: Request, directory: Path, *, progress: Progress) -> Recording:
         """See `tracekit.collecting.Collector.record`."""
+        if request.level == LIBTORCH:
+            return libtorch.record(request, directory, progress=progress)
         watched = Watched(progress)
         told = converse(_COMMAND, request, directory, watched, beside=watched.sampling)
         return Recording(
@@ -33,6 +37,7 @@ class TorchProfilerCollector:
             threads=told["threads"],
             version=told["version"],
             timings=timings(told),
+            compilation=told["compilation"],
             samples=(*samples(told), *watched.taken.samples()),
             environment=told["environment"],
             options=told["options"],

@@ -32,12 +32,15 @@ LIMIT_BYTES = 2_000_000
 RECIPES = {
     "mnist_cnn-train": Request(workload="mnist_cnn", mode="train", steps=3, threads=1),
     "mnist_cnn-train-zero": Request(workload="mnist_cnn", mode="train", steps=3, threads=1, zero_grad="zero"),
+    "mnist_cnn-train-libtorch": Request(
+        workload="mnist_cnn", mode="train", steps=3, threads=1, level="libtorch"
+    ),
     "mnist_cnn-infer": Request(workload="mnist_cnn", mode="infer", steps=3, threads=1),
     "resnet50-train": Request(
         workload="resnet50", mode="train", batch_size=2, resolution=64, steps=2, threads=1
     ),
 }
-"""Small enough to keep, and what the studies ask about: training, inference, and a gradient reset."""
+"""Small enough to keep, and what the studies ask about: training, inference, a gradient reset, and C++."""
 
 
 def record(name: str, *, device: str = "auto") -> Path:

@@ -12,6 +12,7 @@ from typing import Any
 
 from tracekit import environment, nvml, registry
 from tracekit.errors import TracekitError
+from tracekit.toolchain import HOW_TO_INSTALL, Toolchain, find_toolchain
 
 DRIVER_PARAMETERS = Path("/proc/driver/nvidia/params")
 NEEDS_ADMIN = "RmProfilingAdminOnly: 1"
@@ -51,6 +52,7 @@ def examine(store: Path) -> list[Check]:
         _cupti(DRIVER_PARAMETERS),
         *_nvml(),
         _nsys(),
+        _libtorch(find_toolchain()),
         _disk(store),
         *_plugins(),
     ]
@@ -161,6 +163,15 @@ def _nsys() -> Check:
     except TracekitError as error:
         return Check("nsys", Status.WARN, error.message, error.hint)
     return check
+
+
+def _libtorch(tools: Toolchain) -> Check:
+    """Whether the C++ program of `--level libtorch` can be built; other levels need nothing of it."""
+    if missing := " and no ".join(tools.missing()):
+        return Check(
+            "libtorch", Status.MISSING, f"for --level libtorch there is no {missing}", HOW_TO_INSTALL
+        )
+    return Check("libtorch", Status.OK, f"{tools.cmake} with {tools.compiler} builds its C++ program")
 
 
 def _disk(store: Path) -> Check:

@@ -11,6 +11,7 @@ WORKLOAD_FIELDS = (
     "device",
     "mode",
     "level",
+    "backend",
     "batch_size",
     "resolution",
     "dtype",

@@ -26,7 +26,14 @@ if TYPE_CHECKING:
 
     from .reading import Compiled
 
-VARYING = ("level", "shapes", "profiler_record_shapes", "profiler_profile_memory", "profiler_with_stack")
+VARYING = (
+    "level",
+    "backend",
+    "shapes",
+    "profiler_record_shapes",
+    "profiler_profile_memory",
+    "profiler_with_stack",
+)
 """What compiling changes of itself, and what has to be recorded otherwise to see it."""
 MOST_GROUPS = 50
 _ON_DEVICE = (
@@ -64,7 +71,12 @@ def compare(base: Run, head: Run) -> Result:
     found = declared.between(base, head, VARYING)
     if why := declared.refusal(found):
         return Result(notes=(why,))
-    lines = [*declared.measured(found.metrics), *_counted(base, head, parts), *_idle(base, head, found)]
+    lines = [
+        *declared.measured(found.metrics),
+        *_first(base, head),
+        *_counted(base, head, parts),
+        *_idle(base, head, found),
+    ]
     tables = {"ratios": declared.ratios(lines)}
     if any(_is_kernel(group) for group in found.groups):
         tables["fusion"] = _fusion(found)
@@ -75,6 +87,13 @@ def _notes(parts: tuple[Compiled, Compiled]) -> tuple[str, ...]:
     if parts[0].any:
         return (BASE_TOO,) if parts[1].any else (NOT_THE_HEAD,)
     return ()
+
+
+def _first(base: Run, head: Run) -> list[Line]:
+    """The first step of each warm-up, in which the head compiles; nothing where neither was timed."""
+    warmups = (run.meta.timings.warmup_ns if run.meta.timings else [] for run in (base, head))
+    first = [warmup[0] if warmup else None for warmup in warmups]
+    return [Line("first step of the warm-up", "ns", *first)] if any(first) else []
 
 
 def _counted(base: Run, head: Run, parts: tuple[Compiled, Compiled]) -> list[Line]:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit.collecting import Recording, Request
 from tracekit.doctor import Check, Status
-from tracekit.errors import CollectionError
+from tracekit.errors import CollectionError, UnusableInputError
+from tracekit.workloads.base import LIBTORCH
 
 from ..protocol import converse, follow, result, samples, timings
 from . import options, problems
@@ -50,6 +51,10 @@ class NsysCollector:
 
         Steps are timed in a process without nsys, then run again in one that nsys watches.
         """
+        if request.level == LIBTORCH:
+            raise UnusableInputError(
+                "nsys does not watch the C++ program of --level libtorch", hint="use --collector torch"
+            )
         nsys = located()
         timed = converse(_MEASURED, request, directory, progress)
         decided = replace(request, device=timed["device"])
@@ -68,6 +73,7 @@ class NsysCollector:
             threads=timed["threads"],
             version=nsys.version,
             timings=timings(timed),
+            compilation=timed["compilation"],
             samples=(*samples(timed), *samples(told)),
             environment=timed["environment"],
             options={"arguments": told_options(command)},

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit.collecting import Request
 
+from ..compilation import Compilations
 from ..measured import built, found, surroundings, timed
 from ..protocol import PROFILE, Reporter, serve
 from ..sampling import sampling
@@ -46,9 +47,10 @@ def main() -> int:
 def _time(request: Request, reporter: Reporter) -> dict[str, Any]:
     reporter.tell("progress", part="start", done=0, total=1)
     device = found(request.device)
+    compilations = Compilations(request.level)
     with built(request, device=device) as program:
-        timings = timed(program, request, device, reporter)
-    return {**timings, **surroundings(device)}
+        told = timed(program, request, device, reporter, compilations)
+    return {"compilation": compilations.facts(told["warmup_ns"]), **told, **surroundings(device)}
 
 
 def _record(request: Request, reporter: Reporter) -> dict[str, Any]:
@@ -56,8 +58,10 @@ def _record(request: Request, reporter: Reporter) -> dict[str, Any]:
     device = found(request.device)
     notes: list[tuple[str, str]] = []
     with built(request, device=device) as program:
-        for _ in range(max(1, request.warmup)):  # so that no first step is among the recorded
+        compilations, done = Compilations(request.level), 0
+        while not compilations.warm(done, max(1, request.warmup)):  # no first step is among the recorded
             program.step()
+            done += 1
         with sampling() as taken, _window(device), _ranges(notes) as step:
             for number in range(1, request.steps + 1):
                 with step(f"{STEP_NAME}{number}"):

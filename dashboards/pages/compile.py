@@ -31,17 +31,40 @@ _COUNTS = {
 }
 
 
+_COUNTED = {
+    "backend_graphs": ("graph", "graphs"),
+    "guards": ("guard", "guards"),
+    "graph_breaks": ("graph break", "graph breaks"),
+    "recompilations": ("recompilation", "recompilations"),
+}
+"""What torch counted, in place of what regions can only bound."""
+_BOUNDS = ("breaks", "recompiled")
+
+
 def _answer(reading: Reading) -> list[Component]:
-    summary = reading.frame("summary")
+    summary, compilation = reading.frame("summary"), reading.frame("compilation")
+    counted = [_counted(largest(compilation))] if len(compilation) else []
     if summary.empty:
-        return _eager(reading)
+        return counted or _eager(reading)
     row = largest(summary)
     said: list[Any] = [f"Rank {row[C.RANK]}: "]
-    for column, (one, several) in _COUNTS.items():
-        if pd.notna(row[column]):
-            said += [some(row[column], "count"), f" {one if row[column] == 1 else several}, "]
+    for column, words in _COUNTS.items():
+        if pd.notna(row[column]) and not (counted and column in _BOUNDS):
+            said += _some(row[column], words)
     guards = (some(row["lookup_ns"], "ns"), " in guards, of which devices stood idle ")
-    return [answer(*said, *guards, some(row["lookup_idle_ns"], "ns"), ".")]
+    return [*counted, answer(*said, *guards, some(row["lookup_idle_ns"], "ns"), ".")]
+
+
+def _counted(row: dict[str, Any]) -> Component:
+    """What compiling took and gave, as torch counted it."""
+    said: list[Any] = [named(row["backend"]), " compiled in ", some(row["compile_ns"], "ns"), ": "]
+    for column, words in _COUNTED.items():
+        said += _some(row[column], words)
+    return answer(*said, some(row["late"], "count"), " compiled after the warm-up.")
+
+
+def _some(count: int, words: tuple[str, str]) -> list[Any]:
+    return [some(count, "count"), f" {words[0] if count == 1 else words[1]}, "]
 
 
 def _eager(reading: Reading) -> list[Component]:

@@ -24,23 +24,28 @@ def test_a_suite_is_measured_once_and_reported(
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     place = ["--store", str(store.path)]
-    run = ["suite", "run", "--size", "test", "--only", "lennard_jones", *place]
+    compiled = ["--backend", "aot_eager"]  # Inductor takes its time
+    run = ["suite", "run", "--size", "test", "--only", "lennard_jones", *compiled, *place]
     assert tracekit(run) == 0
     name = capsys.readouterr().out.strip()
     runs = [one.id for one in store.runs()]
-    assert len(runs) == 4  # train, infer, and two ways of clearing gradients
+    assert len(runs) == 6  # train and infer, eagerly and compiled, and two ways of clearing gradients
     assert tracekit(run) == 0
     assert capsys.readouterr().out.strip() == name
     assert [one.id for one in store.runs()] == runs
 
     assert tracekit(["suite", "report", name, "--format", "json", *place]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert told["outcomes"] == {"ok": 4}
+    assert told["outcomes"] == {"ok": 6}
     rows = {(row["workload"], row["mode"]): row for row in told["tables"]["workloads"]["rows"]}
     train = rows["lennard_jones", "train"]
     assert train["step_ns"] > 0
     assert train["run_id"] in runs
     assert train["reasons"]["active_share"] == "no GPU"
+    both = {row["mode"]: row for row in told["tables"]["compiled"]["rows"] if row["workload"] != "geomean"}
+    for mode, one in both.items():
+        assert one["level"] == "compile (aot_eager)"
+        assert one["speedup"] == pytest.approx(rows["lennard_jones", mode]["step_ns"] / one["compiled_ns"])
     foreach = told["tables"]["speedups"]["rows"][0]
     assert foreach["speedup"] == pytest.approx(foreach["before_ns"] / foreach["after_ns"])
 

@@ -35,7 +35,8 @@ def test_open_sizes_are_the_workloads_own() -> None:
         ({"warmup": -1}, "use --warmup 0 or more"),
         ({"threads": 0}, "use --threads 1 or more"),
         ({"device": "tpu"}, "use --device auto or cpu or cuda"),
-        ({"level": "compile"}, "use --level eager"),
+        ({"level": "script"}, "use --level eager or torchscript or compile"),
+        ({"backend": "aot_eager"}, "use --level compile, or leave --backend out"),
         ({"batch_size": 0}, "use --batch-size 1 or more"),
     ],
 )
@@ -68,11 +69,18 @@ def test_the_command_repeats_the_request() -> None:
         offload="activations",
         dataset_shape="stl10",
         size="gpu",
+        level="compile",
+        backend="aot_eager",
     )
     words = command(request)
     context = collect.make_context("collect", words[2:])
     shared = {name: value for name, value in context.params.items() if hasattr(request, name)}
     assert Request(**shared) == request
+
+
+def test_inductor_compiles_where_nothing_else_is_asked_for() -> None:
+    assert decide(Request(workload="mnist_cnn", level="compile")).backend == "inductor"
+    assert decide(Request(workload="mnist_cnn")).backend is None
 
 
 class Recorder:

@@ -10,6 +10,7 @@ import pytest
 from tracekit import doctor
 from tracekit.cli.main import run
 from tracekit.doctor import Check, Status
+from tracekit.toolchain import find_toolchain
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +37,7 @@ def test_with_torch_it_can_collect(capsys: pytest.CaptureFixture[str], tmp_path:
     assert run(["doctor", "--format", "json", "--store", str(tmp_path / "none" / "yet")]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["schema"] == "tracekit.doctor/1"
-    assert {"python", "torch", "cuda", "profiler", "cupti", "nvml", "nsys", "disk"} <= {
+    assert {"python", "torch", "cuda", "profiler", "cupti", "nvml", "nsys", "libtorch", "disk"} <= {
         check["name"] for check in report["checks"]
     }
     assert all(check["next_step"] for check in report["checks"] if check["status"] != "ok")
@@ -56,3 +57,18 @@ def test_only_torch_and_its_profiler_are_needed() -> None:
     fine = Check("torch", Status.OK, "")
     assert doctor.can_collect([fine, Check("cuda", Status.MISSING, "")])
     assert not doctor.can_collect([fine, Check("profiler", Status.MISSING, "")])
+
+
+def test_what_the_c_program_needs_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("CXX", raising=False)
+    for name in ("cmake", "make"):
+        tool = tmp_path / name
+        tool.write_text("#!/bin/sh\n")
+        tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = doctor._libtorch(find_toolchain())
+    assert (found.status, found.detail) == ("missing", "for --level libtorch there is no C++ compiler")
+    assert "apt-get install" in found.next_step
+    monkeypatch.setenv("CXX", str(tmp_path / "make"))
+    found = doctor._libtorch(find_toolchain())
+    assert (found.status, found.next_step) == ("ok", "")

@@ -22,7 +22,16 @@ from tracekit.cli.own_program import OF_WORKLOADS, choose, option, record
     "--device", default="auto", show_default=True, help="auto, cpu or cuda; auto takes a GPU if any."
 )
 @click.option("--mode", default="train", show_default=True, help="train or infer.")
-@click.option("--level", default="eager", show_default=True, help="How the model is run.")
+@click.option(
+    "--level",
+    default="eager",
+    show_default=True,
+    help="How the model is run: eager, torchscript, compile, or libtorch (from C++).",
+)
+@click.option(
+    "--backend",
+    help="What --level compile compiles with: inductor by default, aot_eager, or another that torch lists.",
+)
 @click.option(
     "--size",
     default="default",
@@ -98,6 +107,7 @@ def command(
     tracekit collect --workload mnist_cnn --mode infer --batch-size 256 --label big
     tracekit collect --workload resnet50 --zero-grad zero --repeat 5 --format json
     tracekit collect --workload vgg16 --dataset-shape cifar10
+    tracekit collect --workload resnet50 --level compile --backend aot_eager
 
     A fresh process first times the steps without a profiler, then records as many again with it.
     Prints the id of the new run and where its time went.

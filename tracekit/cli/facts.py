@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from statistics import median_low
 from typing import TYPE_CHECKING, Any
 
+from tracekit import compilation
 from tracekit.analysis import Column
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def sections(meta: RunMeta) -> list[Section]:
     """The sections that have something to say, in reading order."""
     parts = [
         Section("run", FACT, flatten(_origin(meta))),
-        Section("workload", FACT, flatten(meta.workload or {})),
+        Section("workload", FACT, flatten(_workload(meta))),
         Section("collector options", FACT, flatten(meta.collector.options)),
         Section("tables", TABLE, _tables(meta)),
         Section("step times without a profiler", TIMING, _timings(meta.timings)),
@@ -101,6 +102,11 @@ def _origin(meta: RunMeta) -> dict[str, Any]:
         "branch": git.branch if git else None,
     }
     return {name: value for name, value in facts.items() if value is not None}
+
+
+def _workload(meta: RunMeta) -> dict[str, Any]:
+    """Without what was compiled, which the analysis `compile` shows."""
+    return {name: value for name, value in (meta.workload or {}).items() if name != compilation.KEY}
 
 
 def _tables(meta: RunMeta) -> list[Row]:

@@ -19,6 +19,7 @@ OF_WORKLOADS = (
     "device",
     "mode",
     "level",
+    "backend",
     "size",
     "dataset_shape",
     "batch_size",

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
+_EXPLAINED = {"build": "build: compiling the C++ program, once"}
+"""Parts that take long, and why."""
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -46,7 +49,9 @@ def step_progress(prefix: str) -> Iterator[StepProgress]:
 
         def line(part: str, done: int, total: int) -> None:
             if done == 0:
-                click.echo(f"{prefix}{part} ({total} step{'s' * (total != 1)})", err=True)
+                click.echo(
+                    f"{prefix}{_EXPLAINED.get(part, part)} ({total} step{'s' * (total != 1)})", err=True
+                )
 
         yield line
         return
@@ -62,7 +67,7 @@ def step_progress(prefix: str) -> Iterator[StepProgress]:
         task = bar.add_task(prefix)
 
         def move(part: str, done: int, total: int) -> None:
-            bar.update(task, description=prefix + part, completed=done, total=total)
+            bar.update(task, description=prefix + _EXPLAINED.get(part, part), completed=done, total=total)
 
         yield move
 

@@ -39,6 +39,13 @@ def command() -> None:
 @click.option(
     "--level", default="eager,compile", show_default=True, metavar="LIST", help="Levels to measure."
 )
+@click.option(
+    "--backend",
+    default="inductor",
+    show_default=True,
+    metavar="LIST",
+    help="What level compile compiles with: inductor,aot_eager.",
+)
 @click.option("--repeat", type=click.IntRange(min=1), default=1, show_default=True, help="Runs of each cell.")
 @click.option("--restart", is_flag=True, help="Forget what an earlier call of this suite measured.")
 @click.option("--retry", is_flag=True, help="Measure again what has no values.")
@@ -49,6 +56,7 @@ def run_command(
     only: tuple[str, ...],
     domain: tuple[str, ...],
     level: str,
+    backend: str,
     repeat: int,
     restart: bool,
     retry: bool,
@@ -56,8 +64,9 @@ def run_command(
 ) -> int:
     """Measure the workloads into the store; the same command goes on where it was stopped.
 
-    `--size test` fits a CPU; `gpu` gives a GPU enough to do, and doubles resolution and batch of the curves
-    from 8 to 1024. A cell that fails or runs out of memory keeps its reason.
+    `--size test` fits a CPU, and Inductor compiles only a few small workloads there. `gpu` gives a GPU enough
+    to do, and doubles resolution and batch of the curves from 8 to 1024. A cell that fails or runs out of
+    memory keeps its reason.
 
     Exit codes: 0 something was measured, 5 nothing could be, 130 interrupted.
     """
@@ -65,8 +74,8 @@ def run_command(
     from tracekit.suite import plan
     from tracekit.sweeping import grid
 
-    levels = grid.names(level, "--level")
-    wanted = plan(size=size, only=only, domains=domain, levels=levels, repeats=repeat)
+    ways = {"levels": grid.names(level, "--level"), "backends": grid.names(backend, "--backend")}
+    wanted = plan(size=size, only=only, domains=domain, repeats=repeat, **ways)
     found = finished(open_store(store), wanted, restart=restart, retry=retry)
     measured = sum(one.values is not None for one in found.records().values())
     click.echo(found.id)

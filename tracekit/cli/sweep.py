@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 _AXES = {
     "--batch-size": "Samples in a step: 8,16,32 or 8..1024*2.",
     "--resolution": "What the workload's resolution counts: 64,128 or 8..1024*2.",
-    "--level": "How the model is run: eager,compile.",
+    "--level": "How the model is run: eager,torchscript,compile,libtorch.",
+    "--backend": "What level compile compiles with: inductor,aot_eager.",
     "--mode": "train,infer; train by default, infer in a search.",
     "--dtype": "Element types: float32,bfloat16.",
     "--threads": "Threads of one operation on the CPU: all,1.",

@@ -83,6 +83,7 @@ def named(cell: Cell) -> str:
         "zero_grad": "default",
         "device": "auto",
         "offload": "none",
+        "backend": "inductor",
         "dataset_shape": "none",
         "size": "default",
     }

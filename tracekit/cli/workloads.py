@@ -36,7 +36,8 @@ def command(*, output_format: str) -> None:
     """List the workloads that `tracekit collect --workload NAME` can run.
 
     All of them use random data and download nothing; torch is not needed to list them. The table leaves
-    out modes, element types, sizes and what `--resolution` counts; `--format json` has all.
+    out modes, element types, sizes and what `--resolution` counts, and says `all` of levels where a workload
+    can run at each that `tracekit collect` knows; `--format json` has all.
     """
     from tracekit import registry
     from tracekit.analysis import Column
@@ -51,6 +52,8 @@ def command(*, output_format: str) -> None:
     from tracekit import render
 
     listed = [_row(workload) for workload in sorted(found, key=_place)]
+    if output_format == "table":
+        listed = [row | {"levels": _levels(row["levels"])} for row in listed]
     if output_format != "json":
         listed = [{name: _text(value) for name, value in row.items()} for row in listed]
     shown = _TABLE if output_format == "table" else _COLUMNS
@@ -77,6 +80,16 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: _plain(one) for name, one in value.items()}
     return list(value) if isinstance(value, tuple) else value
+
+
+def _levels(known: list[str]) -> str:
+    """Levels in a few words."""
+    from tracekit.workloads.base import LEVELS
+
+    missing = [level for level in LEVELS if level not in known]
+    if len(missing) > 1 or len(known) + len(missing) > len(LEVELS):
+        return ", ".join(known)
+    return f"all but {missing[0]}" if missing else "all"
 
 
 def _text(value: Any) -> Any:

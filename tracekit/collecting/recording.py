@@ -27,6 +27,7 @@ class Recording:
         threads: Threads an operation could use.
         version: Version of the profiler.
         options: Options the profiler ran with.
+        compilation: What was compiled, as `tracekit.compilation` reads it; None where nothing is.
         exit_code: The program's own; of one that a signal ended, 128 and the signal's number.
     """
 
@@ -40,6 +41,7 @@ class Recording:
     options: dict[str, Any] = field(default_factory=dict)
     diagnostics: tuple[Diagnostic, ...] = ()
     exit_code: int = 0
+    compilation: dict[str, Any] | None = None
 
 
 class Collector(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tracekit.errors import UnusableInputError
-from tracekit.workloads.base import DEFAULT_SIZE, OWN_SHAPE, Options
+from tracekit.workloads.base import DEFAULT_SIZE, INDUCTOR, OWN_SHAPE, Options
 
 DEVICES = ("auto", "cpu", "cuda")
 
@@ -15,8 +15,9 @@ class Request:
     """What to collect; None leaves the choice to the workload, or for threads to torch.
 
     Attributes:
+        backend: What compiles at level `compile`; None takes Inductor there.
         steps: Steps to time, and as many again to profile.
-        warmup: Steps before the timed ones.
+        warmup: Steps before the timed ones; at levels other than `eager` more where steps still compile.
         stacks: Record the Python call stack of each op.
         offload: What goes to host memory and comes back in each step.
         dataset_shape: Data set whose shape the images take; `none` leaves the workload's own.
@@ -40,6 +41,7 @@ class Request:
     offload: str = "none"
     dataset_shape: str = OWN_SHAPE
     size: str = DEFAULT_SIZE
+    backend: str | None = None
 
     def options(self, *, device: str) -> Options:
         """What to build on the device that was found; needs sizes, which `decide` fills in."""
@@ -57,6 +59,8 @@ class Request:
             offload=self.offload,
             dataset_shape=self.dataset_shape,
             size=self.size,
+            level=self.level,
+            backend=self.backend or INDUCTOR,
         )
 
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from tracekit import gitinfo, registry
+from tracekit import compilation, gitinfo, registry
 from tracekit.collecting.keeping import KEPT_TRACE, keep
 from tracekit.collecting.recording import silent
 from tracekit.collecting.request import DEVICES, Request
@@ -16,6 +16,7 @@ from tracekit.ingest import import_recording
 from tracekit.meta import Collector as CollectorMeta
 from tracekit.meta import Diagnostic, Level, RunMeta
 from tracekit.store import new_run_id, timestamp
+from tracekit.workloads.base import COMPILE, INDUCTOR
 
 if TYPE_CHECKING:
     from tracekit.collecting.recording import Collector, Progress, Recording
@@ -39,6 +40,7 @@ def decide(request: Request) -> Request:
         request,
         batch_size=_or(request.batch_size, defaults["batch_size"]),
         resolution=_or(request.resolution, defaults["resolution"]),
+        backend=_backend(request),
     )
     for name, least in (("steps", 1), ("warmup", 0), ("threads", 1)):
         value = getattr(decided, name)
@@ -48,8 +50,7 @@ def decide(request: Request) -> Request:
         raise UnusableInputError(
             f"there is no device {decided.device!r}", hint=f"use --device {' or '.join(DEVICES)}"
         )
-    options = decided.options(device=decided.device)
-    workload.validate(options, level=decided.level)
+    workload.validate(decided.options(device=decided.device))
     return decided
 
 
@@ -96,6 +97,8 @@ def _meta(request: Request, recording: Recording, *, collector: str, now: dateti
     asked = asdict(request)
     del asked["stacks"]  # an option of the profiler
     workload = {"name": asked.pop("workload"), **asked}
+    if recording.compilation is not None:
+        workload[compilation.KEY] = recording.compilation
     outcome = _outcome(request, recording)
     workload |= {name: getattr(outcome, name) for name in ("device", "threads", "pin_memory")}
     return RunMeta(
@@ -108,7 +111,11 @@ def _meta(request: Request, recording: Recording, *, collector: str, now: dateti
         environment=recording.environment,
         fingerprint=fingerprint(workload, recording.environment, recording.options, collector=collector),
         timings=recording.timings,
-        diagnostics=[*recording.diagnostics, *_ignored(request, recording.device)],
+        diagnostics=[
+            *recording.diagnostics,
+            *_ignored(request, recording.device),
+            *compilation.diagnostics(compilation.parse(recording.compilation)),
+        ],
     )
 
 
@@ -140,6 +147,17 @@ def command(request: Request) -> list[str]:
         elif value is not None and value is not False:
             words += [option, str(value)]
     return words
+
+
+def _backend(request: Request) -> str | None:
+    if request.level == COMPILE:
+        return request.backend or INDUCTOR
+    if request.backend is not None:
+        raise UnusableInputError(
+            f"level {request.level} compiles nothing, so it takes no --backend",
+            hint="use --level compile, or leave --backend out",
+        )
+    return None
 
 
 def _or(value: int | None, default: int) -> int:

@@ -57,6 +57,7 @@ EXPLAINS = (
 FIELDS = (*DECIDES, *EXPLAINS)
 IMPLIED: Mapping[str, Collection[str]] = {
     "gpu": ("sm_count", "compute_capability", "gpu_uuid"),
+    "level": ("backend",),
     "batch_size": (SHAPES,),
     "resolution": (SHAPES,),
     "workload": (*WORKLOAD_FIELDS, SHAPES),

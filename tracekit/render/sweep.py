@@ -84,6 +84,7 @@ def held(found: Sequence[Row]) -> str:
         "pin_memory": False,
         "zero_grad": "default",
         "threads": None,
+        "backend": None,
     }
     return ", ".join(_told(name, value) for name, value in same.items() if value != usual.get(name, ""))
 

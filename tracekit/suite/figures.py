@@ -84,7 +84,7 @@ def _bars(table: Table, value: str, caption: str, *, by: str = "mode") -> Figure
     data = []
     for group in groups:
         own = [row for row in rows if row[by] == group]
-        names = [f"{row['workload']}, {row['mode']}" if by != "mode" else row["workload"] for row in own]
+        names = [f"{row['workload']}, {row['mode' if by != 'mode' else 'level']}" for row in own]
         data.append(
             {"type": "bar", "orientation": "h", "name": group, "y": names, "x": [r[value] for r in own]}
         )

@@ -10,18 +10,20 @@ from typing import TYPE_CHECKING, Any
 from tracekit import registry
 from tracekit.errors import TracekitError
 from tracekit.suite.plan import CHARACTERIZATION
-from tracekit.workloads.base import DOMAINS
+from tracekit.workloads.base import COMPILE, DOMAINS, EAGER, INDUCTOR
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from tracekit.analysis import Column
+    from tracekit.sweeping.model import Settings
     from tracekit.sweeping.table import Row
 
 GEOMEAN, OVERALL = "geomean", "overall"
 REASONS = "reasons"
 MODES = ("train", "infer")
 UNMEASURED = "not in the suite"
+LEFT_OUT = "left out: at this size only what Inductor compiles soon is compiled"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,11 +81,45 @@ class Kind:
         own = [row for row in self.part(CHARACTERIZATION) if row.settings.level == "eager"]
         return sorted(own, key=lambda row: _place(self.domains[row.settings.workload]))
 
+    def ways(self) -> list[str]:
+        """Of the characterization, the ways to run a model other than eager; compiled where there is none."""
+        own = (row.settings for row in self.part(CHARACTERIZATION))
+        return list(dict.fromkeys(way(one) for one in own if one.level != EAGER)) or [COMPILE]
+
+    def at(self, row: Row, name: str) -> Row | None:
+        """The row that ran in another way what this one ran eagerly."""
+        own = (one for one in self.part(CHARACTERIZATION) if way(one.settings) == name)
+        return next((one for one in own if _eagerly(one.settings) == row.settings), None)
+
     def like(self, row: Row, **changes: Any) -> Row | None:
         """The row of any part whose settings differ from these by the changes alone."""
         wanted = replace(row.settings, **changes)
         every = (one for own in self.parts.values() for one in own)
         return next((one for one in every if one.settings == wanted), None)
+
+
+def way(settings: Settings) -> str:
+    """How a model was run, in words: its level, and what compiled it unless that is Inductor.
+
+    Example:
+        >>> from tracekit.sweeping.model import Settings
+        >>> way(Settings(workload="w", resolution=8, batch_size=1, level="compile", backend="aot_eager"))
+        'compile (aot_eager)'
+    """
+    known = settings.backend in {None, INDUCTOR}
+    return settings.level if known else f"{settings.level} ({settings.backend})"
+
+
+def left_out(workload: str, name: str, *, measured: bool) -> str:
+    """Why a suite has no row of a workload run in this way, though it has others of it if `measured`."""
+    if not measured:
+        return UNMEASURED
+    level = name.partition(" ")[0]
+    try:
+        known = level in registry.load(registry.WORKLOADS, workload).levels
+    except TracekitError:  # no longer installed
+        return UNMEASURED
+    return LEFT_OUT if known else f"no level {level}"
 
 
 def filled(row: dict[str, Any], columns: Iterable[Column], why: str | Mapping[str, str]) -> dict[str, Any]:
@@ -134,6 +170,10 @@ def mean(values: Iterable[float | None]) -> float | None:
 def ratio(above: float | None, below: float | None) -> float | None:
     """One over the other where both are known."""
     return above / below if above is not None and below else None
+
+
+def _eagerly(settings: Settings) -> Settings:
+    return replace(settings, level=EAGER, backend=None)
 
 
 def _domain(name: str) -> str:

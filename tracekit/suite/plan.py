@@ -1,9 +1,11 @@
 """What a suite measures: one sweep of several parts.
 
-* `characterization`: every workload, mode and level, at the sizes of the suite.
+* `characterization`: every workload, mode and level, at the sizes of the suite; at size `test` Inductor
+  compiles only the workloads it is soon done with.
 * `zero_grad`: training with the two other ways of clearing gradients; at size `test` one of each domain.
 * `offload`: parameters that go to host memory and come back in each step, on a GPU.
-* `curves`: ResNet-50 on images of any side, over resolution and batch size.
+* `curves`: ResNet-50 on images of any side, over resolution and batch size; not compiled, since each size
+  would be compiled anew.
 * `threads`: the MNIST network with all threads and with one, and on the GPU.
 """
 
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING
 from tracekit import environment, registry
 from tracekit.errors import TracekitError, UnusableInputError
 from tracekit.sweeping.model import SUITE, Cell, Plan, Settings
+from tracekit.workloads.base import COMPILE, EAGER, INDUCTOR
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -28,7 +31,7 @@ EPOCH_SAMPLES = 60_000
 OFFLOADED = "vgg16"
 FIXED = "_fixed"
 """Ends the name of a workload that is another one with its fault mended."""
-LEVELS = ("eager", "compile")
+LEVELS = (EAGER, COMPILE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,18 +43,22 @@ class Size:
         warmup: Steps before them.
         sides: Resolutions of the curves.
         batches: Batch sizes of the curves.
+        compiled: Workloads that Inductor compiles; None stands for all.
     """
 
     steps: int
     warmup: int
     sides: tuple[int, ...]
     batches: tuple[int, ...]
+    compiled: tuple[str, ...] | None = None
 
 
 TEST = "test"
+SOON = ("bert", "dlrm", "lennard_jones", "mnist_cnn", "sac")
+"""What Inductor compiles in half a minute or less on two cores."""
 _DOUBLING = (8, 16, 32, 64, 128, 256, 512, 1024)
 SIZES = {
-    TEST: Size(steps=3, warmup=1, sides=(32, 64), batches=(2, 4)),
+    TEST: Size(steps=3, warmup=1, sides=(32, 64), batches=(2, 4), compiled=SOON),
     "gpu": Size(steps=10, warmup=3, sides=_DOUBLING, batches=_DOUBLING),
 }
 
@@ -62,6 +69,7 @@ def plan(
     only: Collection[str] = (),
     domains: Collection[str] = (),
     levels: Sequence[str] = LEVELS,
+    backends: Sequence[str] = (INDUCTOR,),
     repeats: int = 1,
 ) -> Plan:
     """The plan of a suite.
@@ -71,6 +79,7 @@ def plan(
         only: Workloads; all by default.
         domains: Their domains; all by default.
         levels: Levels to measure, of those that a workload has.
+        backends: What compiles at level `compile`.
         repeats: Measurements of each cell.
 
     Raises:
@@ -82,7 +91,7 @@ def plan(
         raise UnusableInputError("no workload is left to measure", hint="see `tracekit workloads`")
     decided, gpu = SIZES[size], bool(environment.nvml_gpus())
     cells = [
-        *_characterization(known, size, levels),
+        *_characterization(known, size, _ways(levels, backends)),
         *_zero_grad(known, size),
         *(_offload(known, size) if gpu else ()),
         *_curves(known, size, levels),
@@ -115,14 +124,30 @@ def workloads(*, only: Collection[str] = (), domains: Collection[str] = ()) -> l
     return [one for one in found if not domains or one.domain in domains]
 
 
-def _characterization(known: Iterable[Workload], size: str, levels: Sequence[str]) -> list[Cell]:
+def _ways(levels: Sequence[str], backends: Sequence[str]) -> list[tuple[str, str | None]]:
+    """Levels, and what compiles at each."""
+    return [(level, backend) for level in levels for backend in (backends if level == COMPILE else (None,))]
+
+
+def _characterization(
+    known: Iterable[Workload], size: str, ways: Sequence[tuple[str, str | None]]
+) -> list[Cell]:
     return [
-        Cell(settings=replace(_settings(one, size), mode=mode, level=level), part=CHARACTERIZATION)
+        Cell(
+            settings=replace(_settings(one, size), mode=mode, level=level, backend=backend),
+            part=CHARACTERIZATION,
+        )
         for one in known
-        for level in levels
-        if level in one.levels
+        for level, backend in ways
+        if level in one.levels and _is_compiled(one, size, backend)
         for mode in one.modes
     ]
+
+
+def _is_compiled(one: Workload, size: str, backend: str | None) -> bool:
+    """Whether it is measured at this size; true of what Inductor has no part in."""
+    compiled = SIZES[size].compiled
+    return backend != INDUCTOR or compiled is None or one.name in compiled
 
 
 def _zero_grad(known: Iterable[Workload], size: str) -> list[Cell]:
@@ -153,7 +178,7 @@ def _curves(known: Iterable[Workload], size: str, levels: Sequence[str]) -> list
     return [
         Cell(settings=replace(base, mode=mode, level=level, resolution=side, batch_size=batch), part=CURVES)
         for level in levels
-        if level in of.levels
+        if level in of.levels and level != COMPILE
         for mode in of.modes
         for side in SIZES[size].sides
         if side >= of.smallest_resolution

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tracekit import registry
 from tracekit.errors import UnusableInputError
 from tracekit.sweeping.model import Cell, Settings
-from tracekit.workloads.base import OWN_SHAPE
+from tracekit.workloads.base import COMPILE, INDUCTOR, OWN_SHAPE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 AXES = (
     "level",
+    "backend",
     "mode",
     "dtype",
     "threads",
@@ -106,10 +107,16 @@ def cells(
 
     Raises:
         PluginError: There is no such workload.
-        UnusableInputError: There are too many cells, or the workload has no such size.
+        UnusableInputError: There are too many cells, the workload has no such size, or a backend has
+            nothing to compile.
     """
     known: Workload = registry.load(registry.WORKLOADS, workload)
     axes = [name for name in AXES if given.get(name)]
+    if given.get("backend") and COMPILE not in given.get("level", ()):
+        raise UnusableInputError(
+            "--backend is what level compile compiles with",
+            hint="use --level compile, or leave --backend out",
+        )
     found = []
     total = 1
     for name in axes:
@@ -117,13 +124,20 @@ def cells(
     if total > MOST_CELLS:
         raise UnusableInputError(f"the grid has {total:,} cells", hint="sweep fewer values at a time")
     for values in product(*(given[name] for name in axes)):
-        chosen = dict(zip(axes, values, strict=True))
+        chosen = _with_backend(dict(zip(axes, values, strict=True)))
         sizes = known.defaults_for(size=size, dataset_shape=chosen.get("dataset_shape", OWN_SHAPE))
         sizes = {name: sizes[name] for name in SIZES}
         found.append(
             Cell(settings=Settings(workload=workload, device=device, size=size, **{**sizes, **chosen}))
         )
-    return tuple(found)
+    return tuple(dict.fromkeys(found))
+
+
+def _with_backend(chosen: dict[str, Any]) -> dict[str, Any]:
+    """A backend where something is compiled, and none where nothing is."""
+    if chosen.get("level") == COMPILE:
+        return {"backend": INDUCTOR, **chosen}
+    return {name: value for name, value in chosen.items() if name != "backend"}
 
 
 def _words(text: str, option: str) -> list[str]:

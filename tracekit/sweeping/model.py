@@ -34,6 +34,7 @@ class Settings:
         size: Name in the workload's `sizes`, or `default`: what it is where nothing else is said.
         dataset_shape: Data set whose channels and classes a workload on images takes; `none` leaves its own.
         offload: What lies in host memory between uses.
+        backend: What compiles at level `compile`; None elsewhere.
     """
 
     workload: str
@@ -49,6 +50,7 @@ class Settings:
     size: str = DEFAULT_SIZE
     dataset_shape: str = OWN_SHAPE
     offload: str = "none"
+    backend: str | None = None
 
     @property
     def key(self) -> str:
@@ -175,7 +177,10 @@ class Record:
 
 @lru_cache(maxsize=1 << 16)
 def _key(settings: Settings) -> str:
-    return digest(asdict(settings), 16)
+    content = asdict(settings)
+    if settings.backend is None:  # where nothing is compiled, keys are as before there were backends
+        del content["backend"]
+    return digest(content, 16)
 
 
 def digest(value: Any, length: int) -> str:

@@ -82,6 +82,7 @@ COLUMNS = (
     Column("workload", "", "what ran"),
     Column("mode", "", "train or infer"),
     Column("level", "", "how the model is run"),
+    Column("backend", "", "what compiles at level compile; none elsewhere"),
     Column("dtype", "", "element type"),
     Column("threads", "", "threads asked for; none leaves it to torch"),
     Column("pin_memory", "", "batches in page-locked memory"),

@@ -16,6 +16,11 @@ MODES = ("train", "infer")
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 ZERO_GRADS = ("default", "zero", "foreach")
 OFFLOADS = ("none", "parameters", "activations")
+EAGER, TORCHSCRIPT, COMPILE, LIBTORCH = "eager", "torchscript", "compile", "libtorch"
+LEVELS = (EAGER, TORCHSCRIPT, COMPILE, LIBTORCH)
+"""Ways to run a model: op by op from Python, as a TorchScript trace, through `torch.compile`, and its trace
+from a C++ program."""
+INDUCTOR = "inductor"
 DEFAULT_SIZE = "default"
 OWN_SHAPE = "none"
 
@@ -39,6 +44,8 @@ class Options:
         dataset_shape: Data set whose channels and classes a workload on images takes; `none` leaves its own.
         size: `default`, or a name in `Workload.sizes`; a workload whose reference model is too large for a
             purpose builds a smaller one of the same kind for it.
+        level: How the model is run, one of `LEVELS`.
+        backend: What compiles at level `compile`.
     """
 
     mode: str
@@ -52,6 +59,8 @@ class Options:
     offload: str = "none"
     dataset_shape: str = OWN_SHAPE
     size: str = DEFAULT_SIZE
+    level: str = EAGER
+    backend: str = INDUCTOR
 
 
 class Program(Protocol):
@@ -72,7 +81,7 @@ class Workload:
         summary: What it is, in one line.
         parameters: Number of trainable parameters with the defaults.
         modes: What it can do: `train`, `infer`.
-        levels: Ways to run it: `eager`, ...
+        levels: Ways to run it, of `LEVELS`.
         dtypes: Element types it can compute in.
         defaults: Options by name where the user names none.
         smallest_resolution: The smallest input its layers can take.
@@ -118,13 +127,13 @@ class Workload:
         _one_of("dataset-shape", dataset_shape, self.dataset_shapes, self.name)
         return {**found, **DATASET_SHAPES[dataset_shape].defaults}
 
-    def validate(self, options: Options, *, level: str = "eager") -> None:
+    def validate(self, options: Options) -> None:
         """Refuse options this workload cannot run with, before anything is built.
 
         Raises:
             UnusableInputError: An option is unknown or impossible; the hint names what is possible.
         """
-        _one_of("level", level, self.levels, self.name)
+        _one_of("level", options.level, self.levels, self.name)
         _one_of("mode", options.mode, self.modes, self.name)
         _one_of("dtype", options.dtype, self.dtypes, self.name)
         _one_of("zero-grad", options.zero_grad, ZERO_GRADS, self.name)
@@ -136,6 +145,11 @@ class Workload:
             raise UnusableInputError(
                 f"{self.name} keeps no activations when it infers",
                 hint="use --mode train or --offload parameters",
+            )
+        if options.level == LIBTORCH and options.offload != "none":
+            raise UnusableInputError(
+                f"the C++ program keeps all of {self.name} on its device",
+                hint="use --offload none or --level eager",
             )
         self.check(options)
 

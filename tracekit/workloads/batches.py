@@ -52,5 +52,9 @@ class Batches:
         inputs, targets = self.source.draw()
         return self._moved(inputs), self._moved(targets)
 
+    def example(self) -> tuple[torch.Tensor, ...]:
+        """Inputs of the model as `next` gives them, on the device; draws no random number."""
+        return tuple(tensor.to(self.device) for tensor in self.source.inputs)
+
     def _moved(self, tensors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
         return tuple(tensor.to(self.device, non_blocking=self.source.pinned) for tensor in tensors)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tracekit.workloads.base import DTYPES, MODES, Workload
+from tracekit.workloads.base import DTYPES, LEVELS, MODES, Workload
 from tracekit.workloads.limits import at_most
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ BERT = Workload(
     summary="BERT-base recovering masked words of random sentences; two layers in size test",
     parameters=109_482_240,
     modes=MODES,
-    levels=("eager",),
+    levels=LEVELS,
     dtypes=DTYPES,
     defaults={"batch_size": 1, "resolution": 128},
     sizes={"test": {"batch_size": 1, "resolution": 8}, "gpu": {"batch_size": 32, "resolution": 512}},

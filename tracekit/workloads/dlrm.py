@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracekit.workloads.base import DTYPES, MODES, Workload
+from tracekit.workloads.base import DTYPES, LEVELS, MODES, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -47,7 +47,7 @@ DLRM = Workload(
     summary="DLRM with 26 embedding tables judging random clicks",
     parameters=13_924_673,
     modes=MODES,
-    levels=("eager",),
+    levels=LEVELS,
     dtypes=DTYPES,
     defaults={"batch_size": 128, "resolution": 1},
     sizes={"test": {"batch_size": 128, "resolution": 1}, "gpu": {"batch_size": 16_384, "resolution": 1}},

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tracekit.workloads.base import DTYPES, MODES, Workload
+from tracekit.workloads.base import DTYPES, LEVELS, MODES, Workload
 from tracekit.workloads.limits import at_most
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ GPT = Workload(
     summary="GPT-2 (124M) predicting the next of random tokens; two layers in size test",
     parameters=124_439_808,
     modes=MODES,
-    levels=("eager",),
+    levels=LEVELS,
     dtypes=DTYPES,
     defaults={"batch_size": 1, "resolution": 128},
     sizes={"test": {"batch_size": 1, "resolution": 8}, "gpu": {"batch_size": 8, "resolution": 1024}},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracekit.workloads.base import MODES, Workload
+from tracekit.workloads.base import COMPILE, EAGER, MODES, Workload
 
 if TYPE_CHECKING:
     from tracekit.workloads.base import Options, Program
@@ -22,7 +22,8 @@ LENNARD_JONES = Workload(
     summary="An MLP learning energies and forces of the Lennard-Jones potential, forces by autograd",
     parameters=865,
     modes=MODES,
-    levels=("eager",),
+    # no trace holds its gradient: torch.jit.trace takes the weights that autograd reads for constants
+    levels=(EAGER, COMPILE),
     dtypes=("float32", "float64", "bfloat16"),
     defaults={"batch_size": 1000, "resolution": 1},
     sizes={"test": {"batch_size": 100, "resolution": 1}, "gpu": {"batch_size": 1000, "resolution": 64}},

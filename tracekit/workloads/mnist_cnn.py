@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tracekit.workloads.base import DTYPES, MODES, Workload
+from tracekit.workloads.base import DTYPES, LEVELS, MODES, Workload
 from tracekit.workloads.datasets import DATASET_SHAPES
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ MNIST_CNN = Workload(
     summary="Two convolutions and two linear layers classifying random 1-channel images into 10 classes",
     parameters=1_199_882,
     modes=MODES,
-    levels=("eager",),
+    levels=LEVELS,
     dtypes=DTYPES,
     defaults={"batch_size": 64, "resolution": 28},
     sizes={"test": {"batch_size": 16, "resolution": 28}, "gpu": {"batch_size": 1024, "resolution": 28}},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracekit.workloads.base import DTYPES, MODES, Workload
+from tracekit.workloads.base import DTYPES, LEVELS, MODES, Workload
 from tracekit.workloads.checks import one_pixel
 from tracekit.workloads.datasets import DATASET_SHAPES
 
@@ -25,7 +25,7 @@ MOBILENET_V2 = Workload(
     summary="MobileNetV2 classifying random 3-channel images into 1000 classes",
     parameters=3_504_872,
     modes=MODES,
-    levels=("eager",),
+    levels=LEVELS,
     dtypes=DTYPES,
     defaults={"batch_size": 16, "resolution": 224},
     sizes={"test": {"batch_size": 2, "resolution": 64}, "gpu": {"batch_size": 96, "resolution": 224}},

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
+from tracekit.workloads.base import COMPILE
 from tracekit.workloads.batches import Batches, HostBatches
 from tracekit.workloads.gradients import zeroing
+from tracekit.workloads.levels import allow_inner_gradients, runnable
 from tracekit.workloads.offload import Offload
 
 if TYPE_CHECKING:
@@ -41,9 +43,15 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """One step: load, copy, zero the gradients, forward, backward, optimizer."""
+    """One step: load, copy, zero the gradients, forward, backward, optimizer.
+
+    Attributes:
+        model: What is trained.
+        forward: What runs in its place; see `tracekit.workloads.levels`.
+    """
 
     model: torch.nn.Module
+    forward: Callable[..., Any]
     batches: Batches
     loss: Callable[..., torch.Tensor]
     optimizer: torch.optim.Optimizer
@@ -56,7 +64,7 @@ class Training:
         with self.offload.parameters(self.model):
             self.zero_grad(self.optimizer)
             with self.offload.activations():
-                loss = self.loss(self.model(*inputs), *targets)
+                loss = self.loss(self.forward(*inputs), *targets)
             loss.backward()  # type: ignore[no-untyped-call]  # torch does not annotate it
             self.optimizer.step()
         return loss.detach()
@@ -64,9 +72,10 @@ class Training:
 
 @dataclass(frozen=True, kw_only=True)
 class Inference:
-    """One step: load, copy, forward."""
+    """One step: load, copy, forward; `forward` runs in place of the model."""
 
     model: torch.nn.Module
+    forward: Callable[..., Any]
     batches: Batches
     no_grad: Callable[[], Any]
     offload: Offload
@@ -76,7 +85,7 @@ class Inference:
         with self.no_grad():
             inputs, _ = self.batches.next()
             with self.offload.parameters(self.model):
-                return self.model(*inputs)
+                return self.forward(*inputs)
 
 
 def program(task: Task, options: Options) -> Training | Inference:
@@ -106,17 +115,27 @@ def program(task: Task, options: Options) -> Training | Inference:
     inputs, targets = task.data(dtype)
     batches = Batches(HostBatches(inputs, targets, pinned=options.pin_memory), device)
     moved = Offload(what=options.offload, device=device, pinned=options.pin_memory)
-    if options.mode == "infer":
+    training = options.mode == "train"
+    if task.needs_grad and options.level == COMPILE:
+        allow_inner_gradients()
+    forward = _forward(model.train(training), batches.example(), options)
+    if not training:
         no_grad = torch.no_grad if task.needs_grad else torch.inference_mode
-        return Inference(model=model.eval(), batches=batches, no_grad=no_grad, offload=moved)
+        return Inference(model=model, forward=forward, batches=batches, no_grad=no_grad, offload=moved)
     return Training(
-        model=model.train(),
+        model=model,
+        forward=forward,
         batches=batches,
         loss=task.loss,
         optimizer=task.optimizer(model.parameters()),
         zero_grad=zeroing(options.zero_grad),
         offload=moved,
     )
+
+
+def _forward(model: torch.nn.Module, inputs: Tensors, options: Options) -> Callable[..., Any]:
+    with torch.set_grad_enabled(options.mode == "train"):
+        return runnable(model, inputs, options)
 
 
 def sgd(parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:

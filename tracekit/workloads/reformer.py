@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tracekit.workloads.base import DTYPES, MODES, Options, Workload
+from tracekit.workloads.base import DTYPES, LEVELS, MODES, Options, Workload
 from tracekit.workloads.limits import at_most, multiple_of
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def _workload(name: str, summary: str, *, copies: bool) -> Workload:
         summary=summary,
         parameters=5_975_872,
         modes=MODES,
-        levels=("eager",),
+        levels=LEVELS,
         dtypes=DTYPES,
         defaults={"batch_size": 2, "resolution": 512},
         sizes={"test": {"batch_size": 1, "resolution": 128}, "gpu": {"batch_size": 8, "resolution": 4096}},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracekit.workloads.base import DTYPES, MODES, Workload
+from tracekit.workloads.base import DTYPES, LEVELS, MODES, Workload
 from tracekit.workloads.checks import one_pixel
 from tracekit.workloads.datasets import DATASET_SHAPES
 
@@ -25,7 +25,7 @@ RESNET50 = Workload(
     summary="ResNet-50 classifying random 3-channel images into 1000 classes",
     parameters=25_557_032,
     modes=MODES,
-    levels=("eager",),
+    levels=LEVELS,
     dtypes=DTYPES,
     defaults={"batch_size": 8, "resolution": 224},
     sizes={"test": {"batch_size": 2, "resolution": 64}, "gpu": {"batch_size": 64, "resolution": 224}},

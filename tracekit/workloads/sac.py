@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracekit.workloads.base import MODES, Workload
+from tracekit.workloads.base import COMPILE, EAGER, MODES, TORCHSCRIPT, Workload
 
 if TYPE_CHECKING:
     from tracekit.workloads.base import Options, Program
@@ -26,7 +26,7 @@ SAC = Workload(
     summary="Soft actor-critic learning to swing a pendulum up that the host simulates between updates",
     parameters=201_989,
     modes=MODES,
-    levels=("eager",),
+    levels=(EAGER, TORCHSCRIPT, COMPILE),
     dtypes=("float32", "float64", "bfloat16"),
     defaults={"batch_size": 256, "resolution": 1},
     sizes={"test": {"batch_size": 64, "resolution": 1}, "gpu": {"batch_size": 256, "resolution": 1}},

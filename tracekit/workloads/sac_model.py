@@ -43,6 +43,18 @@ class Actor(nn.Module):
         return torch.tanh(raw), (density - squash).sum(dim=1)
 
 
+class Sampler(nn.Module):
+    """An actor whose call draws actions: a trace and a compiler take a module's `forward`."""
+
+    def __init__(self, actor: Actor) -> None:
+        super().__init__()
+        self.actor = actor
+
+    def forward(self, seen: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """See `Actor.sample`."""
+        return self.actor.sample(seen)
+
+
 class Critics(nn.Module):
     """Two values of an action, of which the smaller is believed."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -13,13 +13,16 @@ from torch.profiler import record_function
 
 from tracekit.workloads.batches import LOAD_RANGE
 from tracekit.workloads.gradients import zeroing
+from tracekit.workloads.levels import runnable
 from tracekit.workloads.pendulum import ACTIONS, OBSERVED, Pendulum
-from tracekit.workloads.sac_model import Agent
+from tracekit.workloads.sac_model import Agent, Sampler
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from tracekit.workloads.base import Options, Program
+
+    Pair = tuple[torch.Tensor, torch.Tensor]
 
 ENVIRONMENT_RANGE = "environment"
 DISCOUNT = 0.99
@@ -65,10 +68,26 @@ class Optimizers:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Forwards:
+    """What runs in place of the networks at a level; see `tracekit.workloads.levels`.
+
+    Attributes:
+        sample: Draws actions, with the logarithm of their density.
+        critics: Judges them.
+        targets: Judges them as the critics of some time before.
+    """
+
+    sample: Callable[[torch.Tensor], Pair]
+    critics: Callable[[torch.Tensor, torch.Tensor], Pair]
+    targets: Callable[[torch.Tensor, torch.Tensor], Pair]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Training:
     """One step: play in the environment, draw a batch, update the critics, the actor and the temperature."""
 
     model: Agent
+    forwards: Forwards
     targets: torch.nn.Module
     optimizers: Optimizers
     replay: Replay
@@ -91,7 +110,7 @@ class Training:
     def _play(self) -> None:
         seen = self.environment.observe()
         with torch.no_grad():
-            action, _ = self.model.actor.sample(_moved([seen], self.replay.rows.dtype, self.options.device))
+            action, _ = self.forwards.sample(_moved([seen], self.replay.rows.dtype, self.options.device))
         played = action.item()  # the host cannot play before the device has answered
         with record_function(ENVIRONMENT_RANGE):
             following, reward = self.environment.step(played)
@@ -101,19 +120,19 @@ class Training:
         self, seen: torch.Tensor, actions: torch.Tensor, rewards: torch.Tensor, following: torch.Tensor
     ) -> torch.Tensor:
         with torch.no_grad():
-            then, density = self.model.actor.sample(following)
-            believed = torch.minimum(*self.targets(following, then))
+            then, density = self.forwards.sample(following)
+            believed = torch.minimum(*self.forwards.targets(following, then))
             target = rewards + DISCOUNT * (believed - self.model.log_alpha.exp() * density)
         self.zero_grad(self.optimizers.critics)
-        first, second = self.model.critics(seen, actions)
+        first, second = self.forwards.critics(seen, actions)
         loss = functional.mse_loss(first, target) + functional.mse_loss(second, target)
         loss.backward()  # type: ignore[no-untyped-call]  # torch does not annotate it
         self.optimizers.critics.step()
         return loss.detach()
 
     def _update_actor(self, seen: torch.Tensor) -> None:
-        actions, density = self.model.actor.sample(seen)
-        believed = torch.minimum(*self.model.critics(seen, actions))
+        actions, density = self.forwards.sample(seen)
+        believed = torch.minimum(*self.forwards.critics(seen, actions))
         alpha = self.model.log_alpha.exp().detach()
         self._descend(self.optimizers.actor, (alpha * density - believed).mean())
         surplus = (density.detach() - ACTIONS).mean()
@@ -137,6 +156,7 @@ class Inference:
     """One step: `resolution` rounds in which the policy answers all environments, and each is stepped."""
 
     model: Agent
+    actor: Callable[[torch.Tensor], torch.Tensor]
     environments: tuple[Pendulum, ...]
     options: Options
     dtype: torch.dtype
@@ -146,7 +166,7 @@ class Inference:
         with torch.inference_mode():
             for _ in range(self.options.resolution):
                 seen = [environment.observe() for environment in self.environments]
-                actions: torch.Tensor = self.model.actor(_moved(seen, self.dtype, self.options.device))
+                actions: torch.Tensor = self.actor(_moved(seen, self.dtype, self.options.device))
                 played = actions[:, 0].tolist()
                 with record_function(ENVIRONMENT_RANGE):
                     for environment, action in zip(self.environments, played, strict=True):
@@ -162,11 +182,14 @@ def build(options: Options) -> Program:
     random = np.random.default_rng(options.seed)
     if options.mode == "infer":
         environments = tuple(Pendulum(random=random) for _ in range(options.batch_size))
-        return Inference(model=model.eval(), environments=environments, options=options, dtype=dtype)
+        actor = _runnable(model.eval().actor, options, OBSERVED)
+        return Inference(model=model, actor=actor, environments=environments, options=options, dtype=dtype)
     environment = Pendulum(random=random)
+    targets = copy.deepcopy(model.critics).requires_grad_(requires_grad=False)
     return Training(
         model=model,
-        targets=copy.deepcopy(model.critics).requires_grad_(requires_grad=False),
+        forwards=_forwards(model, targets, options),
+        targets=targets,
         optimizers=Optimizers(
             critics=_adam(model.critics.parameters()),
             actor=_adam(model.actor.parameters()),
@@ -177,6 +200,23 @@ def build(options: Options) -> Program:
         options=options,
         zero_grad=zeroing(options.zero_grad),
     )
+
+
+def _forwards(model: Agent, targets: torch.nn.Module, options: Options) -> Forwards:
+    return Forwards(
+        sample=_runnable(Sampler(model.actor), options, OBSERVED),
+        critics=_runnable(model.critics, options, OBSERVED, ACTIONS),
+        targets=_runnable(targets, options, OBSERVED, ACTIONS),
+    )
+
+
+def _runnable(module: torch.nn.Module, options: Options, *widths: int) -> Callable[..., Any]:
+    """What runs in place of a network whose inputs are rows of these widths."""
+    dtype: torch.dtype = getattr(torch, options.dtype)
+    rows = tuple(
+        torch.zeros(options.batch_size, width, dtype=dtype, device=options.device) for width in widths
+    )
+    return runnable(module, rows, options)
 
 
 def _seen_first(

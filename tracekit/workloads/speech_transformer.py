@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracekit.workloads.base import DTYPES, MODES, Workload
+from tracekit.workloads.base import DTYPES, LEVELS, MODES, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -57,7 +57,7 @@ SPEECH_TRANSFORMER = Workload(
     summary="Transformer encoder aligning word pieces with random mel frames by CTC",
     parameters=18_904_456,
     modes=MODES,
-    levels=("eager",),
+    levels=LEVELS,
     dtypes=DTYPES,
     defaults={"batch_size": 4, "resolution": 400},
     sizes={"test": {"batch_size": 1, "resolution": 64}, "gpu": {"batch_size": 32, "resolution": 1600}},

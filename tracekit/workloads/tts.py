@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracekit.workloads.base import DTYPES, MODES, Workload
+from tracekit.workloads.base import DTYPES, LEVELS, MODES, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -60,7 +60,7 @@ TTS = Workload(
     summary="Tacotron 2 speaking random text into mel frames, one after another",
     parameters=28_193_153,
     modes=MODES,
-    levels=("eager",),
+    levels=LEVELS,
     dtypes=DTYPES,
     defaults={"batch_size": 4, "resolution": 40},
     sizes={"test": {"batch_size": 1, "resolution": 4}, "gpu": {"batch_size": 64, "resolution": 400}},

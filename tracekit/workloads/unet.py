@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracekit.workloads.base import DTYPES, MODES, Workload
+from tracekit.workloads.base import DTYPES, LEVELS, MODES, Workload
 from tracekit.workloads.checks import one_pixel
 from tracekit.workloads.datasets import DATASET_SHAPES
 
@@ -28,7 +28,7 @@ UNET = Workload(
     summary="U-Net giving each pixel of random 3-channel images one of 2 classes; narrower in size test",
     parameters=31_037_698,
     modes=MODES,
-    levels=("eager",),
+    levels=LEVELS,
     dtypes=DTYPES,
     defaults={"batch_size": 1, "resolution": 256},
     sizes={"test": {"batch_size": 1, "resolution": 64}, "gpu": {"batch_size": 8, "resolution": 512}},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracekit.workloads.base import DTYPES, MODES, Workload
+from tracekit.workloads.base import DTYPES, LEVELS, MODES, Workload
 
 if TYPE_CHECKING:
     from tracekit.workloads.base import Options, Program
@@ -26,7 +26,7 @@ VGG16 = Workload(
     summary="VGG-16 classifying random 3-channel images into 1000 classes; narrow linear layers in size test",
     parameters=138_357_544,
     modes=MODES,
-    levels=("eager",),
+    levels=LEVELS,
     dtypes=DTYPES,
     defaults={"batch_size": 4, "resolution": 224},
     sizes={"test": {"batch_size": 1, "resolution": 32}, "gpu": {"batch_size": 64, "resolution": 224}},

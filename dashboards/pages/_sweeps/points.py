@@ -22,6 +22,7 @@ FIELDS = (
     BATCH,
     "resolution",
     "level",
+    "backend",
     "mode",
     "dtype",
     "threads",

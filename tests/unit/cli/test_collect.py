@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 
 def test_a_level_that_is_not_offered_names_those_that_are(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["collect", "--workload", "mnist_cnn", "--level", "compile"]) == 2
-    assert capsys.readouterr().err == "tracekit: mnist_cnn has no level 'compile'; use --level eager\n"
+    assert run(["collect", "--workload", "lennard_jones", "--level", "torchscript"]) == 2
+    said = "tracekit: lennard_jones has no level 'torchscript'; use --level eager or compile\n"
+    assert capsys.readouterr().err == said
 
 
 def test_the_summary_has_the_analyses_median_and_names_the_command_that_shows_every_row(
@@ -43,11 +44,22 @@ def test_workloads_say_what_they_take(capsys: pytest.CaptureFixture[str]) -> Non
     resnet50 = next(one for one in listed["workloads"] if one["name"] == "resnet50")
     assert resnet50["parameters"] == 25_557_032
     assert resnet50["modes"] == ["train", "infer"]
-    assert resnet50["levels"] == ["eager"]
+    assert resnet50["levels"][:3] == ["eager", "torchscript", "compile"]
     assert resnet50["resolution_means"] == "Height and width of an image"
     assert resnet50["sizes"]["test"] == {"batch_size": 2, "resolution": 64}
     assert resnet50["dataset_shapes"] == ["mnist", "cifar10", "stl10", "pascal"]
     assert resnet50["offloads"] == ["none", "parameters", "activations"]
+
+
+def test_the_table_of_workloads_says_levels_in_a_few_words(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert run(["workloads"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    told = {line.split()[1]: " ".join(line.split()[3:6]) for line in lines if line[:1].strip()}
+    assert told["resnet50"].startswith("all batch_size")
+    assert told["lennard_jones"].startswith(("all but torchscript", "eager, compile"))
 
 
 def test_workloads_are_listed_by_domain_and_lists_are_text_outside_json(

@@ -129,6 +129,29 @@ def test_the_answer_says_the_exact_numbers(hostile: Run) -> None:
     assert f'"{largest(families)["sum_ns"]} ns"' in sent
 
 
+def test_what_torch_counted_answers_in_place_of_bounds(tmp_path: Path) -> None:
+    one = {"id": "0/0", "function": "f", "part": "warm-up", C.DUR_NS: 2_000_000, "ops": 3, "guards": 1}
+    facts = {"first_call_ns": 9, "graphs": 2, "breaks": [], "compilations": [one]}
+    workload = {"name": "w", "level": "compile", "backend": "aot_eager", "compilation": facts}
+    regions = [host(f"Torch-Compiled Region: {frame}/0", 50 * frame, 50 * frame + 40) for frame in (0, 1)]
+    run = make_run(
+        tmp_path / "run", meta={"workload": workload}, host_intervals=regions, steps=[step(0, 0, 100)]
+    )
+    counted, traced = json.loads(_shown(run, "compile")["answer"])[:2]
+    assert _words(counted) == (
+        "aot_eager compiled in 2.00 ms: 2 graphs, 1 guard, 0 graph breaks, 0 recompilations, "
+        "0 compiled after the warm-up."
+    )
+    assert "graph break" not in _words(traced)
+
+
+def _words(part: Any) -> str:
+    """What a person reads of a component."""
+    if isinstance(part, list):
+        return "".join(_words(one) for one in part)
+    return _words(part["props"].get("children", "")) if isinstance(part, dict) else str(part)
+
+
 def test_largest_keeps_integers_beside_floats(hostile: Run) -> None:
     frame = Reading(_context(hostile, "kernels"), ("kernels",)).frame("families")
     row = largest(frame, "sum_ns")

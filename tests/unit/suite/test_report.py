@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -128,10 +127,7 @@ def test_speedups_are_before_over_after_with_a_geometric_mean(store: Store) -> N
 
 
 def test_eager_stands_beside_compiled(store: Store) -> None:
-    eager = plan(only=["resnet50", "sac"])
-    own = [cell for cell in eager.cells if cell.part == CHARACTERIZATION]
-    compiled = [replace(cell, settings=replace(cell.settings, level="compile")) for cell in own]
-    wanted = replace(eager, cells=(*eager.cells, *compiled))
+    wanted = plan(size="gpu", only=["resnet50", "sac"])
 
     def became(cell: Cell) -> Record:
         faster = {"resnet50": 2, "sac": 8}[cell.settings.workload]
@@ -145,6 +141,30 @@ def test_eager_stands_beside_compiled(store: Store) -> None:
     assert mean["host_ratio"] == pytest.approx(0.25)
     assert (mean["published_speedup"], mean["published_host_ratio"]) == (1.30, 0.29)
     assert mean["reasons"]["device_ratio"] == "no GPU"
+
+
+def test_at_size_test_what_is_not_compiled_says_why(store: Store) -> None:
+    wanted = plan(only=["resnet50", "sac"])
+    compiled = {cell.settings.workload for cell in wanted.cells if cell.settings.level == "compile"}
+    assert compiled == {"sac"}
+    rows = told(store, wanted, on_cpu).tables["compiled"].rows
+    assert by(rows, workload="resnet50", mode="train")["reasons"]["speedup"].startswith("left out: ")
+    assert by(rows, workload="sac", mode="train")["speedup"] == 1.0
+
+
+def test_each_backend_and_level_has_its_rows_and_means(store: Store) -> None:
+    levels = ("eager", "torchscript", "compile")
+    wanted = plan(only=["mnist_cnn", "lennard_jones"], levels=levels, backends=("inductor", "aot_eager"))
+    tables = told(store, wanted, on_cpu).tables
+    rows = tables["compiled"].rows
+    ways = {row["level"] for row in rows}
+    assert ways == {"torchscript", "compile", "compile (aot_eager)"}
+    assert by(rows, workload="mnist_cnn", mode="infer", level="compile (aot_eager)")["speedup"] == 1.0
+    lacking = by(rows, workload="lennard_jones", mode="infer", level="torchscript")
+    assert lacking["reasons"]["speedup"] == "no level torchscript"
+    mean = by(rows, workload="geomean", mode="infer", level="torchscript")
+    assert (mean["speedup"], mean["published_speedup"]) == (1.0, None)
+    assert {row["level"] for row in tables["memory"].rows} == {"eager", *ways}
 
 
 def test_an_epoch_is_the_steps_of_all_its_samples(store: Store) -> None:

@@ -59,6 +59,16 @@ def test_cells_are_the_product_with_sizes_growing_last() -> None:
     assert len({one.key for one in found}) == 8
 
 
+def test_a_backend_is_an_axis_of_what_is_compiled_alone() -> None:
+    axes = {"level": ("eager", "compile"), "backend": ("aot_eager", "inductor")}
+    found = [(one.settings.level, one.settings.backend) for one in grid.cells("mnist_cnn", axes)]
+    assert found == [("eager", None), ("compile", "aot_eager"), ("compile", "inductor")]
+    (plain,) = grid.cells("mnist_cnn", {"level": ("compile",)})
+    assert plain.settings.backend == "inductor"
+    with pytest.raises(UnusableInputError, match="use --level compile"):
+        grid.cells("mnist_cnn", {"backend": ("aot_eager",)})
+
+
 def test_what_is_not_given_is_as_the_workload_has_it() -> None:
     (cell,) = grid.cells("mnist_cnn", {})
     assert (cell.settings.batch_size, cell.settings.resolution) == (64, 28)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit.analysis import Column
 from tracekit.suite import published
-from tracekit.suite.model import GEOMEAN, MODES, Table, filled, geomean, why
+from tracekit.suite.model import GEOMEAN, MODES, Table, filled, geomean, way, why
 from tracekit.suite.plan import CHARACTERIZATION
 
 if TYPE_CHECKING:
@@ -28,12 +28,14 @@ COLUMNS = (
 def table(kind: Kind) -> Table:
     """One row per workload, mode and level, and geometric means by mode and level."""
     own = kind.part(CHARACTERIZATION)
-    levels = list(dict.fromkeys(row.settings.level for row in own))
+    levels = list(dict.fromkeys(way(row.settings) for row in own))
     means = [_mean(own, mode, level) for level in levels for mode in MODES]
     return Table(
         name="memory",
         title="Memory of the host and the device",
-        definition="Peaks; the host's while no profiler ran. Geometric means by mode and level.",
+        definition=(
+            "Peaks; the host's while no profiler ran, compiling included. Geometric means by mode and level."
+        ),
         source=f"{published.TORCHBENCH}, Fig. 3 and 4",
         columns=COLUMNS,
         rows=(*(_row(row) for row in own), *means),
@@ -42,11 +44,11 @@ def table(kind: Kind) -> Table:
 
 def _row(row: Row) -> dict[str, Any]:
     reasons = {HOST: why(row), **dict.fromkeys(DEVICE, why(row, device=True))}
-    return filled(row.flat(), COLUMNS, reasons)
+    return filled(row.flat() | {"level": way(row.settings)}, COLUMNS, reasons)
 
 
 def _mean(own: Any, mode: str, level: str) -> dict[str, Any]:
-    of = [row for row in own if (row.settings.mode, row.settings.level) == (mode, level)]
+    of = [row for row in own if (row.settings.mode, way(row.settings)) == (mode, level)]
     known: dict[str, Any] = {"workload": GEOMEAN, "mode": mode, "level": level}
     means = {name: geomean(getattr(row, name) for row in of) for name in (HOST, *DEVICE)}
     known |= {name: None if value is None else round(value) for name, value in means.items()}

@@ -1,0 +1,46 @@
+"""What cannot be compiled, or does not fit, is an error with a next step; a fault stays a fault."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tracekit.collectors.measured import built
+
+from tracekit.collecting import Request, decide
+from tracekit.errors import CollectionError
+
+torch = pytest.importorskip("torch")
+
+
+def request(**known: Any) -> Request:
+    return decide(Request(workload="lennard_jones", size="test", device="cpu", **known))
+
+
+def refuse(*_: Any) -> Any:
+    raise NotImplementedError("no such thing")
+
+
+def test_what_a_backend_cannot_compile_names_others() -> None:
+    with (
+        pytest.raises(CollectionError) as told,
+        built(request(level="compile", backend="aot_eager"), device="cpu"),
+    ):
+        torch.compile(torch.nn.Linear(2, 2), backend=refuse)(torch.ones(2))
+    torch._dynamo.reset()
+    assert str(told.value).startswith("aot_eager could not compile lennard_jones: ")
+    assert "--backend eager" in str(told.value)
+
+
+def test_memory_that_ran_out_while_compiling_is_memory_that_ran_out() -> None:
+    with (
+        pytest.raises(CollectionError, match="lower --batch-size"),
+        built(request(level="compile", backend="aot_eager"), device="cpu"),
+    ):
+        raise RuntimeError("can't allocate memory: you tried to allocate 4 bytes")
+
+
+@pytest.mark.parametrize("known", [{}, {"level": "compile", "backend": "aot_eager"}])
+def test_a_fault_of_the_program_stays_what_it_is(known: dict[str, Any]) -> None:
+    with pytest.raises(RuntimeError, match="shapes"), built(request(**known), device="cpu"):
+        raise RuntimeError("shapes differ")

@@ -1,0 +1,143 @@
+"""What torch compiled is counted: planted graph breaks and recompilations, and when they were."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tracekit.collectors.compilation import LEAST, MOST_MORE, Compilations, guard
+
+from tracekit.compilation import PROFILED, TIMED, Compilation, diagnostics, parse
+
+torch = pytest.importorskip("torch")
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+class Broken(torch.nn.Module):  # type: ignore[misc, name-defined, unused-ignore]
+    """Two graphs, with a break between."""
+
+    def forward(self, x: Any) -> Any:
+        x = x.sin()
+        torch._dynamo.graph_break()
+        return x.cos()
+
+
+class Whole(torch.nn.Module):  # type: ignore[misc, name-defined, unused-ignore]
+    """One graph."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(3, 3)
+
+    def forward(self, x: Any) -> Any:
+        return self.linear(x)
+
+
+def compiled(module: Any) -> Any:
+    return torch.compile(module, backend="aot_eager")
+
+
+def told(watched: Compilations) -> Compilation:
+    found = parse(watched.facts([5, 3]))
+    assert found is not None
+    return found
+
+
+def test_a_planted_graph_break_is_counted_with_its_reason() -> None:
+    watched = Compilations("compile")
+    compiled(Broken())(torch.ones(2, 3))
+    found = told(watched)
+    (own,) = found.breaks
+    assert own.reason == "Call to `torch._dynamo.graph_break()`"
+    assert (own.functions, own.frames, own.times) == (("forward",), 1, 1)
+    assert "Developer" not in own.explanation
+    assert "http" not in own.explanation
+    assert (found.graphs, found.first_call_ns) == (2, 5)
+    assert [one.ops for one in found.compilations] == [1, 1]
+    assert all(one.dur_ns > 0 and one.guards and not one.reason for one in found.compilations)
+
+
+def test_a_break_that_is_compiled_twice_is_one_break_met_twice() -> None:
+    watched = Compilations("compile")
+    run = compiled(Broken())
+    run(torch.ones(2, 3))
+    run(torch.ones(4, 3))
+    (own,) = told(watched).breaks
+    assert (own.frames, own.times) == (1, 2)
+
+
+def test_a_planted_recompilation_is_counted_with_its_guard_and_its_part() -> None:
+    watched = Compilations("compile")
+    run = compiled(Whole())
+    run(torch.ones(2, 3)).sum().backward()
+    watched.begin(TIMED)
+    run(torch.ones(2, 3)).sum().backward()
+    run(torch.ones(5, 3)).sum().backward()
+    watched.begin(PROFILED)
+    found = told(watched)
+    assert found.breaks == ()
+    (again,) = found.recompilations
+    assert again.reason == "tensor 'x' size mismatch at index 0. expected 2, actual 5"
+    assert again.part == TIMED
+    assert {one.part for one in found.late} == {TIMED}
+    (said,) = diagnostics(found)
+    assert said.code == "compiled_in_timed_steps"
+    assert "size mismatch" in said.message
+
+
+def test_what_was_compiled_before_does_not_count() -> None:
+    compiled(Broken())(torch.ones(2, 3))
+    found = told(Compilations("compile"))
+    assert found == Compilation(first_call_ns=5, graphs=0, breaks=(), compilations=())
+
+
+def test_the_warm_up_goes_on_until_a_step_compiles_nothing() -> None:
+    watched, run, done = Compilations("compile"), compiled(Whole()), 0
+    sizes = iter([2, 3, 4, 5, 5, 5, 5])  # the second size is compiled for any; the first two compile
+    while not watched.warm(done, 1):
+        run(torch.ones(next(sizes), 3))
+        done += 1
+    assert done == LEAST
+    assert len(told(watched).recompilations) == 1
+
+
+def test_a_warm_up_that_never_settles_ends() -> None:
+    class Restless(torch.nn.Module):  # type: ignore[misc, name-defined, unused-ignore]
+        def forward(self, x: Any) -> Any:
+            return x + 1
+
+    watched, done = Compilations("compile"), 0
+    while not watched.warm(done, 2):
+        compiled(Restless())(torch.ones(2))
+        torch._dynamo.reset()
+        done += 1
+    assert done == 2 + MOST_MORE
+
+
+@pytest.mark.parametrize(("level", "asked", "steps"), [("eager", 0, 0), ("eager", 2, 2)])
+def test_eager_warm_up_is_what_was_asked_for(level: str, asked: int, steps: int) -> None:
+    watched = Compilations(level)
+    assert [watched.warm(done, asked) for done in range(steps + 1)] == [False] * steps + [True]
+    assert watched.facts([]) is None
+
+
+@pytest.mark.parametrize("asked", [0, 2, 5])
+def test_torchscript_is_warm_after_its_executor_has_looked(asked: int) -> None:
+    watched, done = Compilations("torchscript"), 0
+    while not watched.warm(done, asked):
+        done += 1
+    assert done == max(asked, LEAST)
+
+
+def test_a_guard_is_told_without_places_in_the_source() -> None:
+    reason = "0/0: self.n == 1      # x * self.n  # /home/me/model.py:8 in forward (HINT: no)\n0/1: other"
+    assert guard(reason) == "self.n == 1"

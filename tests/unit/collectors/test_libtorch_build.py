@@ -1,0 +1,138 @@
+"""The cache of the C++ program, with a small program in its place: real CMake, a real compiler."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from tracekit.collectors.libtorch import build
+
+from tests.cpp import needs_toolchain
+from tracekit.errors import CollectionError
+
+pytest.importorskip("torch")
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CMAKE = """cmake_minimum_required(VERSION 3.18)
+project(small LANGUAGES CXX)
+execute_process(COMMAND sh -c "echo built >> '{log}'; cat '{gate}'")
+add_executable(tracekit_libtorch main.cpp)
+"""
+BUILD = """
+import sys
+from pathlib import Path
+from tracekit.collectors.libtorch import build
+print(build.built(building=lambda: None, folder=Path(sys.argv[1]), source=Path(sys.argv[2])))
+"""
+
+
+class Small:
+    """A small program, where it is kept, and a log with one line for each time it was built."""
+
+    def __init__(self, folder: Path) -> None:
+        self.source, self.cache = folder / "source", folder / "cache"
+        self.log, self.gate = folder / "log", folder / "gate"
+        self.told: list[str] = []
+        self.source.mkdir()
+        self.gate.touch()
+        (self.source / "CMakeLists.txt").write_text(CMAKE.format(log=self.log, gate=self.gate))
+        (self.source / "main.cpp").write_text("int main() { return 42; }\n")
+
+    def built(self) -> Path:
+        return build.built(
+            building=lambda: self.told.append("building"), folder=self.cache, source=self.source
+        )
+
+    def start(self) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", BUILD, str(self.cache), str(self.source)]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+
+    def times_built(self) -> int:
+        return len(self.log.read_text().splitlines())
+
+    def left(self) -> list[str]:
+        """What lies in the cache beside programs and locks."""
+        return [path.name for path in self.cache.iterdir() if path.suffix in {".part", ".log"}]
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Small:
+    needs_toolchain()
+    return Small(tmp_path)
+
+
+def test_it_is_built_once(small: Small) -> None:
+    program = small.built()
+    assert subprocess.run([program], check=False).returncode == 42
+    assert small.built() == program
+    assert small.times_built() == 1
+    assert small.told == ["building"]
+    assert small.left() == []
+
+
+def test_another_source_is_another_program(small: Small) -> None:
+    first = small.built()
+    (small.source / "main.cpp").write_text("int main() { return 43; }\n")
+    second = small.built()
+    assert [subprocess.run([one], check=False).returncode for one in (first, second)] == [42, 43]
+
+
+def test_two_at_once_build_it_once(small: Small) -> None:
+    both = [small.start(), small.start()]
+    told = {one.communicate(timeout=120)[0] for one in both}
+    assert [one.returncode for one in both] == [0, 0]
+    assert told == {f"{small.built()}\n"}
+    assert small.times_built() == 1
+
+
+def test_a_killed_build_leaves_nothing_that_counts(small: Small) -> None:
+    small.gate.unlink()
+    os.mkfifo(small.gate)
+    building = small.start()
+    with small.gate.open("w"):  # CMake has come as far as the gate
+        os.killpg(building.pid, signal.SIGKILL)
+        building.communicate()
+    assert [name for name in small.left() if name.endswith(".part")]
+    small.gate.unlink()
+    small.gate.touch()
+    assert subprocess.run([small.built()], check=False).returncode == 42
+    assert small.left() == []
+
+
+def test_a_program_that_does_not_compile_says_why(small: Small) -> None:
+    (small.source / "main.cpp").write_text("int main() { return missing; }\n")
+    with pytest.raises(CollectionError, match=r"could not be compiled: .*missing") as caught:
+        small.built()
+    [log] = small.left()
+    assert caught.value.hint.endswith(log)
+    assert [path.name for path in small.cache.iterdir() if path.is_dir()] == []
+
+
+def test_what_is_missing_is_named_with_the_next_step(small: Small, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(small.source))
+    monkeypatch.delenv("CXX", raising=False)
+    missing = r"no CMake and no C\+\+ compiler and no ninja or make here.*apt-get"
+    with pytest.raises(CollectionError, match=missing):
+        small.built()
+    assert small.told == []
+    assert not small.cache.exists()
+
+
+def test_the_cache_is_the_user_s(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert build.cache_folder() == tmp_path / "tracekit" / "libtorch"
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")  # which its specification says to ignore
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert build.cache_folder() == tmp_path / ".cache" / "tracekit" / "libtorch"
+
+
+def test_a_cache_that_cannot_be_written_says_so(small: Small, tmp_path: Path) -> None:
+    small.cache = tmp_path / "gate" / "below_a_file"
+    with pytest.raises(CollectionError, match="set XDG_CACHE_HOME"):
+        small.built()
