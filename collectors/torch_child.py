@@ -39,11 +39,13 @@ def _record(request: Request, directory: Path, reporter: Reporter) -> dict[str, 
 
     with built(request, device=device) as program:
         told = timed(program, request, device, reporter)
-        _profile(program, request, device, directory / TRACE, reporter)
+        if not request.no_profile:
+            _profile(program, request, device, directory / TRACE, reporter)
+    options = {"record_shapes": True, "profile_memory": True, "with_stack": request.stacks}
     return {
         "trace": TRACE,
         "version": str(torch.__version__),
-        "options": {"record_shapes": True, "profile_memory": True, "with_stack": request.stacks},
+        "options": {} if request.no_profile else options,
         **told,
         **surroundings(device),
     }

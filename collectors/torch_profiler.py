@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tracekit.collecting import Recording, Request
 
 from .gated_sampling import Watched
-from .protocol import converse, samples, timings
+from .protocol import MEASURE, PROFILE, converse, samples, timings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,10 +25,10 @@ class TorchProfilerCollector:
 
     def record(self, request: Request, directory: Path, *, progress: Progress) -> Recording:
         """See `tracekit.collecting.Collector.record`."""
-        watched = Watched(progress)
+        watched = Watched(progress, last=MEASURE if request.no_profile else PROFILE)
         told = converse(_COMMAND, request, directory, watched, beside=watched.sampling)
         return Recording(
-            traces=(directory / told["trace"],),
+            traces=() if request.no_profile else (directory / told["trace"],),
             device=told["device"],
             threads=told["threads"],
             version=told["version"],

@@ -42,6 +42,9 @@ def _axes(function: Any) -> Any:
 @click.option("--device", default="auto", show_default=True, help="auto, cpu or cuda.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of parameters and data.")
 @click.option("--collector", default="auto", show_default=True, metavar="NAME", help="What records.")
+@click.option(
+    "--no-profile", is_flag=True, help="Time and sample the cells, and profile none."
+)
 @click.option("--search-batch", is_flag=True, help="Double the batch to the best throughput.")
 @click.option("--restart", is_flag=True, help="Forget what an earlier call of this sweep measured.")
 @click.option("--retry", is_flag=True, help="Measure again what has no values.")
@@ -52,6 +55,7 @@ def command(
     *,
     workload: str | None,
     repeat: int,
+    no_profile: bool,
     search_batch: bool,
     restart: bool,
     retry: bool,
@@ -88,7 +92,7 @@ def command(
     if workload is None:
         raise click.UsageError("name a --workload to sweep, or a sweep to --show.")
     plan = _plan(workload, given, search=search_batch)
-    plan = replace(plan, repeats=repeat)
+    plan = replace(plan, repeats=repeat, profile=not no_profile)
     return _print(finished(place, plan, restart=restart, retry=retry), output_format)
 
 

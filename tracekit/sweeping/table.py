@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     Done = Mapping[tuple[str, int], Record]
 
 NO_GPU = "no GPU"
+NOT_PROFILED = "not profiled"
 PENDING = "not measured yet"
 SETTINGS = tuple(one.name for one in fields(Settings))
 
@@ -173,12 +174,18 @@ def _row(cell: Cell, plan: Plan, done: Done) -> Row:
         part=cell.part,
         outcome=outcome,
         reason=reason,
-        device_reason=NO_GPU if found and found[0].device == "cpu" else "",
+        device_reason=_device_reason(found, plan),
         n=len(found),
         seconds=round(seconds, 3),
         run_ids=tuple(one.run_id for one in found),
         **(_summed(cell.settings.batch_size, found) if found else {}),
     )
+
+
+def _device_reason(found: list[Values], plan: Plan) -> str:
+    if found and found[0].device == "cpu":
+        return NO_GPU
+    return "" if plan.profile else NOT_PROFILED
 
 
 def _summed(batch: int, found: list[Values]) -> dict[str, Any]:
