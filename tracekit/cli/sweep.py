@@ -42,9 +42,7 @@ def _axes(function: Any) -> Any:
 @click.option("--device", default="auto", show_default=True, help="auto, cpu or cuda.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of parameters and data.")
 @click.option("--collector", default="auto", show_default=True, metavar="NAME", help="What records.")
-@click.option(
-    "--no-profile", is_flag=True, help="Time and sample the cells, and profile none."
-)
+@click.option("--no-profile", is_flag=True, help="Time and sample the cells, and profile none.")
 @click.option("--search-batch", is_flag=True, help="Double the batch to the best throughput.")
 @click.option("--restart", is_flag=True, help="Forget what an earlier call of this sweep measured.")
 @click.option("--retry", is_flag=True, help="Measure again what has no values.")
