@@ -15,6 +15,7 @@ WORKLOADS = "tracekit.workloads"
 ANALYSES = "tracekit.analyses"
 PAGES = "tracekit.pages"
 GROUPS = (COLLECTORS, WORKLOADS, ANALYSES, PAGES)
+_EXTRAS = ("torch", "transformers", "timm", "torchvision")
 PROVIDERS = "tracekit.workload_providers"
 """Functions that say which workloads there are where that depends on what else is installed: by name, where
 each is made (`module:attribute`). They import nothing that is slow."""
@@ -115,7 +116,7 @@ def _imported(point: EntryPoint) -> Any:
 def _how_to_install(module: str) -> str:
     if module.startswith("tracekit"):
         return "reinstall tracekit-torch"
-    return f"pip install {'tracekit-torch[torch]' if module == 'torch' else module}"
+    return f"pip install {f'tracekit-torch[{module}]' if module in _EXTRAS else module}"
 
 
 def broken() -> list[Broken]:

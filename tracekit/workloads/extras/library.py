@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from typing import Any
 
 from tracekit.errors import PluginError
@@ -13,8 +14,11 @@ def imported(name: str) -> Any:
     """A library that is installed.
 
     Raises:
+        ModuleNotFoundError: It is not installed.
         PluginError: It cannot be imported; in one line, for all of its workloads alike.
     """
+    if find_spec(name) is None:
+        raise ModuleNotFoundError(f"no module named {name!r}", name=name)
     try:
         return import_module(name)
     except Exception as error:  # a library built for another torch fails in many ways
