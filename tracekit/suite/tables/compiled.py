@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit.analysis import Column
 from tracekit.suite import published
-from tracekit.suite.model import GEOMEAN, MODES, Table, filled, geomean, ratio, why
+from tracekit.suite.model import GEOMEAN, MODES, RATIOS, Table, filled, geomean, ratio, why
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tracekit.sweeping.table import Row
 
 LEVEL = "compile"
-NONE = "no compiled level"
+NONE = "eager only: the workload has no level compile"
 COLUMNS = (
     Column("workload", "", "what ran"),
     Column("mode", "", "train or infer"),
@@ -60,7 +60,7 @@ def _pair(eager: Row, other: Row | None) -> dict[str, Any]:
         }
     said = NONE if other is None else why(other if not other.n else eager)
     reasons = {one.name: said for one in COLUMNS} | {"eager_ns": why(eager)}
-    reasons |= {one.name: "geomean only" for one in COLUMNS if one.name.startswith("published")}
+    reasons |= {one.name: "see geomean" for one in COLUMNS if one.name.startswith("published")}
     if other is not None and other.n:
         reasons["device_ratio"] = why(other, device=True)
     return filled(known, COLUMNS, reasons)
@@ -80,4 +80,4 @@ def _mean(mode: str, found: Sequence[dict[str, Any]]) -> dict[str, Any]:
         name: next((row["reasons"][name] for row in own if name in row["reasons"]), "no such mode")
         for name in _RATIOS
     }
-    return filled(known, COLUMNS, reasons | dict.fromkeys(("eager_ns", "compiled_ns"), "mean of ratios"))
+    return filled(known, COLUMNS, reasons | dict.fromkeys(("eager_ns", "compiled_ns"), RATIOS))
