@@ -39,6 +39,12 @@ def _axes(function: Any) -> Any:
 @click.option("--repeat", type=click.IntRange(min=1), default=1, show_default=True, help="Runs of each cell.")
 @click.option("--steps", type=click.IntRange(min=1), default=5, show_default=True, help="Steps to time.")
 @click.option("--warmup", type=click.IntRange(min=0), default=2, show_default=True, help="Steps before them.")
+@click.option(
+    "--size",
+    default="default",
+    show_default=True,
+    help="Batch size, resolution and model where no axis says them: default, test (a CPU) or gpu.",
+)
 @click.option("--device", default="auto", show_default=True, help="auto, cpu or cuda.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of parameters and data.")
 @click.option("--collector", default="auto", show_default=True, metavar="NAME", help="What records.")
@@ -102,7 +108,7 @@ def _plan(workload: str, given: dict[str, Any], *, search: bool) -> Plan:
     if search:
         axes.setdefault("mode", ("infer",))
         axes["batch_size"] = axes.get("batch_size", (1,))[:1]
-    cells = grid.cells(workload, axes, device=given["device"])
+    cells = grid.cells(workload, axes, device=given["device"], size=given["size"])
     common = {name: given[name] for name in ("steps", "warmup", "seed", "collector")}
     return Plan(name=f"{workload}-search" if search else workload, cells=cells, search=search, **common)
 

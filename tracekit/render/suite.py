@@ -68,7 +68,7 @@ def undrawn(drawn: Sequence[Figure]) -> list[str]:
     alike: dict[str, list[Figure]] = {}
     for one in drawn:
         if one.content is None:
-            alike.setdefault(one.reason, []).append(one)
+            alike.setdefault(one.reason.partition(": ")[2] or one.reason, []).append(one)
     return [
         f"{len(of)} figures are not drawn: {why}." if len(of) > 1 else f"{of[0].caption} Not drawn: {why}."
         for why, of in alike.items()
@@ -106,7 +106,7 @@ def as_html(report: Report) -> str:
     tables = [
         (folding(Folding(one.name, one.title, one.filled, one.told()), limit=0, unfolded=True), one)
         if one.rows
-        else ({"title": clean(one.title)}, one)
+        else ({"title": clean(one.title), "rows": []}, one)
         for one in report.tables.values()
     ]
     content = {

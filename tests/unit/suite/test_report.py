@@ -251,3 +251,10 @@ def test_the_page_carries_its_figures_and_asks_for_nothing_else(store: Store) ->
 def test_an_unfinished_suite_says_how_to_go_on(store: Store) -> None:
     found = told(store, plan(only=["sac"]), lambda _: None)
     assert "not finished" in " ".join(render.outcomes(found))
+
+
+def test_the_page_of_a_part_of_the_workloads_says_what_is_not_in_it(store: Store) -> None:
+    pytest.importorskip("plotly")
+    text = render.as_html(told(store, plan(only=["sac"]), on_cpu))
+    assert f"ResNet-50 over resolution and batch size</h2><p>{render.NO_ROWS}" in text
+    assert "8 figures are not drawn" not in text

@@ -201,7 +201,18 @@ def test_a_search_stops_where_throughput_no_longer_rises(store: Store, asked: An
     found = search.found(first, place.plan, known)
     assert found.best == 8
     assert "+1.1 % at batch 8" in found.why
+    assert search.DOUBT not in found.why
     assert [row.settings.batch_size for row in rows(place.plan, known)] == [1, 2, 4, 8]
+
+
+def test_a_search_that_noise_may_have_stopped_says_so(store: Store, asked: Any) -> None:
+    (first,) = grid((8, 1))
+    asked(lambda of, _: ok(of, 1000) if of.settings.batch_size == 1 else ok(of, 1500, 2100, 2200))
+    place = folder.begin(store, plan(first, search=True))
+    found = search.found(first, place.plan, finish(store, place, watcher=Watcher()))
+    assert found.best == 1
+    assert "-4.8 % at batch 2" in found.why
+    assert found.why.endswith(search.DOUBT)
 
 
 def test_a_search_stops_where_memory_ends(store: Store, asked: Any) -> None:
