@@ -184,6 +184,8 @@ def test_time_left_is_what_the_others_took() -> None:
     known = done(ok(cells[0], 1))
     assert engine._moment(plan(*cells), cells[1], 0, known).left_seconds == 4.0
     assert engine._moment(plan(*cells), cells[0], 0, {}).left_seconds is None
+    search_of = engine._moment(plan(cells[0], search=True), cells[1], 0, known)
+    assert (search_of.number, search_of.total, search_of.left_seconds) == (2, None, None)
 
 
 def rate(of: Cell, factor: float) -> Record:
