@@ -44,7 +44,9 @@ if TYPE_CHECKING:
 
 def compute(run: Run) -> Result:
     """Run every check and sum them up."""
-    checks = [*_diagnostics(run), *device_checks(run), *time_checks(run)]
+    checks = _diagnostics(run)
+    if run.meta.profiled:
+        checks += [*device_checks(run), *time_checks(run)]
     columns = [column.name for column in _CHECK_COLUMNS]
     table = pd.DataFrame([check.row() for check in checks], columns=columns)
     table["count"] = table["count"].astype("Int64")
@@ -118,4 +120,5 @@ ANALYSIS = Analysis(
     sources=("reports by users of other profilers",),
     order=0,
     compute=compute,
+    needs_profile=False,
 )

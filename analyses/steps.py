@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from tracekit.analysis import Analysis, Column, Result, TableSpec
+from tracekit.analysis import NOT_PROFILED, Analysis, Column, Result, TableSpec
 from tracekit.run import busy
 from tracekit.savings import budget
 from tracekit.schema import C
@@ -84,6 +84,8 @@ _MEASURES = {
 
 def compute(run: Run) -> Result:
     """Time the profiled steps and compare them with un-profiled ones."""
+    if not run.meta.profiled:
+        return _unprofiled(run)
     steps = profiled_steps(run)
     if steps.empty:
         return Result(notes=(str(NO_STEPS),))  # here it keeps the rules from judging
@@ -98,6 +100,16 @@ def compute(run: Run) -> Result:
     elif len(compared) < steps[C.RANK].nunique():
         notes.append(NOT_SEEN if steps["device_span_ns"].isna().all() else OVERLAPPING)
     return Result(tables, findings.findings(steps, OWN_NS, budget(run)), tuple(notes))
+
+
+def _unprofiled(run: Run) -> Result:
+    """What is known of steps that no profiler watched: how long they took."""
+    timings = run.meta.timings
+    if timings is None or not timings.step_ns:
+        return Result(notes=(NOT_PROFILED,))
+    times = _distribution(np.array(timings.step_ns, np.int64))
+    row = {C.RANK: 0, "measure": f"without a profiler, by {timings.clock}", **times}
+    return Result({"summary": pd.DataFrame([row])}, notes=(NOT_PROFILED,))
 
 
 def _device_note(run: Run) -> str:
@@ -279,5 +291,6 @@ ANALYSIS = Analysis(
     sources=("TorchBench, 2.2",),
     order=20,
     compute=compute,
+    needs_profile=False,
     rules=findings.RULES,
 )

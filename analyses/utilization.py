@@ -96,5 +96,6 @@ ANALYSIS = Analysis(
     ),
     order=65,
     compute=compute,
+    needs_profile=False,
     rules=rules.RULES,
 )

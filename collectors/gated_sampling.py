@@ -28,21 +28,21 @@ if TYPE_CHECKING:
 
 
 class Watched:
-    """Progress that is passed on, and samples from the first timed step to the last profiled one.
+    """Progress that is passed on, and samples from the first timed step to the last of all.
 
     Attributes:
         taken: What was sampled; whole once the block of `sampling` has ended.
     """
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: Progress, *, last: str = PROFILE) -> None:
         self.taken = Taken()
-        self._progress = progress
+        self._progress, self._last = progress, last
         self._began, self._until_s = False, float("inf")
 
     def __call__(self, part: str, done: int, total: int) -> None:
         """Told how far the recording is."""
         self._began = self._began or part in {MEASURE, PROFILE}
-        if part == PROFILE and done == total:
+        if part == self._last and done == total:
             self._until_s = time.monotonic() + 2 * INTERVAL_S  # one reading more, after the last step
         self._progress(part, done, total)
 

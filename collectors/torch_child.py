@@ -42,12 +42,14 @@ def _record(request: Request, directory: Path, reporter: Reporter) -> dict[str, 
     compilations = Compilations(request.level)
     with built(request, device=device) as program:
         told = timed(program, request, device, reporter, compilations)
-        compilations.begin(PROFILED)
-        _profile(program, request, device, directory / TRACE, reporter)
+        if not request.no_profile:
+            compilations.begin(PROFILED)
+            _profile(program, request, device, directory / TRACE, reporter)
+    options = {"record_shapes": True, "profile_memory": True, "with_stack": request.stacks}
     return {
         "trace": TRACE,
         "version": str(torch.__version__),
-        "options": {"record_shapes": True, "profile_memory": True, "with_stack": request.stacks},
+        "options": {} if request.no_profile else options,
         "compilation": compilations.facts(told["warmup_ns"]),
         **told,
         **surroundings(device),

@@ -10,7 +10,7 @@ from tracekit.workloads.base import LIBTORCH
 
 from .gated_sampling import Watched
 from .libtorch import recorded as libtorch
-from .protocol import converse, samples, timings
+from .protocol import MEASURE, PROFILE, converse, samples, timings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,10 +29,10 @@ class TorchProfilerCollector:
         """See `tracekit.collecting.Collector.record`."""
         if request.level == LIBTORCH:
             return libtorch.record(request, directory, progress=progress)
-        watched = Watched(progress)
+        watched = Watched(progress, last=MEASURE if request.no_profile else PROFILE)
         told = converse(_COMMAND, request, directory, watched, beside=watched.sampling)
         return Recording(
-            traces=(directory / told["trace"],),
+            traces=() if request.no_profile else (directory / told["trace"],),
             device=told["device"],
             threads=told["threads"],
             version=told["version"],

@@ -39,8 +39,15 @@ RECIPES = {
     "resnet50-train": Request(
         workload="resnet50", mode="train", batch_size=2, resolution=64, steps=2, threads=1
     ),
+    "gpt-train": Request(workload="gpt", size="test", steps=3, threads=1),
+    "dlrm-train": Request(workload="dlrm", size="test", steps=2, threads=1),
+    "sac-train": Request(workload="sac", size="test", steps=3, threads=1),
+    "speech_transformer-infer": Request(
+        workload="speech_transformer", mode="infer", size="test", steps=2, threads=1
+    ),
+    "lennard_jones-train": Request(workload="lennard_jones", size="test", steps=3, threads=1),
 }
-"""Small enough to keep, and what the studies ask about: training, inference, a gradient reset, and C++."""
+"""Small enough to keep: one at least of each domain, what the studies ask about, and one of C++."""
 
 
 def record(name: str, *, device: str = "auto") -> Path:

@@ -25,6 +25,10 @@ Analyze: TypeAlias = "Callable[[Run, str], Result]"
 """Gives the result of an analysis of a run by its name: computes it, or knows it already."""
 Progress: TypeAlias = "Callable[[str, int, int], None]"
 """Told of each analysis before it runs: its title, how many are done, and how many there are."""
+NOT_PROFILED = (
+    "no profile was recorded: the run has step times and samples only; "
+    "collect it again without `--no-profile`"
+)
 EVIDENCE_ROWS = 20
 """Rows of each table a finding names at most: the weightiest, enough to look at."""
 
@@ -156,6 +160,7 @@ class Analysis:
         compare: The pure function that explains how a second run differs from a first, in tables of
             `comparison`; None where there is no such explanation.
         comparison: Specification of the tables of `compare`.
+        needs_profile: Whether a run without one leaves it nothing to read.
     """
 
     name: str
@@ -169,6 +174,7 @@ class Analysis:
     rules: tuple[Rule, ...] = ()
     compare: Callable[[Run, Run], Result] | None = None
     comparison: tuple[TableSpec, ...] = ()
+    needs_profile: bool = True
 
 
 def available() -> list[Analysis]:
@@ -259,6 +265,8 @@ def _release() -> None:
 
 def _guarded(analysis: Analysis, *runs: Run) -> Result:
     """What the analysis returns; a defect in it becomes an error that names it."""
+    if analysis.needs_profile and not all(run.meta.profiled for run in runs):
+        return Result(notes=(NOT_PROFILED,))
     function = analysis.compute if len(runs) == 1 else analysis.compare
     try:
         return function(*runs)  # type: ignore[misc]

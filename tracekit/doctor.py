@@ -194,7 +194,12 @@ def _plugins() -> list[Check]:
     if not broken:
         count = sum(len(registry.names(group)) for group in registry.GROUPS)
         return [Check("plug-ins", Status.OK, f"{count} load")]
+    alike: dict[tuple[str, str, str], list[str]] = {}
+    for item in broken:
+        alike.setdefault((item.group, item.reason, item.hint), []).append(item.name)
     return [
-        Check("plug-ins", Status.WARN, f"{item.group} {item.name}: {item.reason}", "reinstall its package")
-        for item in broken
+        Check(
+            "plug-ins", Status.WARN, f"{group} {', '.join(names)}: {reason}", hint or "reinstall its package"
+        )
+        for (group, reason, hint), names in alike.items()
     ]

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FILE_NAME = "run.json"
+UNPROFILED = {"profile": False}
+"""Option of the collector of a run that was timed and sampled only."""
 
 
 class Level(StrEnum):
@@ -110,6 +112,11 @@ class RunMeta:
     timings: Timings | None = None
     tables: dict[str, TableFile] = field(default_factory=dict)
     diagnostics: list[Diagnostic] = field(default_factory=list)
+
+    @property
+    def profiled(self) -> bool:
+        """Whether a profiler watched; without one there are step times and samples, and no intervals."""
+        return not UNPROFILED.items() <= self.collector.options.items()
 
 
 def read(directory: Path) -> RunMeta:

@@ -2,33 +2,63 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from tracekit.errors import MissingDependencyError, PluginError
+from tracekit.errors import MissingDependencyError, PluginError, TracekitError
 
 COLLECTORS = "tracekit.collectors"
 WORKLOADS = "tracekit.workloads"
 ANALYSES = "tracekit.analyses"
 PAGES = "tracekit.pages"
 GROUPS = (COLLECTORS, WORKLOADS, ANALYSES, PAGES)
+_EXTRAS = ("torch", "transformers", "timm", "torchvision")
+PROVIDERS = "tracekit.workload_providers"
+"""Functions that say which workloads there are where that depends on what else is installed: by name, where
+each is made (`module:attribute`). They import nothing that is slow."""
 
 
 @dataclass(frozen=True)
 class Broken:
-    """A plug-in that cannot be loaded: its group, name, entry point value and the reason."""
+    """A plug-in that cannot be loaded: its group, name, entry point value, the reason and what to do."""
 
     group: str
     name: str
     value: str
     reason: str
+    hint: str = ""
 
 
 @cache
 def _points(group: str) -> tuple[EntryPoint, ...]:
-    return tuple(sorted(entry_points(group=group), key=lambda point: (point.name, point.value)))
+    known = [*entry_points(group=group), *(_provided() if group == WORKLOADS else ())]
+    return tuple(sorted(known, key=lambda point: (point.name, point.value)))
+
+
+def _provided() -> list[EntryPoint]:
+    """Workloads of all providers; one that fails provides none and is told by `broken`."""
+    found: list[EntryPoint] = []
+    for provider in _points(PROVIDERS):
+        with suppress(PluginError, MissingDependencyError):
+            found += [EntryPoint(name, value, WORKLOADS) for name, value in _asked(provider).items()]
+    return found
+
+
+def _asked(provider: EntryPoint) -> dict[str, str]:
+    try:
+        told: dict[str, str] = _imported(provider)()
+    except (PluginError, MissingDependencyError):
+        raise
+    except Exception as error:
+        raise PluginError(
+            f"provider of workloads {provider.name!r} ({provider.value}) failed: "
+            f"{type(error).__name__}: {error}",
+            hint="reinstall or uninstall the package that brings it",
+        ) from error
+    return told
 
 
 def _find(group: str, name: str) -> EntryPoint:
@@ -63,17 +93,22 @@ def load(group: str, name: str) -> Any:
         PluginError: The name is unknown, registered by two modules, or its import fails.
         MissingDependencyError: The plug-in needs a package that is not installed.
     """
-    point = _find(group, name)
+    return _imported(_find(group, name))
+
+
+def _imported(point: EntryPoint) -> Any:
     try:
         return point.load()
+    except TracekitError:
+        raise
     except ModuleNotFoundError as error:
         raise MissingDependencyError(
-            f"{name!r} needs the package {error.name!r}, which is not installed",
+            f"{point.name!r} needs the package {error.name!r}, which is not installed",
             hint=_how_to_install(error.name or ""),
         ) from error
     except Exception as error:
         raise PluginError(
-            f"plug-in {name!r} ({point.value}) cannot be imported: {type(error).__name__}: {error}",
+            f"plug-in {point.name!r} ({point.value}) cannot be imported: {type(error).__name__}: {error}",
             hint="reinstall or uninstall the package that brings it",
         ) from error
 
@@ -81,7 +116,7 @@ def load(group: str, name: str) -> Any:
 def _how_to_install(module: str) -> str:
     if module.startswith("tracekit"):
         return "reinstall tracekit-torch"
-    return f"pip install {'tracekit-torch[torch]' if module == 'torch' else module}"
+    return f"pip install {f'tracekit-torch[{module}]' if module in _EXTRAS else module}"
 
 
 def broken() -> list[Broken]:
@@ -93,5 +128,15 @@ def broken() -> list[Broken]:
                 load(group, name)
             except (PluginError, MissingDependencyError) as error:
                 value = next(point.value for point in _points(group) if point.name == name)
-                found.append(Broken(group, name, value, error.message))
+                found.append(Broken(group, name, value, error.message, error.hint))
+    return [*found, *_broken_providers()]
+
+
+def _broken_providers() -> list[Broken]:
+    found = []
+    for point in _points(PROVIDERS):
+        try:
+            _asked(point)
+        except (PluginError, MissingDependencyError) as error:
+            found.append(Broken(PROVIDERS, point.name, point.value, error.message, error.hint))
     return found

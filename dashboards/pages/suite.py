@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import dash_mantine_components as dmc
 from dash import dcc, html
 
-from tracekit.render.suite import headline, outcomes
+from tracekit.render.suite import NO_ROWS, absent, form, headline, outcomes, undrawn
 from tracekit.suite import report
 from tracekit.suite.figures import figures
 from tracekit.sweeping import find, listed
@@ -49,8 +49,8 @@ def _report(context: Context) -> list[Component]:
     told = report(one)
     drawn = figures(told)
     there = {run.path.name for run in context.store.runs()}
-    found: list[Component] = [_chosen(context, one, known), html.P(headline(told), className="tk-prose")]
-    found += [html.P(line, className="tk-prose") for line in outcomes(told)]
+    found: list[Component] = [_chosen(context, one, known), _said(headline(told))]
+    found += [_said(line) for line in outcomes(told)]
     for table in told.tables.values():
         own = [figure for figure in drawn if figure.table == table.name]
         found.append(_section(context, table, own, there))
@@ -68,22 +68,17 @@ def _chosen(context: Context, one: Folder, known: list[Folder]) -> Component:
 
 def _section(context: Context, table: Table, own: list[Figure], there: set[str]) -> Component:
     body: list[Any] = [dmc.Title(table.title, order=2, size="h4")]
-    body += [_figure(context, figure) for figure in own]
+    body += [
+        chart(context, one.name, one.content, caption=one.caption) for one in own if one.content is not None
+    ]
     records = [_linked(context, row, there) for row in table.told()]
-    if records:
-        body.append(rows(table.columns, records, caption=table.title))
-    else:
-        body.append(html.P("Not in the suite.", className="tk-prose"))
-    missing = f" Missing: {table.missing()}." if table.missing() else ""
-    body.append(html.P(f"{table.definition}{missing} Form: {table.source}.", className="tk-prose"))
-    return html.Section(body, className="tk-section")
+    body.append(rows(table.filled, records, caption=table.title) if records else _said(NO_ROWS))
+    said = [table.definition, *absent(table), form(table), *(undrawn(own) if records else [])]
+    return html.Section([*body, *map(_said, said)], className="tk-section")
 
 
-def _figure(context: Context, figure: Figure) -> Component:
-    if figure.content is None:
-        said = f"{figure.caption} Not drawn: {figure.reason}."
-        return dmc.Alert(said, color="gray", variant="light")
-    return chart(context, figure.name, figure.content, caption=figure.caption)
+def _said(line: str) -> Component:
+    return dmc.Text(coded(line), size="sm", className="tk-prose")
 
 
 def _linked(context: Context, row: dict[str, Any], there: set[str]) -> dict[str, Any]:

@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.runs import make_run
 from tracekit import analysis, registry
 from tracekit.errors import MissingDependencyError, PluginError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from tracekit.store import Store
 
     Install = Callable[..., None]
 
@@ -42,11 +45,11 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
     registry._points.cache_clear()
 
 
-def test_an_analysis_from_an_outside_package_is_found_and_runs(install: Install) -> None:
+def test_an_analysis_from_an_outside_package_is_found_and_runs(install: Install, store: Store) -> None:
     install("tk_outside_good")
     assert "outside" in registry.names(registry.ANALYSES)
     assert "outside" in [found.name for found in analysis.available()]
-    assert analysis.analyze(None, "outside").notes == ("hello",)  # type: ignore[arg-type]
+    assert analysis.analyze(make_run(store), "outside").notes == ("hello",)
 
 
 def test_a_name_registered_twice_is_refused_and_names_both_modules(install: Install) -> None:

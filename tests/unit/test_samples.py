@@ -5,44 +5,133 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import re
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from samples.record import LIMIT_BYTES, RECIPES
 from samples.simulator import trace
 from samples.simulator.examples import training
 from tests.traces import imported
+from tracekit import registry
 from tracekit.analysis import analyze, available
+from tracekit.cli.collect import command
+from tracekit.collecting import Request, decide
+from tracekit.schema import C, Phase
+from tracekit.workloads.base import DOMAINS
 
 if TYPE_CHECKING:
+    from tracekit.run import Run
     from tracekit.store import Store
 
 SAMPLES = Path(__file__).parents[2] / "samples"
-RECORDED = sorted(SAMPLES.glob("recorded/*/trace.json.gz"))
+RECORDED = sorted(path.parent for path in SAMPLES.glob("recorded/*/trace.json.gz"))
+every_sample = pytest.mark.parametrize("folder", RECORDED, ids=lambda folder: folder.name)
+
+ABSOLUTE = re.compile(r'"(/[\w.-]+/[^"]*|file://[^"]*|[A-Za-z]:\\\\[^"]*)"|/(?:home|root|Users|tmp|work)/')
+NAMES = re.compile(r'"(host_?name|user_?name|user|login|node)":', re.IGNORECASE)
 
 
-@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.parent.name)
-def test_a_recorded_sample_has_its_provenance(path: Path) -> None:
-    provenance = json.loads((path.parent / "provenance.json").read_text())
-    data = path.read_bytes()
-    assert len(data) == provenance["bytes"] < 2_000_000
-    assert hashlib.sha256(data).hexdigest() == provenance["sha256"]
-    assert len(provenance["commit"]) == 40
-    assert not provenance["dirty"]
-    text = gzip.decompress(data).decode()
-    assert "tracekit_simulated" not in text
-    assert "host_name" not in text
+def provenance(folder: Path) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads((folder / "provenance.json").read_text())
+    return told
 
 
-@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.parent.name)
-def test_a_recorded_sample_answers_every_analysis(path: Path, store: Store) -> None:
-    run = imported(store, path)
+def content(folder: Path) -> str:
+    return gzip.decompress((folder / "trace.json.gz").read_bytes()).decode()
+
+
+def recipe(folder: Path) -> Request:
+    """What the folder's name says it was recorded from: NAME-DEVICE."""
+    name, _, device = folder.name.rpartition("-")
+    return replace(RECIPES[name], device=device)
+
+
+def request_of(words: list[str]) -> Request:
+    """What `tracekit collect` makes of a command line."""
+    options = command.make_context("collect", words).params
+    asked = {field.name for field in fields(Request)}
+    return Request(**{name: value for name, value in options.items() if name in asked})
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_every_domain_has_a_sample(domain: str) -> None:
+    recorded = {provenance(folder)["workload"]["name"] for folder in RECORDED}
+    assert domain in {registry.load(registry.WORKLOADS, name).domain for name in recorded}
+
+
+@every_sample
+def test_a_recorded_sample_has_its_provenance(folder: Path) -> None:
+    told, data = provenance(folder), (folder / "trace.json.gz").read_bytes()
+    assert len(data) == told["bytes"] < LIMIT_BYTES
+    assert hashlib.sha256(data).hexdigest() == told["sha256"]
+    assert re.fullmatch("[0-9a-f]{40}", told["commit"])
+    assert told["dirty"] is False
+    assert told["collector"]["name"] == "torch"
+    environment = told["environment"]
+    assert environment["os"]
+    assert environment["cpu"]
+    assert environment["torch"] == told["collector"]["version"] == environment["packages"]["torch"]
+    assert bool(environment["gpus"]) == (told["workload"]["device"] == "cuda")
+    assert len(told["step_ns_without_profiler"]) == told["workload"]["steps"]
+
+
+@every_sample
+def test_a_sample_is_recorded_again_by_its_command(folder: Path) -> None:
+    words = provenance(folder)["command"]
+    assert words[:2] == ["tracekit", "collect"]
+    assert decide(request_of(words[2:])) == decide(recipe(folder))
+
+
+@every_sample
+def test_a_sample_was_recorded_here_and_names_no_path_host_or_user(folder: Path) -> None:
+    for text in (content(folder), (folder / "provenance.json").read_text()):
+        assert "tracekit_simulated" not in text
+        assert not ABSOLUTE.search(text)
+        assert not NAMES.search(text)
+
+
+@pytest.mark.parametrize(
+    "text", ['"name": "/srv/me/train.py(3)"', '"a": "x at /home/me"', '"a": "file:///x/y"']
+)
+def test_a_path_would_be_seen(text: str) -> None:
+    assert ABSOLUTE.search(text)
+
+
+def test_a_host_would_be_seen() -> None:
+    assert NAMES.search('"host_name": "box"')
+
+
+@every_sample
+def test_a_recorded_sample_answers_every_analysis(folder: Path, store: Store) -> None:
+    run = imported(store, folder / "trace.json.gz")
     assert not [d for d in run.meta.diagnostics if d.level != "info"]
     for analysis in available():
         result = analyze(run, analysis.name)
         assert result.tables or result.notes
-    assert run.rows("steps") >= 2
+    workload = provenance(folder)["workload"]
+    assert run.rows("steps") == workload["steps"]
+    _times_are_sane(run)
+    assert _phases(run) >= {"train": {Phase.BACKWARD, Phase.OPTIMIZER}, "infer": set()}[workload["mode"]]
+    assert (Phase.BACKWARD in _phases(run)) == (workload["mode"] == "train")
+
+
+def _phases(run: Run) -> set[str]:
+    return set(run.arrow("host_intervals", columns=[C.PHASE])[C.PHASE].to_pylist()) - {None}
+
+
+def _times_are_sane(run: Run) -> None:
+    """No op has less time with its children than without; together, on one thread, none has too much."""
+    ops = analyze(run, "ops").tables["ops"]
+    assert (ops["host_total_ns"] >= ops["host_self_ns"]).all()
+    assert (ops["host_self_ns"] > 0).any()
+    steps = analyze(run, "steps").tables["steps"]
+    assert ops["host_self_ns"].sum() <= (steps["start_ns"] + steps["host_ns"]).max()
+    assert ops["host_self_share"].sum() <= 1 + 1e-9
+    assert analyze(run, "memory").tables["summary"]["peak_allocated"].max() > 0
 
 
 def test_the_simulated_sample_is_what_the_simulator_writes() -> None:

@@ -77,6 +77,7 @@ from tracekit.cli.own_program import OF_WORKLOADS, choose, option, record
     help="What goes to host memory and back in each step: none, parameters or activations.",
 )
 @click.option("--stacks", is_flag=True, help="Record Python call stacks; makes the profile slower.")
+@click.option("--no-profile", is_flag=True, help="Time and sample the steps of a workload, and profile none.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of parameters and data.")
 @click.option("--keep-trace", is_flag=True, help="Keep the profiler's own file as trace.json.gz in the run.")
 @store_option
@@ -109,8 +110,8 @@ def command(
     tracekit collect --workload vgg16 --dataset-shape cifar10
     tracekit collect --workload resnet50 --level compile --backend aot_eager
 
-    A fresh process first times the steps without a profiler, then records as many again with it.
-    Prints the id of the new run and where its time went.
+    A fresh process first times the steps without a profiler, then records as many again with it; with
+    --no-profile it ends there. Prints the id of the new run and where its time went.
 
     \b
     tracekit collect -- python train.py --lr 0.1

@@ -31,6 +31,7 @@ OF_WORKLOADS = (
     "pin_memory",
     "offload",
     "seed",
+    "no_profile",
 )
 """Options that say what a built-in workload does; a program says that by itself."""
 OF_PROGRAMS = ("start_step",)

@@ -40,9 +40,16 @@ def _axes(function: Any) -> Any:
 @click.option("--repeat", type=click.IntRange(min=1), default=1, show_default=True, help="Runs of each cell.")
 @click.option("--steps", type=click.IntRange(min=1), default=5, show_default=True, help="Steps to time.")
 @click.option("--warmup", type=click.IntRange(min=0), default=2, show_default=True, help="Steps before them.")
+@click.option(
+    "--size",
+    default="default",
+    show_default=True,
+    help="Batch size, resolution and model where no axis says them: default, test (a CPU) or gpu.",
+)
 @click.option("--device", default="auto", show_default=True, help="auto, cpu or cuda.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of parameters and data.")
 @click.option("--collector", default="auto", show_default=True, metavar="NAME", help="What records.")
+@click.option("--no-profile", is_flag=True, help="Time and sample the cells, and profile none.")
 @click.option("--search-batch", is_flag=True, help="Double the batch to the best throughput.")
 @click.option("--restart", is_flag=True, help="Forget what an earlier call of this sweep measured.")
 @click.option("--retry", is_flag=True, help="Measure again what has no values.")
@@ -53,6 +60,7 @@ def command(
     *,
     workload: str | None,
     repeat: int,
+    no_profile: bool,
     search_batch: bool,
     restart: bool,
     retry: bool,
@@ -89,7 +97,7 @@ def command(
     if workload is None:
         raise click.UsageError("name a --workload to sweep, or a sweep to --show.")
     plan = _plan(workload, given, search=search_batch)
-    plan = replace(plan, repeats=repeat)
+    plan = replace(plan, repeats=repeat, profile=not no_profile)
     return _print(finished(place, plan, restart=restart, retry=retry), output_format)
 
 
@@ -101,7 +109,7 @@ def _plan(workload: str, given: dict[str, Any], *, search: bool) -> Plan:
     if search:
         axes.setdefault("mode", ("infer",))
         axes["batch_size"] = axes.get("batch_size", (1,))[:1]
-    cells = grid.cells(workload, axes, device=given["device"])
+    cells = grid.cells(workload, axes, device=given["device"], size=given["size"])
     common = {name: given[name] for name in ("steps", "warmup", "seed", "collector")}
     return Plan(name=f"{workload}-search" if search else workload, cells=cells, search=search, **common)
 

@@ -67,7 +67,8 @@ def finished(store: Store, plan: Plan, *, restart: bool, retry: bool) -> Folder:
 
 def _begin(moment: Moment) -> None:
     left = "" if moment.left_seconds is None else f", about {duration(moment.left_seconds)} left"
-    click.echo(f"{moment.number} of {moment.total}: {named(moment.cell)}{left}", err=True)
+    of = "" if moment.total is None else f" of {moment.total}"
+    click.echo(f"{moment.number}{of}: {named(moment.cell)}{left}", err=True)
 
 
 def _end(cell: Cell, record: Record) -> None:

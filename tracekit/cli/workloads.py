@@ -25,9 +25,13 @@ _COLUMNS = {
     "smallest_resolution": ("count", "the least that `--resolution` takes"),
     "dataset_shapes": ("", "what `--dataset-shape` takes"),
     "offloads": ("", "what `--offload` takes"),
+    "source": ("", "package that brings it"),
     "summary": ("prose", "what it is"),
 }
-_TABLE = {name: _COLUMNS[name] for name in ("domain", "name", "parameters", "levels", "defaults", "summary")}
+_TABLE = {
+    name: _COLUMNS[name]
+    for name in ("domain", "name", "parameters", "levels", "defaults", "source", "summary")
+}
 
 
 @click.command("workloads")
@@ -35,20 +39,24 @@ _TABLE = {name: _COLUMNS[name] for name in ("domain", "name", "parameters", "lev
 def command(*, output_format: str) -> None:
     """List the workloads that `tracekit collect --workload NAME` can run.
 
-    All of them use random data and download nothing; torch is not needed to list them. The table leaves
-    out modes, element types, sizes and what `--resolution` counts, and says `all` of levels where a workload
-    can run at each that `tracekit collect` knows; `--format json` has all.
+    All of them use random data and download nothing; torch is not needed to list tracekit's own. Where
+    transformers, timm or torchvision is installed, models of it are listed, too. The table leaves out modes,
+    element types, sizes and what `--resolution` counts, and says `all` of levels where a workload can run at
+    each that `tracekit collect` knows; `--format json` has all.
     """
     from tracekit import registry
     from tracekit.analysis import Column
     from tracekit.errors import TracekitError
 
     found: list[Workload] = []
+    broken: dict[str, list[str]] = {}
     for name in registry.names(registry.WORKLOADS):
         try:
             found.append(registry.load(registry.WORKLOADS, name))
         except TracekitError as error:
-            click.echo(f"tracekit: {error.message}; see `tracekit doctor`", err=True)
+            broken.setdefault(error.message, []).append(name)
+    for why, names in broken.items():
+        click.echo(f"tracekit: left out {', '.join(names)}: {why}; see `tracekit doctor`", err=True)
     from tracekit import render
 
     listed = [_row(workload) for workload in sorted(found, key=_place)]
@@ -56,11 +64,19 @@ def command(*, output_format: str) -> None:
         listed = [row | {"levels": _levels(row["levels"])} for row in listed]
     if output_format != "json":
         listed = [{name: _text(value) for name, value in row.items()} for row in listed]
-    shown = _TABLE if output_format == "table" else _COLUMNS
+    shown = _table(found) if output_format == "table" else _COLUMNS
     columns = [Column(name, unit, meaning) for name, (unit, meaning) in shown.items()]
     click.echo(
         render.rows(listed, columns, output_format, command="workloads", key="workloads", limit=0), nl=False
     )
+
+
+def _table(found: list[Workload]) -> dict[str, tuple[str, str]]:
+    """Columns of the table: where a workload comes from only if another package brings some."""
+    from tracekit.workloads.base import BUILT_IN
+
+    same = all(workload.source == BUILT_IN for workload in found)
+    return {name: column for name, column in _TABLE.items() if not (same and name == "source")}
 
 
 def _place(workload: Workload) -> tuple[int, str]:

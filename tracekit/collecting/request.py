@@ -19,6 +19,7 @@ class Request:
         steps: Steps to time, and as many again to profile.
         warmup: Steps before the timed ones; at levels other than `eager` more where steps still compile.
         stacks: Record the Python call stack of each op.
+        no_profile: Time and sample the steps, and profile none.
         offload: What goes to host memory and comes back in each step.
         dataset_shape: Data set whose shape the images take; `none` leaves the workload's own.
         size: Which of the workload's sizes decides what is None.
@@ -38,6 +39,7 @@ class Request:
     zero_grad: str = "default"
     pin_memory: bool = False
     stacks: bool = False
+    no_profile: bool = False
     offload: str = "none"
     dataset_shape: str = OWN_SHAPE
     size: str = DEFAULT_SIZE

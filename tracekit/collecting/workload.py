@@ -12,11 +12,11 @@ from tracekit.collecting.recording import silent
 from tracekit.collecting.request import DEVICES, Request
 from tracekit.errors import UnusableInputError
 from tracekit.fingerprint import fingerprint
-from tracekit.ingest import import_recording
+from tracekit.ingest import import_recording, import_unprofiled
 from tracekit.meta import Collector as CollectorMeta
 from tracekit.meta import Diagnostic, Level, RunMeta
 from tracekit.store import new_run_id, timestamp
-from tracekit.workloads.base import COMPILE, INDUCTOR
+from tracekit.workloads.base import COMPILE, INDUCTOR, LIBTORCH
 
 if TYPE_CHECKING:
     from tracekit.collecting.recording import Collector, Progress, Recording
@@ -50,6 +50,14 @@ def decide(request: Request) -> Request:
         raise UnusableInputError(
             f"there is no device {decided.device!r}", hint=f"use --device {' or '.join(DEVICES)}"
         )
+    if decided.no_profile and decided.stacks:
+        raise UnusableInputError(
+            "--stacks is an option of the profile that --no-profile leaves out", hint="give one of the two"
+        )
+    if decided.no_profile and decided.level == LIBTORCH:
+        raise UnusableInputError(
+            f"the C++ program of --level {LIBTORCH} always records a profile", hint="leave out --no-profile"
+        )
     workload.validate(decided.options(device=decided.device))
     return decided
 
@@ -79,6 +87,8 @@ def collect(
     """
     decided = decide(request)
     name = DEFAULT_COLLECTOR if collector == "auto" else collector
+    if decided.no_profile:
+        _no_profile(name, keep_trace=keep_trace)
     plugin: Collector = registry.load(registry.COLLECTORS, name)()
     git, now = gitinfo.state(), datetime.now(UTC)
     # a draft lies beside the runs, so a large trace fits where runs fit, and it vanishes whatever happens
@@ -86,16 +96,32 @@ def collect(
         recording = plugin.record(decided, draft.path, progress=progress)
         progress("import", 0, 1)
         meta = replace(_meta(decided, recording, collector=name, now=now), git=git, label=label)
-        run = import_recording(store, recording.traces, meta, samples=recording.samples)
+        if decided.no_profile:
+            run = import_unprofiled(store, meta, recording.samples)
+        else:
+            run = import_recording(store, recording.traces, meta, samples=recording.samples)
         if keep_trace:
             keep(recording.traces[0], run.path / KEPT_TRACE)
         progress("import", 1, 1)
     return run
 
 
+def _no_profile(collector: str, *, keep_trace: bool) -> None:
+    """Refuse what asks for a profile where none is wanted."""
+    if collector != DEFAULT_COLLECTOR:
+        raise UnusableInputError(
+            f"--no-profile leaves nothing to do for --collector {collector}",
+            hint="leave out one of the two",
+        )
+    if keep_trace:
+        raise UnusableInputError(
+            "there is no trace to keep with --no-profile", hint="leave out --no-profile or --keep-trace"
+        )
+
+
 def _meta(request: Request, recording: Recording, *, collector: str, now: datetime) -> RunMeta:
     asked = asdict(request)
-    del asked["stacks"]  # an option of the profiler
+    del asked["stacks"], asked["no_profile"]  # options of the profiler
     workload = {"name": asked.pop("workload"), **asked}
     if recording.compilation is not None:
         workload[compilation.KEY] = recording.compilation

@@ -138,7 +138,7 @@ def _require_steps(pair: _Pair) -> None:
         if not span.steps:
             raise CollectionError(
                 f"run {run.id}, or the other, holds neither steps nor intervals",
-                hint="record again; `tracekit show RUN` says what a run holds",
+                hint="record again with a profile; `tracekit show RUN` says what a run holds",
             )
 
 

@@ -9,5 +9,16 @@ from tracekit.ingest.importer import (
 from tracekit.ingest.jobs import Job, plan
 from tracekit.ingest.references import resolve
 from tracekit.ingest.samples import Sample
+from tracekit.ingest.unprofiled import import_unprofiled
 
-__all__ = ["Job", "Progress", "Sample", "import_job", "import_recording", "import_traces", "plan", "resolve"]
+__all__ = [
+    "Job",
+    "Progress",
+    "Sample",
+    "import_job",
+    "import_recording",
+    "import_traces",
+    "import_unprofiled",
+    "plan",
+    "resolve",
+]

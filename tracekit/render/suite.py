@@ -7,17 +7,22 @@ from typing import TYPE_CHECKING, Any
 from tracekit import render
 from tracekit.errors import MissingDependencyError
 from tracekit.render.cells import clean
-from tracekit.render.diff_tables import Table
+from tracekit.render.diff_tables import Table as Folding
+from tracekit.render.headers import header
 from tracekit.render.page import folding, page
 from tracekit.suite.figures import figures
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
+    from tracekit.analysis import Column
     from tracekit.suite.figures import Figure
+    from tracekit.suite.model import Table
     from tracekit.suite.report import Report
 
 _TEMPLATE = "suite.html.j2"
+NO_ROWS = "Not in the suite."
 
 
 def as_text(report: Report, output_format: str) -> str:
@@ -32,18 +37,54 @@ def as_text(report: Report, output_format: str) -> str:
     if output_format == "csv":
         return _csv(report)
     parts = [headline(report), *outcomes(report)]
-    for one in report.tables.values():
-        text = render.rows(one.told(), one.columns, output_format, command="suite", title=one.title, limit=0)
-        missing = f"\nMissing: {one.missing()}." if one.missing() else ""
-        parts.append(f"{text}{one.definition}{missing}\nForm: {one.source}.")
+    parts += [
+        "\n".join([_rows(one, output_format), one.definition, *absent(one), form(one)])
+        for one in report.tables.values()
+    ]
     return "\n\n".join(parts) + "\n"
+
+
+def _rows(one: Table, output_format: str) -> str:
+    if not one.rows:
+        return f"{one.title}\n{NO_ROWS}"
+    text = render.rows(one.told(), one.filled, output_format, command="suite", title=one.title, limit=0)
+    return text.rstrip("\n")
+
+
+def absent(one: Table) -> list[str]:
+    """What of a table is not there, and why: whole columns, and the reasons that cells shorten."""
+    found = [f"Without values: {_named(columns)} ({why})." for why, columns in one.empty().items()]
+    said = [f"“{short}”: {why}" for short, _, why in (text.partition(": ") for text in one.shortened())]
+    return [*found, *([f"In cells, {'; '.join(said)}."] if said else [])]
+
+
+def form(one: Table) -> str:
+    """The study whose form a table has."""
+    return f"Form: {one.source}."
+
+
+def undrawn(drawn: Sequence[Figure]) -> list[str]:
+    """The figures that are not drawn, and why; several of one reason in one line."""
+    alike: dict[str, list[Figure]] = {}
+    for one in drawn:
+        if one.content is None:
+            alike.setdefault(one.reason.partition(": ")[2] or one.reason, []).append(one)
+    return [
+        f"{len(of)} figures are not drawn: {why}." if len(of) > 1 else f"{of[0].caption} Not drawn: {why}."
+        for why, of in alike.items()
+    ]
+
+
+def _named(columns: Sequence[Column]) -> str:
+    return ", ".join(header(one) for one in columns)
 
 
 def headline(report: Report) -> str:
     """What was measured where, in a line."""
     machine = report.machine
     on = ", ".join([str(machine.get("cpu")), *(machine.get("gpus") or ["no GPU"])])
-    return f"{report.id}: size {report.size} on {on}, torch {machine.get('torch')}, begun {report.created_at}"
+    begun = report.created_at[:16].replace("T", " ")
+    return f"{report.id}: size {report.size} on {on}, torch {machine.get('torch')}, begun {begun} UTC"
 
 
 def outcomes(report: Report) -> list[str]:
@@ -63,20 +104,24 @@ def as_html(report: Report) -> str:
     """
     drawn = figures(report)
     tables = [
-        (folding(Table(one.name, one.title, one.columns, one.told()), limit=0, unfolded=True), one)
+        (folding(Folding(one.name, one.title, one.filled, one.told()), limit=0, unfolded=True), one)
+        if one.rows
+        else ({"title": clean(one.title), "rows": []}, one)
         for one in report.tables.values()
     ]
     content = {
         "headline": clean(headline(report)),
         "said": [clean(line) for line in outcomes(report)],
         "script": _script(),
+        "no_rows": NO_ROWS,
         "tables": [
             {
                 "table": shown,
                 "definition": clean(one.definition),
-                "missing": clean(one.missing()),
-                "source": clean(one.source),
-                "figures": [_shown(figure) for figure in drawn if figure.table == one.name],
+                "absent": [clean(line) for line in absent(one)],
+                "form": clean(form(one)),
+                "figures": [_shown(figure) for figure in _of(one, drawn) if figure.content],
+                "undrawn": [clean(line) for line in undrawn(_of(one, drawn))],
             }
             for shown, one in tables
         ],
@@ -118,17 +163,15 @@ def _script() -> str:
     return str(get_plotlyjs())
 
 
+def _of(one: Table, drawn: Sequence[Figure]) -> list[Figure]:
+    return [figure for figure in drawn if figure.table == one.name]
+
+
 def _shown(one: Figure) -> dict[str, str]:
-    return {
-        "caption": clean(one.caption),
-        "reason": clean(one.reason),
-        "drawn": _drawn(one),
-    }
+    return {"caption": clean(one.caption), "drawn": _drawn(one)}
 
 
 def _drawn(one: Figure) -> str:
-    if one.content is None:
-        return ""
     from plotly import graph_objects
 
     drawn = graph_objects.Figure(one.content)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 GEOMEAN, OVERALL = "geomean", "overall"
 REASONS = "reasons"
+RATIOS = "ratios"
+"""Why a geometric mean of ratios stands beside no time."""
 MODES = ("train", "infer")
 UNMEASURED = "not in the suite"
 LEFT_OUT = "left out: at this size only what Inductor compiles soon is compiled"
@@ -50,10 +52,26 @@ class Table:
             for row in self.rows
         ]
 
-    def missing(self) -> str:
-        """Why values are missing, each reason that its cells shorten once; empty where none does."""
-        every = (reason for row in self.rows for reason in row[REASONS].values() if ":" in reason)
-        return "; ".join(dict.fromkeys(every))
+    @property
+    def filled(self) -> tuple[Column, ...]:
+        """The columns of which any row has a value."""
+        return tuple(one for one in self.columns if any(row[one.name] is not None for row in self.rows))
+
+    def empty(self) -> dict[str, list[Column]]:
+        """The columns of which no row has a value, by the reasons for it."""
+        found: dict[str, list[Column]] = {}
+        for one in self.columns if self.rows else ():
+            if one not in self.filled:
+                every = (row[REASONS][one.name] for row in self.rows)
+                known = dict.fromkeys(why.partition(": ")[2] or why for why in every if why != RATIOS)
+                found.setdefault("; ".join(known) or RATIOS, []).append(one)
+        return found
+
+    def shortened(self) -> list[str]:
+        """The reasons that the cells of filled columns shorten, each once."""
+        names = {one.name for one in self.filled}
+        every = [why for row in self.rows for name, why in row[REASONS].items() if name in names]
+        return list(dict.fromkeys(why for why in every if ":" in why))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,14 +31,14 @@ class Moment:
 
     Attributes:
         number: Which measurement comes, from 1.
-        total: How many there are; of a search, how many are known of.
-        left_seconds: About how long it takes from here; None before anything was measured.
+        total: How many there are; None in a search, which ends where it ends.
+        left_seconds: About how long it takes from here; None before anything was measured, and in a search.
     """
 
     cell: Cell
     repeat: int
     number: int
-    total: int
+    total: int | None
     left_seconds: float | None
 
 
@@ -143,6 +143,8 @@ def _within(small: Settings, large: Settings) -> bool:
 
 
 def _moment(plan: Plan, cell: Cell, repeat: int, done: Done) -> Moment:
+    if plan.search:
+        return Moment(cell=cell, repeat=repeat, number=len(done) + 1, total=None, left_seconds=None)
     known = {one.key for one in plan.cells} | {key for key, _ in done} | {cell.key}
     total = len(known) * plan.repeats
     taken = [one.seconds for one in done.values() if one.seconds]

@@ -18,7 +18,7 @@ from tracekit.sweeping.model import Outcome, Record, Values
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tracekit.collecting import Progress
+    from tracekit.collecting import Progress, Request
     from tracekit.run import Run
     from tracekit.store import Store
     from tracekit.sweeping.model import Plan, Settings
@@ -37,7 +37,7 @@ _UTILIZATION = "gpu_utilization_pct"
 def possible(settings: Settings, plan: Plan) -> str:
     """Why a cell cannot be, as the workload says it; empty where it can."""
     try:
-        decide(settings.request(steps=plan.steps, warmup=plan.warmup, seed=plan.seed))
+        decide(_request(settings, plan))
     except UnusableInputError as error:
         return str(error)
     return ""
@@ -56,12 +56,16 @@ def measured(
         label: Of the run.
         progress: Told how far it is.
     """
-    request = settings.request(steps=plan.steps, warmup=plan.warmup, seed=plan.seed)
+    request = _request(settings, plan)
     return _timed(
         settings.key,
         repeat,
         lambda: collect(store, request, collector=plan.collector, label=label, progress=progress),
     )
+
+
+def _request(settings: Settings, plan: Plan) -> Request:
+    return settings.request(steps=plan.steps, warmup=plan.warmup, seed=plan.seed, profile=plan.profile)
 
 
 def _timed(key: str, repeat: int, collected: Callable[[], Run]) -> Record:

@@ -69,15 +69,16 @@ class Settings:
             value for name, value in asdict(self).items() if name not in {"resolution", "batch_size"}
         )
 
-    def request(self, *, steps: int, warmup: int, seed: int) -> Request:
+    def request(self, *, steps: int, warmup: int, seed: int, profile: bool = True) -> Request:
         """What to collect.
 
         Args:
             steps: Steps to time, and as many to profile.
             warmup: Steps before them.
             seed: Of parameters and data.
+            profile: Whether to profile them at all.
         """
-        return Request(**asdict(self), steps=steps, warmup=warmup, seed=seed)
+        return Request(**asdict(self), steps=steps, warmup=warmup, seed=seed, no_profile=not profile)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +106,7 @@ class Plan:
         search: Whether the batch is doubled from each cell to the best throughput.
         most: Largest batch of a search.
         size: Sizes of a suite.
+        profile: Whether the steps are profiled, too.
     """
 
     name: str
@@ -118,6 +120,7 @@ class Plan:
     search: bool = False
     most: int = 1 << 20
     size: str = ""
+    profile: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)

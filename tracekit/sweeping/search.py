@@ -21,6 +21,10 @@ RISE = 0.05
 """What a doubled batch must bring, as a share of the throughput before."""
 
 
+DOUBT = "; its fastest step did rise by that, so this may be noise: more --steps and --repeat tell"
+"""Added where the steps of the last batch differ by more than what it must bring."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Found:
     """What a search came to.
@@ -60,6 +64,8 @@ def found(first: Cell, plan: Plan, done: Mapping[tuple[str, int], Record]) -> Fo
         before = rates[-1][0] if rates else None
         rates.append((rate, batch))
         if why := _stop(batch, rate, before, plan):
+            noisy = before is not None and rate < before * (1 + RISE) <= _fastest(cell, plan, done)
+            why += DOUBT if noisy else ""
             break
     best = max(rates, default=None)
     return Found(best=best[1] if best else None, samples_per_second=best[0] if best else None, why=why)
@@ -70,6 +76,13 @@ def throughput(cell: Cell, plan: Plan, done: Mapping[tuple[str, int], Record]) -
     records = [done.get((cell.key, repeat)) for repeat in range(plan.repeats)]
     steps = [median(one.values.step_ns) for one in records if one and one.values and one.values.step_ns]
     return cell.settings.batch_size * 1e9 / median(steps) if steps else None
+
+
+def _fastest(cell: Cell, plan: Plan, done: Mapping[tuple[str, int], Record]) -> float:
+    """Samples per second of the shortest step of a batch."""
+    records = (done.get((cell.key, repeat)) for repeat in range(plan.repeats))
+    steps = [step for one in records if one and one.values for step in one.values.step_ns]
+    return cell.settings.batch_size * 1e9 / min(steps)
 
 
 def _stop(batch: int, rate: float, before: float | None, plan: Plan) -> str:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     Done = Mapping[tuple[str, int], Record]
 
 NO_GPU = "no GPU"
+NOT_PROFILED = "not profiled"
 PENDING = "not measured yet"
 SETTINGS = tuple(one.name for one in fields(Settings))
 
@@ -44,6 +45,7 @@ class Row:
         active_share: Of the profiled steps on the busiest device, pooled over the runs.
         run_id: Run whose median step time is the median one (the lower of two).
         run_ids: All runs, in the order of the measurements.
+        run_step_ns: Median step time of each run that was timed, in that order.
     """
 
     settings: Settings
@@ -70,13 +72,15 @@ class Row:
     seconds: float = 0.0
     run_id: str | None = None
     run_ids: tuple[str, ...] = ()
+    run_step_ns: tuple[int, ...] = ()
 
     def flat(self) -> dict[str, Any]:
         """Settings and values by name of the column."""
         found = asdict(self)
-        return {**found.pop("settings"), **found, "run_ids": list(self.run_ids)}
+        return {**found.pop("settings"), **found, **{name: list(found[name]) for name in _LISTS}}
 
 
+_LISTS = {"run_ids": pa.string(), "run_step_ns": pa.int64()}
 _TYPES = {"int": pa.int64(), "float": pa.float64(), "str": pa.string(), "bool": pa.bool_()}
 COLUMNS = (
     Column("workload", "", "what ran"),
@@ -155,9 +159,9 @@ def arrow(of: Iterable[Row]) -> pa.Table:
 
 
 def _schema() -> pa.Schema:
-    own = [one for one in fields(Row) if one.name not in {"settings", "run_ids"}]
+    own = [one for one in fields(Row) if one.name not in {"settings", *_LISTS}]
     plain = [(one.name, _TYPES[str(one.type).split(" ")[0]]) for one in (*fields(Settings), *own)]
-    return pa.schema([*plain, ("run_ids", pa.list_(pa.string()))])
+    return pa.schema([*plain, *((name, pa.list_(kind)) for name, kind in _LISTS.items())])
 
 
 def _row(cell: Cell, plan: Plan, done: Done) -> Row:
@@ -174,12 +178,18 @@ def _row(cell: Cell, plan: Plan, done: Done) -> Row:
         part=cell.part,
         outcome=outcome,
         reason=reason,
-        device_reason=NO_GPU if found and found[0].device == "cpu" else "",
+        device_reason=_device_reason(found, plan),
         n=len(found),
         seconds=round(seconds, 3),
         run_ids=tuple(one.run_id for one in found),
         **(_summed(cell.settings.batch_size, found) if found else {}),
     )
+
+
+def _device_reason(found: list[Values], plan: Plan) -> str:
+    if found and found[0].device == "cpu":
+        return NO_GPU
+    return "" if plan.profile else NOT_PROFILED
 
 
 def _summed(batch: int, found: list[Values]) -> dict[str, Any]:
@@ -188,6 +198,7 @@ def _summed(batch: int, found: list[Values]) -> dict[str, Any]:
     middle = median(step for step, _ in timed) if timed else None
     return {
         "step_ns": None if middle is None else round(middle),
+        "run_step_ns": tuple(round(median(one.step_ns)) for one in found if one.step_ns),
         "step_least_ns": min(steps, default=None),
         "step_most_ns": max(steps, default=None),
         "samples_per_second": batch * 1e9 / middle if middle else None,

@@ -23,6 +23,7 @@ from a C++ program."""
 INDUCTOR = "inductor"
 DEFAULT_SIZE = "default"
 OWN_SHAPE = "none"
+BUILT_IN = "tracekit"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +93,7 @@ class Workload:
             CPU, `gpu` gives a GPU enough to do.
         dataset_shapes: Data sets whose shape it can take.
         offloads: What it can keep in host memory between uses.
+        source: The package it comes from, with its version where another library brings the model.
     """
 
     name: str
@@ -109,6 +111,7 @@ class Workload:
     sizes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     dataset_shapes: tuple[str, ...] = ()
     offloads: tuple[str, ...] = OFFLOADS
+    source: str = BUILT_IN
 
     def defaults_for(self, *, size: str = DEFAULT_SIZE, dataset_shape: str = OWN_SHAPE) -> dict[str, int]:
         """Options where the user names none: those of the data set, then of the size, then `defaults`.

@@ -61,8 +61,8 @@ def _title(context: Context, one: Folder, offered: Sequence[Folder]) -> Componen
 def _rows(context: Context, one: Folder) -> list[Component]:
     done = one.records()
     found = rows(one.plan, done)
-    said = [html.P(f"Held: {held(found)}.", className="tk-prose")]
-    said += [html.P(f"{note}.", className="tk-prose") for note in notes(one.id, one.plan, found, done)]
+    told_ = [f"Held: {held(found)}", *notes(one.id, one.plan, found, done)]
+    said = [dmc.Text(f"{line}.", size="sm", className="tk-prose") for line in told_]
     columns = sorted(shown(found), key=_late)
     there = {run.path.name for run in context.store.runs()}
     records = [_record(context, row, there) for row in found[:MOST]]

@@ -123,7 +123,42 @@ def test_speedups_are_before_over_after_with_a_geometric_mean(store: Store) -> N
     ]
     dropped = by(rows, change="zero_grad: zero to default", workload="sac")
     assert dropped["speedup"] == 4.0
-    assert dropped["apart"] is True
+
+
+@pytest.mark.parametrize(
+    ("runs", "of_zero", "apart"),
+    [(3, 400, None), (4, 400, True), (4, 101, False)],
+    ids=["few runs lie apart by chance", "apart", "overlap"],
+)
+def test_a_change_is_told_from_noise_by_its_runs(
+    store: Store, runs: int, of_zero: int, *, apart: bool | None
+) -> None:
+    wanted = plan(only=["sac"], repeats=runs)
+    place = folder.begin(store, wanted)
+    for cell in wanted.cells:
+        base = of_zero if cell.settings.zero_grad == "zero" else 100
+        for repeat in range(runs):
+            place.keep(ok(cell, base + repeat, repeat=repeat))
+    row = by(report(place).tables["speedups"].rows, change="zero_grad: zero to default", workload="sac")
+    assert row["apart"] is apart
+    assert ("--repeat 4" in row["reasons"].get("apart", "")) == (apart is None)
+
+
+def test_columns_without_a_value_are_left_out_and_told_with_their_reason(store: Store) -> None:
+    table = told(store, plan(only=["resnet50"]), on_cpu).tables["compiled"]
+    names = [column.name for column in table.filled]
+    assert "eager_ns" in names
+    assert "speedup" not in names
+    text = " ".join(render.absent(table))
+    assert "speedup, host ratio, device ratio (the workload has no level compile)" in text
+    assert "ratios" not in text.replace("host ratio", "")
+
+
+def test_figures_that_are_missing_alike_are_one_line(store: Store) -> None:
+    found = told(store, plan(only=["sac"]), on_cpu)
+    own = [one for one in figures(found) if one.table == "curves"]
+    assert render.undrawn(own) == ["8 figures are not drawn: not in the suite."]
+    assert f"ResNet-50 over resolution and batch size\n{render.NO_ROWS}" in render.as_text(found, "table")
 
 
 def test_eager_stands_beside_compiled(store: Store) -> None:
@@ -236,3 +271,10 @@ def test_the_page_carries_its_figures_and_asks_for_nothing_else(store: Store) ->
 def test_an_unfinished_suite_says_how_to_go_on(store: Store) -> None:
     found = told(store, plan(only=["sac"]), lambda _: None)
     assert "not finished" in " ".join(render.outcomes(found))
+
+
+def test_the_page_of_a_part_of_the_workloads_says_what_is_not_in_it(store: Store) -> None:
+    pytest.importorskip("plotly")
+    text = render.as_html(told(store, plan(only=["sac"]), on_cpu))
+    assert f"ResNet-50 over resolution and batch size</h2><p>{render.NO_ROWS}" in text
+    assert "8 figures are not drawn" not in text

@@ -184,6 +184,8 @@ def test_time_left_is_what_the_others_took() -> None:
     known = done(ok(cells[0], 1))
     assert engine._moment(plan(*cells), cells[1], 0, known).left_seconds == 4.0
     assert engine._moment(plan(*cells), cells[0], 0, {}).left_seconds is None
+    search_of = engine._moment(plan(cells[0], search=True), cells[1], 0, known)
+    assert (search_of.number, search_of.total, search_of.left_seconds) == (2, None, None)
 
 
 def rate(of: Cell, factor: float) -> Record:
@@ -201,7 +203,18 @@ def test_a_search_stops_where_throughput_no_longer_rises(store: Store, asked: An
     found = search.found(first, place.plan, known)
     assert found.best == 8
     assert "+1.1 % at batch 8" in found.why
+    assert search.DOUBT not in found.why
     assert [row.settings.batch_size for row in rows(place.plan, known)] == [1, 2, 4, 8]
+
+
+def test_a_search_that_noise_may_have_stopped_says_so(store: Store, asked: Any) -> None:
+    (first,) = grid((8, 1))
+    asked(lambda of, _: ok(of, 1000) if of.settings.batch_size == 1 else ok(of, 1500, 2100, 2200))
+    place = folder.begin(store, plan(first, search=True))
+    found = search.found(first, place.plan, finish(store, place, watcher=Watcher()))
+    assert found.best == 1
+    assert "-4.8 % at batch 2" in found.why
+    assert found.why.endswith(search.DOUBT)
 
 
 def test_a_search_stops_where_memory_ends(store: Store, asked: Any) -> None:

@@ -69,8 +69,9 @@ def test_the_parquet_file_holds_the_rows(store: Store) -> None:
     kept = pq.read_table(place.table).to_pylist()
     assert kept[0]["step_ns"] == 2**53 + 1
     assert kept[0]["run_ids"] == [f"{ONE.key}-0"]
+    assert kept[0]["run_step_ns"] == [2**53 + 1]
     assert (kept[1]["outcome"], kept[1]["reason"], kept[1]["step_ns"]) == ("failed", "why", None)
-    assert set(kept[0]) == {column.name for column in table.COLUMNS} | {"run_ids"}
+    assert set(kept[0]) == {column.name for column in table.COLUMNS} | {"run_ids", "run_step_ns"}
 
 
 @pytest.mark.parametrize("output_format", ["table", "markdown", "csv", "json"])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit.analysis import Column
 from tracekit.suite import published
-from tracekit.suite.model import GEOMEAN, MODES, Table, filled, geomean, left_out, ratio, why
+from tracekit.suite.model import GEOMEAN, MODES, RATIOS, Table, filled, geomean, left_out, ratio, why
 from tracekit.workloads.base import COMPILE
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _reasons(kind: Kind, eager: Row, other: Row | None, level: str) -> dict[str,
     else:
         said = why(other if not other.n else eager)
     reasons = {one.name: said for one in COLUMNS} | {"eager_ns": why(eager)}
-    reasons |= {one.name: "geomean only" for one in COLUMNS if one.name.startswith("published")}
+    reasons |= {one.name: "see geomean" for one in COLUMNS if one.name.startswith("published")}
     if other is not None and other.n:
         reasons["device_ratio"] = why(other, device=True)
     return reasons
@@ -93,6 +93,6 @@ def _mean(mode: str, level: str, found: Sequence[dict[str, Any]]) -> dict[str, A
         name: next((row["reasons"][name] for row in own if name in row["reasons"]), "no such mode")
         for name in _RATIOS
     }
-    reasons |= dict.fromkeys(("eager_ns", "compiled_ns"), "mean of ratios")
+    reasons |= dict.fromkeys(("eager_ns", "compiled_ns"), RATIOS)
     published_too = [one.name for one in COLUMNS if one.name.startswith("published")]
     return filled(known, COLUMNS, reasons | dict.fromkeys(published_too, "published of Inductor only"))

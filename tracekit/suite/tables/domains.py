@@ -63,7 +63,7 @@ def _row(domain: str, mode: str, own: list[Row]) -> dict[str, Any]:
         known |= dict(zip(_PUBLISHED, values, strict=True))
     elif domain == OVERALL:
         known["published_active"] = published.OVERALL_ACTIVE[mode]
-    said = "not published" if domain == OVERALL else "not in the study"
+    said = "none: the study publishes none" if domain == OVERALL else "not in the study"
     reasons = dict.fromkeys(_PUBLISHED, said)
     reasons |= dict.fromkeys(SHARES, why(own[0], device=True) if own else "no such mode")
     return filled(known, COLUMNS, reasons)

@@ -1,0 +1,163 @@
+"""Workloads of other libraries: real where one is installed, and told in a line where it does not import."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.unit.workloads.building import built, losses
+from tracekit import registry
+from tracekit.cli.main import run as tracekit
+from tracekit.doctor import Status, examine
+from tracekit.errors import PluginError
+from tracekit.workloads.base import BUILT_IN, Options
+from tracekit.workloads.extras import library, providers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    Install = Callable[[str, str], None]
+
+torch = pytest.importorskip("torch")
+
+PROVIDED = {
+    "transformers": ("hf_bert", "hf_gpt2", "hf_t5"),
+    "timm": ("timm_efficientnet_b0", "timm_mixer_b16", "timm_vit_small"),
+    "torchvision": ("torchvision_convnext_tiny", "torchvision_densenet121", "torchvision_vit_b_16"),
+}
+every_library = pytest.mark.parametrize("name", PROVIDED)
+every_model = pytest.mark.parametrize(
+    ("brings", "name"), [(brings, name) for brings, names in PROVIDED.items() for name in names]
+)
+
+
+def needs(name: str) -> None:
+    """Skip where a library is absent or does not import."""
+    try:
+        found = import_module(name)
+        if name == "transformers":
+            assert found.BertForMaskedLM  # imported when asked for, with what it needs itself
+    except Exception as error:
+        pytest.skip(f"{name} does not import: {type(error).__name__}: {error}")
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+    """Puts a library of this name and source on the path, before any that is installed."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    put_names = []
+
+    def put(name: str, source: str) -> None:
+        (tmp_path / f"{name}.py").write_text(source)
+        put_names.append(name)
+        for module in _of(name):
+            monkeypatch.delitem(sys.modules, module)
+        registry._points.cache_clear()
+
+    yield put
+    for module in [one for name in put_names for one in _of(name)]:
+        del sys.modules[module]
+    registry._points.cache_clear()
+
+
+def _of(name: str) -> list[str]:
+    """Imported modules of a library, and the one that makes its workloads."""
+    return [one for one in sys.modules if one.partition(".")[0] == name or one.endswith(f".of_{name}")]
+
+
+@every_library
+def test_a_library_brings_its_workloads_exactly_where_it_is_installed(name: str) -> None:
+    registered = set(registry.names(registry.WORKLOADS))
+    there = find_spec(name) is not None
+    assert {one in registered for one in PROVIDED[name]} == {there}
+    assert set(getattr(providers, name)()) == (set(PROVIDED[name]) if there else set())
+
+
+def test_naming_another_workload_imports_no_library(install: Install) -> None:
+    install("timm", "raise SystemExit('imported')")
+    assert "timm_vit_small" in registry.names(registry.WORKLOADS)
+    assert registry.load(registry.WORKLOADS, "mnist_cnn").source == BUILT_IN
+
+
+def test_a_library_that_does_not_import_is_told_in_one_line(
+    install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install("torchvision", "raise RuntimeError('operator torchvision::nms does not exist\\nmore')")
+    assert tracekit(["workloads"]) == 0
+    shown = capsys.readouterr()
+    assert "mnist_cnn" in shown.out
+    (line,) = [one for one in shown.err.splitlines() if "torchvision_vit_b_16" in one]
+    assert all(name in line for name in PROVIDED["torchvision"])
+    assert "cannot be imported: RuntimeError: operator torchvision::nms does not exist; see" in line
+    (check,) = [one for one in examine(tmp_path) if "torchvision_vit_b_16" in one.detail]
+    assert (check.name, check.status) == ("plug-ins", Status.WARN)
+    assert "the build of torchvision that belongs to this torch" in check.next_step
+    assert tracekit(["collect", "--workload", "torchvision_vit_b_16"]) == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_what_a_library_brings_is_listed_with_its_source(
+    install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install("timm", "")
+    assert tracekit(["workloads", "--format", "csv"]) == 0
+    rows = [line for line in capsys.readouterr().out.splitlines() if "timm_efficientnet_b0" in line]
+    assert len(rows) == 1
+    assert ",timm" in rows[0]
+
+
+def test_a_part_that_fails_is_told_by_its_first_cause(install: Install) -> None:
+    install(
+        "timm",
+        "def __getattr__(name):\n    try:\n        1 / 0\n    except Exception as e:\n"
+        "        raise ImportError('see the log') from e\n",
+    )
+    with pytest.raises(PluginError, match="cannot import its Thing: ZeroDivisionError: division by zero"):
+        library.part("timm", "Thing")
+
+
+def test_a_provider_that_fails_is_named_and_takes_nothing_else_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "tk_provider.py").write_text("def provide():\n    return 1 / 0\n")
+    info = tmp_path / "tk_provider-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tk_provider\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[{registry.PROVIDERS}]\nbad = tk_provider:provide\n")
+    registry._points.cache_clear()
+    try:
+        assert "mnist_cnn" in registry.names(registry.WORKLOADS)
+        (found,) = [one for one in registry.broken() if one.group == registry.PROVIDERS]
+    finally:
+        registry._points.cache_clear()
+    assert (found.name, "ZeroDivisionError" in found.reason) == ("bad", True)
+
+
+@every_model
+def test_a_model_has_the_parameters_it_says(brings: str, name: str) -> None:
+    needs(brings)
+    workload = registry.load(registry.WORKLOADS, name)
+    options = Options(mode="infer", device="meta", **workload.defaults)
+    with torch.device("meta"):
+        program: Any = workload.build(options)
+    assert sum(one.numel() for one in program.model.parameters()) == workload.parameters
+    assert workload.source.startswith(brings)
+
+
+@every_model
+def test_a_model_runs_in_its_smallest_size(brings: str, name: str) -> None:
+    needs(brings)
+    workload = registry.load(registry.WORKLOADS, name)
+    first, last = losses(workload, 2)
+    assert first > 0
+    assert first != last
+    answer = built(workload, mode="infer").step()
+    assert len(answer) == workload.sizes["test"]["batch_size"]
+    assert torch.isfinite(answer).all()
