@@ -71,7 +71,7 @@ def _key(source: Path) -> str:
 
     built_as = torch.version.git_version, torch.version.cuda, torch.compiled_with_cxx11_abi()
     digest = hashlib.sha256(f"{torch.__file__} {built_as}".encode())
-    for path in sorted(source.iterdir()):
+    for path in sorted(filter(Path.is_file, source.iterdir())):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return f"{torch.__version__}-{digest.hexdigest()[:16]}"
 

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
@@ -61,10 +61,10 @@ def collected(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
 class Exported:
     """A small workload that is exported to a folder, for the C++ program alone."""
 
-    def __init__(self, name: str, mode: str, folder: Path, **options: str) -> None:
+    def __init__(self, name: str, mode: str, folder: Path, **options: Any) -> None:
         from tracekit.collectors.libtorch.export import export
 
-        self.folder, self.program = folder, built(BUILT_INS[name], mode=mode, level=LIBTORCH)
+        self.folder, self.program = folder, built(BUILT_INS[name], mode=mode, level=LIBTORCH, **options)
         request = Request(workload=name, mode=mode, steps=1, warmup=0, threads=1, **options)
         self.job = export(self.program, request, device="cpu", folder=folder)
 
@@ -149,6 +149,13 @@ def test_without_a_compiler_it_says_what_to_install(tmp_path: Path) -> None:
     assert "apt-get install" in done.stderr
     assert "Traceback" not in done.stderr
     assert not home.exists()
+
+
+def test_any_seed_reaches_the_program(cache: Path, tmp_path: Path) -> None:
+    exported = Exported("mnist_cnn", "infer", tmp_path, seed=(1 << 64) - 1)
+    assert exported.run(cache).returncode == 0
+    steps = [exported.program.step() for _ in range(3)]
+    torch.testing.assert_close(torch.load(tmp_path / "output"), steps[-1], rtol=TOLERANCE, atol=TOLERANCE)
 
 
 def test_memory_that_runs_out_is_one_line(cache: Path, tmp_path: Path) -> None:

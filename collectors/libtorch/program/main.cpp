@@ -9,6 +9,7 @@
 #include <exception>
 #include <fstream>
 #include <iostream>
+#include <sstream>
 #include <string>
 
 #include <ATen/Context.h>
@@ -50,15 +51,21 @@ void record(const Job& job, const std::string& trace, const std::string& output,
                               samples);
 }
 
-bool of_memory(const std::string& message) {
-  return message.find("out of memory") != std::string::npos ||
-         message.find("can't allocate memory") != std::string::npos;
+// The line that says that memory ran out; nothing where the message is of something else.
+std::string of_memory(const std::string& message) {
+  std::istringstream lines(message);
+  for (std::string line; std::getline(lines, line);) {
+    for (const auto* words : {"out of memory", "can't allocate memory"}) {
+      if (line.find(words) != std::string::npos) return line;
+    }
+  }
+  return "";
 }
 
 int failed(const std::string& message, Reporter& reporter) {
-  if (of_memory(message)) {
+  if (const auto line = of_memory(message); !line.empty()) {
     reporter.tell("error", "\"kind\":\"CollectionError\",\"message\":" +
-                               quoted("the C++ program ran out of memory: " + message) +
+                               quoted("the C++ program ran out of memory: " + line) +
                                ",\"hint\":\"lower --batch-size or --resolution\"");
   }
   std::cerr << message << "\n";

@@ -59,7 +59,15 @@ def assert_same_gradients(eager: Any, other: Any) -> None:
         )
 
 
-def assert_agrees(name: str, mode: str, *, steps: int, **way: Any) -> None:
+def run_by(program: Any) -> list[Any]:
+    """What a program calls in place of its networks."""
+    if hasattr(program, "forwards"):
+        return list(vars(program.forwards).values())
+    return [program.actor if hasattr(program, "actor") else program.forward]
+
+
+def assert_agrees(name: str, mode: str, *, steps: int, **way: Any) -> Any:
+    """Returns the program that ran in this way."""
     eager, other = built(BUILT_INS[name], mode=mode), built(BUILT_INS[name], mode=mode, **way)
     for _ in range(steps):
         found = []
@@ -70,12 +78,14 @@ def assert_agrees(name: str, mode: str, *, steps: int, **way: Any) -> None:
             torch.testing.assert_close(one, expected, rtol=1e-3, atol=1e-4)
         if mode == "train":
             assert_same_gradients(eager, other)
+    return other
 
 
 @pytest.mark.parametrize(("name", "mode"), TRACED)
 def test_a_trace_computes_the_same(name: str, mode: str) -> None:
     # the executor of TorchScript watches the first call and rewrites the graph for those after it
-    assert_agrees(name, mode, steps=3, level=TORCHSCRIPT)
+    program = assert_agrees(name, mode, steps=3, level=TORCHSCRIPT)
+    assert all(isinstance(one, torch.jit.ScriptModule) for one in run_by(program))
 
 
 @pytest.mark.slow
