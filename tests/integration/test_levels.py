@@ -128,3 +128,6 @@ def test_a_sweep_compiles_where_it_is_told_to(store: Store, capsys: pytest.Captu
         ("eager", None, "ok"),
         ("compile", "eager", "ok"),
     ]
+    assert [row["graph_breaks"] for row in rows] == [None, 0]
+    assert rows[1]["compile_ns"] > 0
+    assert rows[1]["guards"] > 0

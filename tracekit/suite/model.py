@@ -150,6 +150,15 @@ def why(row: Row | None, *, device: bool = False) -> str:
     return f"{row.outcome}: {row.reason}" if row.reason else "not recorded"
 
 
+def apart(a: Row, b: Row) -> bool | None:
+    """Whether all step times of one row lie below all of the other's; None where one has none."""
+    if a.step_least_ns is None or a.step_most_ns is None:
+        return None
+    if b.step_least_ns is None or b.step_most_ns is None:
+        return None
+    return a.step_most_ns < b.step_least_ns or b.step_most_ns < a.step_least_ns
+
+
 def geomean(values: Iterable[float | None]) -> float | None:
     """Geometric mean of what is known and above zero; None of nothing.
 

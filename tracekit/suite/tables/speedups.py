@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit.analysis import Column
 from tracekit.suite import published
-from tracekit.suite.model import GEOMEAN, Table, filled, geomean, ratio, why
+from tracekit.suite.model import GEOMEAN, Table, apart, filled, geomean, ratio, why
 from tracekit.suite.plan import FIXED, OFFLOAD, ZERO_GRAD
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _row(change: str, before: Row, after: Row | None) -> dict[str, Any]:
         "before_ns": before.step_ns,
         "after_ns": after.step_ns if after else None,
         "speedup": ratio(before.step_ns, after.step_ns) if after else None,
-        "apart": _apart(before, after) if after else None,
+        "apart": apart(before, after) if after else None,
         "published_speedup": _PUBLISHED.get(change),
         "remark": _SAID.get(change),
     }
@@ -94,14 +94,6 @@ def _row(change: str, before: Row, after: Row | None) -> dict[str, Any]:
         **_unpublished(),
     }
     return filled(known, COLUMNS, reasons)
-
-
-def _apart(before: Row, after: Row) -> bool | None:
-    if before.step_least_ns is None or before.step_most_ns is None:
-        return None
-    if after.step_least_ns is None or after.step_most_ns is None:
-        return None
-    return before.step_most_ns < after.step_least_ns or after.step_most_ns < before.step_least_ns
 
 
 def _mean(change: str, own: list[dict[str, Any]]) -> dict[str, Any]:
