@@ -166,7 +166,7 @@ _EACH = (
     Column("failed", "prose", "why the frame runs eagerly after all; empty where it does not"),
 )
 TABLES = (
-    TableSpec("compilation", "What torch compiled while the run was recorded", _WHOLE),
-    TableSpec("graph_breaks", "Graph breaks by reason, the most met first", _BREAKS),
-    TableSpec("compilations", "Compilations in order", _EACH),
+    TableSpec("compilation", "Compilation; as torch counted it while the run was recorded", _WHOLE),
+    TableSpec("graph_breaks", "Graph breaks; by reason, the most met first", _BREAKS),
+    TableSpec("compilations", "Compilations; in order", _EACH),
 )
