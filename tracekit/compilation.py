@@ -96,6 +96,21 @@ class Compilation:
     compilations: tuple[Compiled, ...]
 
     @property
+    def compile_ns(self) -> int:
+        """Time of all compilations."""
+        return sum(one.dur_ns for one in self.compilations)
+
+    @property
+    def guards(self) -> int:
+        """Guards of all frames; of one that was compiled again those of each compilation."""
+        return sum(one.guards or 0 for one in self.compilations)
+
+    @property
+    def graph_breaks(self) -> int:
+        """Frames that a graph break ended, by reason."""
+        return sum(one.frames for one in self.breaks)
+
+    @property
     def recompilations(self) -> tuple[Compiled, ...]:
         """Those of a frame that had been compiled before."""
         return tuple(one for one in self.compilations if one.again)

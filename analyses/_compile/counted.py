@@ -59,14 +59,14 @@ def _whole(run: Run, found: Compilation) -> dict[str, Any]:
     return {
         "backend": (run.meta.workload or {}).get("backend", ""),
         "first_call_ns": found.first_call_ns,
-        "compile_ns": sum(one.dur_ns for one in every),
+        "compile_ns": found.compile_ns,
         "compilations": len(every),
         "compiled_frames": len({one.frame for one in every}),
         "backend_graphs": found.graphs,
         "cached": found.cached,
         "ops": sum(one.ops or 0 for one in every),
-        "guards": sum(one.guards or 0 for one in every),
-        "graph_breaks": sum(one.frames for one in found.breaks),
+        "guards": found.guards,
+        "graph_breaks": found.graph_breaks,
         "recompilations": len(found.recompilations),
         "late": len(found.late),
     }
@@ -118,7 +118,7 @@ def _late(run: Run, part: str, own: list[Compiled]) -> Finding:
 
 
 def _broken(found: Compilation) -> Finding:
-    most, count = found.breaks[0], sum(one.frames for one in found.breaks)
+    most, count = found.breaks[0], found.graph_breaks
     title = f"{count:,} graph break{'s' * (count != 1)}"
     others = len(found.breaks) - 1
     more = f" and {others} other reason{'s' * (others != 1)}" if others else ""
@@ -166,7 +166,7 @@ _EACH = (
     Column("failed", "prose", "why the frame runs eagerly after all; empty where it does not"),
 )
 TABLES = (
-    TableSpec("compilation", "What torch compiled while the run was recorded", _WHOLE),
-    TableSpec("graph_breaks", "Graph breaks by reason, the most met first", _BREAKS),
-    TableSpec("compilations", "Compilations in order", _EACH),
+    TableSpec("compilation", "Compilation; as torch counted it while the run was recorded", _WHOLE),
+    TableSpec("graph_breaks", "Graph breaks; by reason, the most met first", _BREAKS),
+    TableSpec("compilations", "Compilations; in order", _EACH),
 )

@@ -58,8 +58,7 @@ def test_a_run_keeps_what_was_compiled_and_timed_steps_compile_nothing(compiled:
     assert meta.timings is not None
     assert len(meta.timings.warmup_ns) >= LEAST
     assert found.first_call_ns == meta.timings.warmup_ns[0]
-    assert found.first_call_ns > sum(meta.timings.step_ns)
-    assert sum(one.dur_ns for one in found.compilations) < found.first_call_ns
+    assert 0 < found.compile_ns < found.first_call_ns  # all of it is within that call
     assert found.graphs == 2
     assert [one.reason for one in found.breaks] == ["requires_grad_() intermediate leaked as output"]
     assert found.late == ()
@@ -86,7 +85,8 @@ def test_eager_and_compiled_can_be_compared(eager: Run, compiled: Run) -> None:
     result = compare(eager, compiled, "compile")
     rows = {row["quantity"]: row for row in result.tables["ratios"].to_dict("records")}
     assert rows["compiled regions, per step"]["head"] >= 2
-    assert rows["first step of the warm-up"]["ratio"] > 1
+    assert compiled.meta.timings is not None
+    assert rows["first step of the warm-up"]["head"] == compiled.meta.timings.warmup_ns[0]
 
 
 @pytest.mark.parametrize("form", ["json", "csv", "markdown"])
@@ -128,3 +128,6 @@ def test_a_sweep_compiles_where_it_is_told_to(store: Store, capsys: pytest.Captu
         ("eager", None, "ok"),
         ("compile", "eager", "ok"),
     ]
+    assert [row["graph_breaks"] for row in rows] == [None, 0]
+    assert rows[1]["compile_ns"] > 0
+    assert rows[1]["guards"] > 0

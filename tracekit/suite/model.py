@@ -24,6 +24,9 @@ REASONS = "reasons"
 RATIOS = "ratios"
 """Why a geometric mean of ratios stands beside no time."""
 MODES = ("train", "infer")
+FEWEST = 4
+"""Of two times 4 runs in any order, 2 of 70 orders have all of one side first: 3 %."""
+FEW = f"few runs: fewer than {FEWEST} of a side, which may lie apart by chance; take --repeat {FEWEST}"
 UNMEASURED = "not in the suite"
 LEFT_OUT = "left out: at this size only what Inductor compiles soon is compiled"
 
@@ -166,6 +169,14 @@ def why(row: Row | None, *, device: bool = False) -> str:
     if row.n and device:
         return row.device_reason or "the run recorded no device"
     return f"{row.outcome}: {row.reason}" if row.reason else "not recorded"
+
+
+def apart(a: Row, b: Row) -> bool | None:
+    """Whether the runs of two rows do not overlap; None of too few, which chance alone sets apart."""
+    one, other = a.run_step_ns, b.run_step_ns
+    if min(len(one), len(other)) < FEWEST:
+        return None
+    return max(one) < min(other) or max(other) < min(one)
 
 
 def geomean(values: Iterable[float | None]) -> float | None:

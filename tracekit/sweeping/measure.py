@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
-from tracekit import analysis
+from tracekit import analysis, compilation
 from tracekit.collecting import collect, decide
 from tracekit.errors import CollectionError, TracekitError, UnusableInputError
 from tracekit.schema import C
@@ -110,7 +110,15 @@ def of_run(run: Run) -> Values:
         gpu=meta.fingerprint.get("gpu"),
         **_counters(run),
         **_shares(run),
+        **_compiled(run),
     )
+
+
+def _compiled(run: Run) -> dict[str, int]:
+    found = compilation.read(run.meta)
+    if found is None:
+        return {}
+    return {"compile_ns": found.compile_ns, "guards": found.guards, "graph_breaks": found.graph_breaks}
 
 
 def _counters(run: Run) -> dict[str, Any]:

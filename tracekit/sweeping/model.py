@@ -141,6 +141,9 @@ class Values:
         active_ns: Of it, time in which a kernel ran.
         movement_ns: Of it, time in which a copy ran and no kernel did.
         idle_ns: Of it, time in which nothing ran.
+        compile_ns: Time that torch took to compile, before the timed steps as a rule.
+        guards: Conditions that compiled code checks before it runs.
+        graph_breaks: Frames whose graph ended early.
     """
 
     run_id: str
@@ -157,6 +160,9 @@ class Values:
     active_ns: int | None = None
     movement_ns: int | None = None
     idle_ns: int | None = None
+    compile_ns: int | None = None
+    guards: int | None = None
+    graph_breaks: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -66,6 +66,9 @@ class Row:
     active_share: float | None = None
     movement_share: float | None = None
     idle_share: float | None = None
+    compile_ns: int | None = None
+    guards: int | None = None
+    graph_breaks: int | None = None
     ran_on: str | None = None
     gpu: str | None = None
     threads_used: int | None = None
@@ -111,6 +114,9 @@ COLUMNS = (
     Column("active_share", "share", "of the profiled steps, a kernel runs on the busiest device"),
     Column("movement_share", "share", "a copy runs and no kernel does"),
     Column("idle_share", "share", "nothing runs"),
+    Column("compile_ns", "ns", "time torch took to compile, the most of the runs"),
+    Column("guards", "count", "conditions that compiled code checks before it runs"),
+    Column("graph_breaks", "count", "frames whose graph ended early"),
     Column("n", "count", "measurements that went well"),
     Column("seconds", "", "time the measurements took"),
     Column("ran_on", "", "device that was found"),
@@ -130,6 +136,7 @@ DEVICE_COLUMNS = (
     "idle_share",
     "gpu",
 )
+COMPILE_COLUMNS = ("compile_ns", "guards", "graph_breaks")
 
 
 def rows(plan: Plan, done: Done) -> list[Row]:
@@ -209,6 +216,7 @@ def _summed(batch: int, found: list[Values]) -> dict[str, Any]:
         "utilization": _over(found, "utilization", lambda known: sum(known) / len(known)),
         **{name: _over(found, name, max) for name in DEVICE_COLUMNS[:3]},
         "host_peak_bytes": _over(found, "host_peak_bytes", max),
+        **{name: _over(found, name, max) for name in COMPILE_COLUMNS},
         **_shares(found),
     }
 

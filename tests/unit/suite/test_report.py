@@ -14,6 +14,7 @@ from tracekit.errors import PluginError, UnusableInputError
 from tracekit.render import suite as render
 from tracekit.suite import plan, report
 from tracekit.suite.figures import figures
+from tracekit.suite.model import FEW, UNMEASURED
 from tracekit.suite.plan import CHARACTERIZATION, CURVES, THREADS, ZERO_GRAD
 from tracekit.sweeping import folder
 from tracekit.sweeping.model import Outcome
@@ -150,7 +151,8 @@ def test_columns_without_a_value_are_left_out_and_told_with_their_reason(store: 
     assert "eager_ns" in names
     assert "speedup" not in names
     text = " ".join(render.absent(table))
-    assert "speedup, host ratio, device ratio (the workload has no level compile)" in text
+    assert "host ratio, device ratio" in text
+    assert UNMEASURED in text
     assert "ratios" not in text.replace("host ratio", "")
 
 
@@ -167,10 +169,13 @@ def test_eager_stands_beside_compiled(store: Store) -> None:
     def became(cell: Cell) -> Record:
         faster = {"resnet50": 2, "sac": 8}[cell.settings.workload]
         scale = faster if cell.settings.level == "compile" else 1
-        return ok(cell, 800 // scale, host_peak_bytes=1 << 20 if scale == 1 else 1 << 18)
+        counted = {} if scale == 1 else {"compile_ns": 5_000, "guards": 7, "graph_breaks": 0}
+        return ok(cell, 800 // scale, host_peak_bytes=1 << 20 if scale == 1 else 1 << 18, **counted)
 
     rows = told(store, wanted, became).tables["compiled"].rows
-    assert by(rows, workload="sac", mode="infer")["speedup"] == 8.0
+    one = by(rows, workload="sac", mode="infer")
+    assert (one["speedup"], one["apart"], one["reasons"]["apart"]) == (8.0, None, FEW)
+    assert (one["compile_ns"], one["guards"], one["graph_breaks"]) == (5_000, 7, 0)
     mean = by(rows, workload="geomean", mode="train")
     assert mean["speedup"] == pytest.approx(math.sqrt(16))
     assert mean["host_ratio"] == pytest.approx(0.25)
@@ -197,6 +202,9 @@ def test_each_backend_and_level_has_its_rows_and_means(store: Store) -> None:
     assert by(rows, workload="mnist_cnn", mode="infer", level="compile (aot_eager)")["speedup"] == 1.0
     lacking = by(rows, workload="lennard_jones", mode="infer", level="torchscript")
     assert lacking["reasons"]["speedup"] == "no level torchscript"
+    traced = by(rows, workload="mnist_cnn", mode="infer", level="torchscript")
+    assert traced["reasons"]["apart"] == FEW
+    assert traced["reasons"]["guards"].startswith("torch counts only")
     mean = by(rows, workload="geomean", mode="infer", level="torchscript")
     assert (mean["speedup"], mean["published_speedup"]) == (1.0, None)
     assert {row["level"] for row in tables["memory"].rows} == {"eager", *ways}

@@ -6,7 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit.analysis import Column
 from tracekit.suite import published
-from tracekit.suite.model import GEOMEAN, MODES, RATIOS, Table, filled, geomean, left_out, ratio, why
+from tracekit.suite.model import (
+    FEW,
+    GEOMEAN,
+    MODES,
+    RATIOS,
+    Table,
+    apart,
+    filled,
+    geomean,
+    left_out,
+    ratio,
+    why,
+)
+from tracekit.sweeping import table as sweep
 from tracekit.workloads.base import COMPILE
 
 if TYPE_CHECKING:
@@ -22,8 +35,12 @@ COLUMNS = (
     Column("eager_ns", "ns", "median step time, eager"),
     Column("compiled_ns", "ns", "median step time, at this level"),
     Column("speedup", "×", "eager over compiled step time"),
+    Column(
+        "apart", "", "whether all runs of one side are faster than all of the other; else it may be noise"
+    ),
     Column("host_ratio", "×", "compiled over eager peak memory of the host"),
     Column("device_ratio", "×", "compiled over eager peak of the device's allocator"),
+    *(column for column in sweep.COLUMNS if column.name in sweep.COMPILE_COLUMNS),
     Column("published_speedup", "×", "geometric mean of TorchBench's models"),
     Column("published_host_ratio", "×", "of TorchBench's models"),
     Column("published_device_ratio", "×", "of TorchBench's models"),
@@ -60,6 +77,8 @@ def _pair(kind: Kind, eager: Row, level: str) -> dict[str, Any]:
         known |= {
             "compiled_ns": other.step_ns,
             "speedup": ratio(eager.step_ns, other.step_ns),
+            "apart": apart(eager, other),
+            **{name: getattr(other, name) for name in sweep.COMPILE_COLUMNS},
             "host_ratio": ratio(other.host_peak_bytes, eager.host_peak_bytes),
             "device_ratio": ratio(other.allocated_peak_bytes, eager.allocated_peak_bytes),
         }
@@ -75,7 +94,8 @@ def _reasons(kind: Kind, eager: Row, other: Row | None, level: str) -> dict[str,
     reasons = {one.name: said for one in COLUMNS} | {"eager_ns": why(eager)}
     reasons |= {one.name: "see geomean" for one in COLUMNS if one.name.startswith("published")}
     if other is not None and other.n:
-        reasons["device_ratio"] = why(other, device=True)
+        reasons |= {"device_ratio": why(other, device=True), "apart": FEW}
+        reasons |= dict.fromkeys(sweep.COMPILE_COLUMNS, "torch counts only what torch.compile compiles")
     return reasons
 
 
@@ -93,6 +113,6 @@ def _mean(mode: str, level: str, found: Sequence[dict[str, Any]]) -> dict[str, A
         name: next((row["reasons"][name] for row in own if name in row["reasons"]), "no such mode")
         for name in _RATIOS
     }
-    reasons |= dict.fromkeys(("eager_ns", "compiled_ns"), RATIOS)
+    reasons |= dict.fromkeys(("eager_ns", "compiled_ns", "apart", *sweep.COMPILE_COLUMNS), RATIOS)
     published_too = [one.name for one in COLUMNS if one.name.startswith("published")]
     return filled(known, COLUMNS, reasons | dict.fromkeys(published_too, "published of Inductor only"))

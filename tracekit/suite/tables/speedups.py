@@ -6,7 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit.analysis import Column
 from tracekit.suite import published
-from tracekit.suite.model import GEOMEAN, RATIOS, Table, filled, geomean, ratio, why
+from tracekit.suite.model import (
+    FEW,
+    FEWEST,
+    GEOMEAN,
+    RATIOS,
+    Table,
+    apart,
+    filled,
+    geomean,
+    ratio,
+    why,
+)
 from tracekit.suite.plan import FIXED, OFFLOAD, ZERO_GRAD
 
 if TYPE_CHECKING:
@@ -17,9 +28,6 @@ if TYPE_CHECKING:
 
 FOREACH, DROPPED = "zero_grad: zero to foreach", "zero_grad: zero to default"
 SCALAR, KEPT = "scalar copy: made on the host to made on the device", "offload: parameters to none"
-FEWEST = 4
-"""Of two times 4 runs in any order, 2 of 70 orders have all of one side first: 3 %."""
-FEW = f"few runs: fewer than {FEWEST} of a side, which may lie apart by chance; take --repeat {FEWEST}"
 _PUBLISHED = {SCALAR: published.FIXES["scalar copy"], KEPT: published.FIXES["offload"]}
 _SAID = {
     SCALAR: "27 × is of the one function, not of the step",
@@ -89,7 +97,7 @@ def _row(change: str, before: Row, after: Row | None) -> dict[str, Any]:
         "before_ns": before.step_ns,
         "after_ns": after.step_ns if after else None,
         "speedup": ratio(before.step_ns, after.step_ns) if after else None,
-        "apart": _apart(before, after) if after else None,
+        "apart": apart(before, after) if after else None,
         "published_speedup": _PUBLISHED.get(change),
         "remark": _SAID.get(change),
     }
@@ -102,14 +110,6 @@ def _row(change: str, before: Row, after: Row | None) -> dict[str, Any]:
         **_unpublished(),
     }
     return filled(known, COLUMNS, reasons)
-
-
-def _apart(before: Row, after: Row) -> bool | None:
-    """Whether the runs of the two sides do not overlap; None of too few, which chance alone sets apart."""
-    a, b = before.run_step_ns, after.run_step_ns
-    if min(len(a), len(b)) < FEWEST:
-        return None
-    return max(a) < min(b) or max(b) < min(a)
 
 
 def _mean(change: str, own: list[dict[str, Any]]) -> dict[str, Any]:
