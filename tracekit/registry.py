@@ -96,6 +96,24 @@ def load(group: str, name: str) -> Any:
     return _imported(_find(group, name))
 
 
+def load_all(group: str) -> tuple[list[Any], dict[str, list[str]]]:
+    """What of a group can be loaded, by name, and the names of what cannot, by the reason.
+
+    Example:
+        >>> analyses, broken = load_all(ANALYSES)
+        >>> broken
+        {}
+    """
+    found: list[Any] = []
+    broken: dict[str, list[str]] = {}
+    for name in names(group):
+        try:
+            found.append(load(group, name))
+        except TracekitError as error:
+            broken.setdefault(error.message, []).append(name)
+    return found, broken
+
+
 def _imported(point: EntryPoint) -> Any:
     try:
         return point.load()

@@ -170,8 +170,8 @@ def _table(context: Context, one: Chosen, series: list[tuple[str, list[Spread]]]
     return html.Section([title, rows(columns, records, caption="Settings and runs")], className="tk-section")
 
 
-def _links(context: Context, dot: Spread) -> list[Component]:
-    links: list[Component] = [
+def _links(context: Context, dot: Spread) -> list[Any]:
+    links: list[Any] = [
         dcc.Link(
             run.path.name.rsplit("-", 1)[-1],
             href=context.view.elsewhere("overview", run=run.path.name),
@@ -179,8 +179,9 @@ def _links(context: Context, dot: Spread) -> list[Component]:
         )
         for run in dot.runs[:RUNS]
     ]
+    spaced = [part for link in links for part in (" ", link)][1:]  # at spaces a line may break
     left = len(dot.runs) - RUNS
-    return [*links, html.Span(f" and {left} more")] if left > 0 else links
+    return [*spaced, html.Span(f" and {left} more")] if left > 0 else spaced
 
 
 PAGE = Page(

@@ -63,6 +63,13 @@ def test_its_steps_are_those_that_were_timed(timed: Run) -> None:
     assert (row["steps"], row["min_ns"], row["median_ns"], row["max_ns"]) == (3, *times)
 
 
+def test_no_advice_is_no_praise(timed: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    tracekit(["findings", str(timed.path)])
+    told = capsys.readouterr().out
+    assert "No interval was recorded. 0 findings" in told
+    assert "0 ns" not in told
+
+
 def test_its_integrity_is_not_judged_by_what_was_not_recorded(timed: Run) -> None:
     assert analyze(timed, "integrity").tables["checks"]["check"].to_list() == ["not_profiled"]
 

@@ -70,10 +70,14 @@ def run_command(
 
     Exit codes: 0 something was measured, 5 nothing could be, 130 interrupted.
     """
+    from tracekit import registry
     from tracekit.cli.sweep_progress import finished
+    from tracekit.cli.workloads import tell_left_out
     from tracekit.suite import plan
     from tracekit.sweeping import grid
 
+    if not only:
+        tell_left_out(registry.load_all(registry.WORKLOADS)[1])
     ways = {"levels": grid.names(level, "--level"), "backends": grid.names(backend, "--backend")}
     wanted = plan(size=size, only=only, domains=domain, repeats=repeat, **ways)
     found = finished(open_store(store), wanted, restart=restart, retry=retry)

@@ -96,6 +96,7 @@ def command(
         return _print(find(place, show), output_format)
     if workload is None:
         raise click.UsageError("name a --workload to sweep, or a sweep to --show.")
+    _check_collector(given["collector"], profile=not no_profile)
     plan = _plan(workload, given, search=search_batch)
     plan = replace(plan, repeats=repeat, profile=not no_profile)
     return _print(finished(place, plan, restart=restart, retry=retry), output_format)
@@ -108,10 +109,28 @@ def _plan(workload: str, given: dict[str, Any], *, search: bool) -> Plan:
     axes = _values(given)
     if search:
         axes.setdefault("mode", ("infer",))
-        axes["batch_size"] = axes.get("batch_size", (1,))[:1]
+        axes["batch_size"] = _first(axes.get("batch_size", (1,)))
     cells = grid.cells(workload, axes, device=given["device"], size=given["size"])
     common = {name: given[name] for name in ("steps", "warmup", "seed", "collector")}
     return Plan(name=f"{workload}-search" if search else workload, cells=cells, search=search, **common)
+
+
+def _check_collector(name: str, *, profile: bool) -> None:
+    """Refuse at once what would fail in every cell."""
+    from tracekit import registry
+    from tracekit.collecting import DEFAULT_COLLECTOR
+
+    if name == "auto":
+        return
+    if not profile and name != DEFAULT_COLLECTOR:
+        raise click.UsageError(f"--no-profile leaves nothing to do for --collector {name}.")
+    registry.load(registry.COLLECTORS, name)
+
+
+def _first(batches: tuple[int, ...]) -> tuple[int, ...]:
+    if len(batches) > 1:
+        raise click.UsageError("--search-batch doubles from one --batch-size: name one, or none for 1.")
+    return batches
 
 
 def _values(given: dict[str, Any]) -> dict[str, Any]:

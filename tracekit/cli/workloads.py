@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import rich_click as click
@@ -46,17 +46,9 @@ def command(*, output_format: str) -> None:
     """
     from tracekit import registry
     from tracekit.analysis import Column
-    from tracekit.errors import TracekitError
 
-    found: list[Workload] = []
-    broken: dict[str, list[str]] = {}
-    for name in registry.names(registry.WORKLOADS):
-        try:
-            found.append(registry.load(registry.WORKLOADS, name))
-        except TracekitError as error:
-            broken.setdefault(error.message, []).append(name)
-    for why, names in broken.items():
-        click.echo(f"tracekit: left out {', '.join(names)}: {why}; see `tracekit doctor`", err=True)
+    found, broken = registry.load_all(registry.WORKLOADS)
+    tell_left_out(broken)
     from tracekit import render
 
     listed = [_row(workload) for workload in sorted(found, key=_place)]
@@ -69,6 +61,12 @@ def command(*, output_format: str) -> None:
     click.echo(
         render.rows(listed, columns, output_format, command="workloads", key="workloads", limit=0), nl=False
     )
+
+
+def tell_left_out(broken: Mapping[str, Sequence[str]]) -> None:
+    """One line on stderr for each reason why workloads cannot be loaded."""
+    for why, names in broken.items():
+        click.echo(f"tracekit: left out {', '.join(names)}: {why}; see `tracekit doctor`", err=True)
 
 
 def _table(found: list[Workload]) -> dict[str, tuple[str, str]]:

@@ -121,6 +121,8 @@ def _summary(findings: Sequence[Ranked], advice: Advice) -> str:
     takes = many if against.steps > 1 else one
     count = f"{len(findings):,} finding{'s' * (len(findings) != 1)} of {advice.rules} rules"
     caution = "; savings may be of the same time, so they do not add up" if len(findings) > 1 else ""
+    if not against.step_ns:
+        return f"No interval was recorded. {count}."
     unmarked = "" if against.marked else " No steps are marked, so savings are per capture."
     return f"{takes}. {count}{caution}.{unmarked}"
 

@@ -37,8 +37,9 @@ def as_text(report: Report, output_format: str) -> str:
     if output_format == "csv":
         return _csv(report)
     parts = [headline(report), *outcomes(report)]
+    between = "\n\n" if output_format == "markdown" else "\n"  # a table there ends at an empty line
     parts += [
-        "\n".join([_rows(one, output_format), one.definition, *absent(one), form(one)])
+        between.join([_rows(one, output_format), one.definition, *absent(one), form(one)])
         for one in report.tables.values()
     ]
     return "\n\n".join(parts) + "\n"
@@ -46,7 +47,7 @@ def as_text(report: Report, output_format: str) -> str:
 
 def _rows(one: Table, output_format: str) -> str:
     if not one.rows:
-        return f"{one.title}\n{NO_ROWS}"
+        return f"### {one.title}\n\n{NO_ROWS}" if output_format == "markdown" else f"{one.title}\n{NO_ROWS}"
     text = render.rows(one.told(), one.filled, output_format, command="suite", title=one.title, limit=0)
     return text.rstrip("\n")
 

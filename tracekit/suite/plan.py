@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tracekit import environment, registry
-from tracekit.errors import TracekitError, UnusableInputError
+from tracekit.errors import UnusableInputError
 from tracekit.sweeping.model import SUITE, Cell, Plan, Settings
 from tracekit.workloads.base import COMPILE, EAGER, INDUCTOR
 
@@ -114,13 +114,11 @@ def workloads(*, only: Collection[str] = (), domains: Collection[str] = ()) -> l
     Raises:
         PluginError: One that is named is unknown.
     """
-    found: list[Workload] = []
-    for name in only or registry.names(registry.WORKLOADS):
-        try:
-            found.append(registry.load(registry.WORKLOADS, name))
-        except TracekitError:
-            if only:
-                raise
+    found: list[Workload] = (
+        [registry.load(registry.WORKLOADS, name) for name in only]
+        if only
+        else registry.load_all(registry.WORKLOADS)[0]
+    )
     return [one for one in found if not domains or one.domain in domains]
 
 

@@ -16,7 +16,9 @@ from tracekit.schema import C
 from tracekit.sweeping.model import Outcome, Record, Values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+
+    import pandas as pd
 
     from tracekit.collecting import Progress, Request
     from tracekit.run import Run
@@ -137,10 +139,17 @@ def _counters(run: Run) -> dict[str, Any]:
 
 
 def _shares(run: Run) -> dict[str, int]:
-    """Of the device that computed longest, over the profiled steps; over the capture without steps."""
     if not run.rows("device_intervals"):
         return {}
-    tables = analysis.analyze(run, "gpu_breakdown").tables
+    return shares(analysis.analyze(run, "gpu_breakdown").tables)
+
+
+def shares(tables: Mapping[str, pd.DataFrame]) -> dict[str, int]:
+    """Window, active, movement and idle time, ns, of the device that computed longest; empty without one.
+
+    Args:
+        tables: Of `gpu_breakdown`: of the profiled steps, and of the capture where there are none.
+    """
     table = tables.get("profiled_steps", tables.get("whole"))
     if table is None or table.empty:
         return {}

@@ -122,6 +122,8 @@ def summary(advice: Advice) -> str:
     unit = "step" if against.marked else "capture"
     takes = f"takes {human(against.step_ns, 'ns')}"
     of = f"a {unit} {takes} (mean of {against.steps:,})" if against.steps > 1 else f"the {unit} {takes}"
+    if not against.step_ns:
+        return f"No interval was recorded, so none of {advice.rules} rules could find anything to change."
     if not count:
         return f"None of {advice.rules} rules found anything to change; {of}."
     adds = " Savings may be of the same time, so they do not add up." if count > 1 else ""

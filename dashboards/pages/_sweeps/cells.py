@@ -82,6 +82,6 @@ def _record(context: Context, row: Row, there: set[str]) -> dict[str, Any]:
     flat: dict[str, Any] = told(row)
     if row.run_id in there:
         href = context.view.elsewhere("overview", run=row.run_id)
-        flat["run_id"] = dcc.Link(row.run_id, href=href)
+        flat["run_id"] = dcc.Link(str(row.run_id).rpartition("-")[2], href=href, title=row.run_id)
     mark = "" if row.n else "… " if row.outcome == PENDING else "✕ "
     return flat | {_OUTCOME: f"{mark}{row.outcome}"}

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from tracekit.measuring.metrics import DEVICE_PEAK, HOST_PEAK, STEP_TIME, of_run
+from tracekit.sweeping.measure import shares
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -58,7 +59,7 @@ QUANTITIES = {
     ACTIVE: Quantity(
         "GPU active share",
         "share",
-        "time in which a kernel runs over the profiled time, of the device with most (GPU time breakdown)",
+        "time in which a kernel runs over that of the profiled steps, of the device that computed longest",
     ),
 }
 
@@ -143,11 +144,8 @@ def _peaks(run: Run) -> dict[str, float]:
 def _active(run: Run, analyzed: Analyzed) -> float | None:
     if not run.rows("device_intervals"):
         return None
-    whole = analyzed(run, "gpu_breakdown").tables.get("whole")
-    if whole is None or whole.empty:
-        return None
-    shares = whole["active_share"].dropna()
-    return float(shares.max()) if len(shares) else None
+    known = shares(analyzed(run, "gpu_breakdown").tables)
+    return known["active_ns"] / known["window_ns"] if known.get("window_ns") else None
 
 
 def spreads(of: Iterable[Point], x: str, quantity: str, analyzed: Analyzed) -> list[Spread]:

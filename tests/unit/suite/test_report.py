@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -264,6 +266,16 @@ def test_every_format_has_every_table(store: Store, output_format: str) -> None:
             (one.name if output_format == "csv" else one.title) in text for one in found.tables.values()
         )
     assert "no GPU" in text
+
+
+def test_each_table_of_markdown_ends_at_an_empty_line(store: Store) -> None:
+    text = render.as_text(told(store, plan(only=["sac"]), on_cpu), "markdown")
+    lines = text.splitlines()
+    ends = [
+        after for before, after in pairwise(lines) if before.startswith("| ") and not after.startswith("|")
+    ]
+    assert ends
+    assert set(ends) == {""}
 
 
 def test_the_page_carries_its_figures_and_asks_for_nothing_else(store: Store) -> None:

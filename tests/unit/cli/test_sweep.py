@@ -1,0 +1,30 @@
+"""`tracekit sweep` refuses at once what would fail in every cell, and leaves nothing behind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tracekit.cli.main import run as tracekit
+
+if TYPE_CHECKING:
+    from tracekit.store import Store
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--search-batch", "--batch-size", "4,8"], "name one, or none for 1"),
+        (["--collector", "nope"], "no collectors plug-in is named 'nope'"),
+        (["--collector", "nsys", "--no-profile"], "nothing to do for --collector nsys"),
+        (["--size", "huge"], "no size 'huge'"),
+        (["--batch-size", "abc"], "cannot be 'abc'"),
+    ],
+)
+def test_what_cannot_be_swept_is_refused(
+    words: list[str], said: str, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tracekit(["sweep", "--workload", "mnist_cnn", *words, "--store", str(store.path)]) == 2
+    assert said in capsys.readouterr().err
+    assert not store.path.exists()
