@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
