@@ -21,12 +21,15 @@ if TYPE_CHECKING:
     Forward = Callable[..., Any]
 
 
-def runnable(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...], options: Options) -> Forward:
+def runnable(
+    model: torch.nn.Module, example: Callable[[], tuple[torch.Tensor, ...]], options: Options
+) -> Forward:
     """What runs in place of a module at the level of the options; its parameters stay the module's own.
 
     Args:
         model: On its device, in the mode it will run in.
-        inputs: Such as it will be called with, on its device.
+        example: Makes inputs such as it will be called with, on its device; not called where nothing is
+            traced, so that an eager program allocates nothing for it.
         options: Name the level, and what compiles.
 
     Raises:
@@ -35,12 +38,11 @@ def runnable(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...], options: 
     Example:
         >>> from tracekit.workloads.base import Options
         >>> options = Options(mode="train", device="cpu", batch_size=1, resolution=1, level="torchscript")
-        >>> double = torch.nn.Linear(2, 2)
-        >>> type(runnable(double, (torch.ones(1, 2),), options)).__name__
+        >>> type(runnable(torch.nn.Linear(2, 2), lambda: (torch.ones(1, 2),), options)).__name__
         'TopLevelTracedModule'
     """
     if options.level == TORCHSCRIPT:
-        return traced(model, inputs)
+        return traced(model, example())
     if options.level == COMPILE:
         return compiled(model, backend=options.backend, device=options.device)
     return model

@@ -118,7 +118,7 @@ def program(task: Task, options: Options) -> Training | Inference:
     training = options.mode == "train"
     if task.needs_grad and options.level == COMPILE:
         allow_inner_gradients()
-    forward = _forward(model.train(training), batches.example(), options)
+    forward = _forward(model.train(training), batches.example, options)
     if not training:
         no_grad = torch.no_grad if task.needs_grad else torch.inference_mode
         return Inference(model=model, forward=forward, batches=batches, no_grad=no_grad, offload=moved)
@@ -133,9 +133,9 @@ def program(task: Task, options: Options) -> Training | Inference:
     )
 
 
-def _forward(model: torch.nn.Module, inputs: Tensors, options: Options) -> Callable[..., Any]:
+def _forward(model: torch.nn.Module, example: Callable[[], Tensors], options: Options) -> Callable[..., Any]:
     with torch.set_grad_enabled(options.mode == "train"):
-        return runnable(model, inputs, options)
+        return runnable(model, example, options)
 
 
 def sgd(parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:

@@ -212,11 +212,12 @@ def _forwards(model: Agent, targets: torch.nn.Module, options: Options) -> Forwa
 
 def _runnable(module: torch.nn.Module, options: Options, *widths: int) -> Callable[..., Any]:
     """What runs in place of a network whose inputs are rows of these widths."""
-    dtype: torch.dtype = getattr(torch, options.dtype)
-    rows = tuple(
-        torch.zeros(options.batch_size, width, dtype=dtype, device=options.device) for width in widths
-    )
-    return runnable(module, rows, options)
+
+    def example() -> tuple[torch.Tensor, ...]:
+        dtype, device = getattr(torch, options.dtype), options.device
+        return tuple(torch.zeros(options.batch_size, one, dtype=dtype, device=device) for one in widths)
+
+    return runnable(module, example, options)
 
 
 def _seen_first(

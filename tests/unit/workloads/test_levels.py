@@ -100,9 +100,8 @@ def test_a_compiled_workload_computes_the_same(name: str, mode: str) -> None:
 
 @pytest.mark.slow
 @needs_compiler
-@pytest.mark.parametrize("mode", ["train", "infer"])
-def test_code_of_inductor_computes_the_same(mode: str) -> None:
-    assert_agrees("lennard_jones", mode, steps=2, level=COMPILE)
+def test_code_of_inductor_computes_the_same() -> None:
+    assert_agrees("lennard_jones", "train", steps=2, level=COMPILE)
 
 
 def test_every_workload_but_one_can_be_traced_and_all_can_be_compiled() -> None:
