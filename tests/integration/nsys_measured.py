@@ -16,6 +16,7 @@ RESULT = {
     "warmup_ns": [9],
     "clock": "perf_counter",
     "samples": [],
+    "compilation": None,
     "environment": {"python": "3"},
 }
 

@@ -27,8 +27,8 @@ import torch
 optimizer = torch.optim.SGD(torch.nn.Linear(2, 2).parameters(), lr=0.1)
 for _ in range(STEPS):
     optimizer.step()
-print("ready", os.getpid(), helper.pid, flush=True)
 try:
+    print("ready", os.getpid(), helper.pid, flush=True)
     time.sleep(600)
 except KeyboardInterrupt:
     print("once", flush=True)
