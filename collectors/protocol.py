@@ -6,8 +6,10 @@ An event is `progress`, with the part that runs and how far it is, or the last w
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
+import sys
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TextIO
@@ -47,6 +49,14 @@ class Reporter:
         for done in range(1, total + 1):
             run()
             self.tell("progress", part=part, done=done, total=total)
+
+
+def asked() -> tuple[Reporter, dict[str, Any]]:
+    """In the measured process: where it tells, which was its standard output, and what it is asked."""
+    reporter = Reporter(os.fdopen(os.dup(1), "w", encoding="utf-8"))
+    os.dup2(2, 1)  # a library that prints must not reach the parent's protocol
+    content: dict[str, Any] = json.load(sys.stdin)
+    return reporter, content
 
 
 def serve(reporter: Reporter, record: Callable[[], dict[str, Any]]) -> int:

@@ -6,8 +6,6 @@ standard output; whatever else prints goes to standard error.
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,19 +15,19 @@ from tracekit.compilation import PROFILED
 
 from .compilation import Compilations
 from .measured import built, found, surroundings, timed
-from .protocol import PROFILE, Reporter, serve
+from .protocol import PROFILE, asked, serve
 
 if TYPE_CHECKING:
     from tracekit.workloads.base import Program
+
+    from .protocol import Reporter
 
 TRACE = "trace.json"
 
 
 def main() -> int:
     """Serve one request; returns the exit code."""
-    reporter = Reporter(os.fdopen(os.dup(1), "w", encoding="utf-8"))
-    os.dup2(2, 1)  # a library that prints must not reach the parent's protocol
-    content = json.load(sys.stdin)
+    reporter, content = asked()
     request, directory = Request(**content["request"]), Path(content["directory"])
     return serve(reporter, lambda: _record(request, directory, reporter))
 

@@ -5,28 +5,27 @@ Reads a request and tells its progress and result as the measured process of oth
 
 from __future__ import annotations
 
-import json
-import os
 import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tracekit.collecting import Request
 
 from ..compilation import LEAST
 from ..measured import built, found, surroundings
-from ..protocol import Reporter, serve
+from ..protocol import asked, serve
 from .build import built as built_program
+
+if TYPE_CHECKING:
+    from ..protocol import Reporter
 
 
 def main() -> int:
     """Serve one request; returns the exit code."""
-    reporter = Reporter(os.fdopen(os.dup(1), "w", encoding="utf-8"))
-    os.dup2(2, 1)  # a library that prints must not reach the parent's protocol
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # a build then cleans up
-    content = json.load(sys.stdin)
+    reporter, content = asked()
     request, directory = Request(**content["request"]), Path(content["directory"])
     return serve(reporter, lambda: _prepare(request, directory, reporter))
 

@@ -8,7 +8,6 @@ events to the file beside it, since nsys prints to the standard streams.
 from __future__ import annotations
 
 import json
-import os
 import sys
 from contextlib import ExitStack, contextmanager, suppress
 from importlib import import_module
@@ -19,7 +18,7 @@ from tracekit.collecting import Request
 
 from ..compilation import Compilations
 from ..measured import built, found, surroundings, timed
-from ..protocol import PROFILE, Reporter, serve
+from ..protocol import PROFILE, Reporter, asked, serve
 from ..sampling import sampling
 
 if TYPE_CHECKING:
@@ -38,9 +37,8 @@ def main() -> int:
             reporter = Reporter(stream)
             request = Request(**json.loads(path.read_text()))
             return serve(reporter, lambda: _record(request, reporter))
-    reporter = Reporter(os.fdopen(os.dup(1), "w", encoding="utf-8"))
-    os.dup2(2, 1)  # a library that prints must not reach the parent's protocol
-    request = Request(**json.load(sys.stdin)["request"])
+    reporter, content = asked()
+    request = Request(**content["request"])
     return serve(reporter, lambda: _time(request, reporter))
 
 
