@@ -7,7 +7,10 @@ import gzip
 import json
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 IDS = ("correlation", "External id", "external id", "Ev Idx", "Python id", "Python parent id")
 STEP = "ProfilerStep#"
@@ -87,15 +90,21 @@ def _json(value: Any) -> str:
     return str(value) if type(value) in (int, Decimal) else json.dumps(value, default=str)
 
 
-def main() -> None:
-    """Amplify one file from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
+def command(amplified: Callable[[Path, Path, int], int], *, unit: str, description: str | None) -> None:
+    """Amplify one file from the command line.
+
+    Args:
+        amplified: Writes the target from the source until it has so many bytes; returns what it wrote.
+        unit: What that counts.
+        description: Of the command.
+    """
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("source", type=Path)
     parser.add_argument("target", type=Path)
     parser.add_argument("--mb", type=int, default=1000)
     options = parser.parse_args()
-    print(amplify(options.source, options.target, options.mb * 1_000_000), "events")
+    print(amplified(options.source, options.target, options.mb * 1_000_000), unit)
 
 
 if __name__ == "__main__":
-    main()
+    command(amplify, unit="events", description=__doc__)

@@ -6,16 +6,16 @@ has the size asked for: `python -m benchmarks.amplify_nsys SMALL.sqlite LARGE.sq
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import sqlite3
 from typing import TYPE_CHECKING
 
+from benchmarks.amplify import command
 from tracekit.ingest.nsys.vendor import TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-from pathlib import Path
+    from pathlib import Path
 
 SHIFTED = ("start", "end", "timestamp")
 FRESH = ("correlationId",)
@@ -85,15 +85,5 @@ def _repeat(file: sqlite3.Connection, table: str, last: int) -> str:
     return f"INSERT INTO {table} SELECT {', '.join(chosen)} FROM {table} WHERE rowid <= {last} ORDER BY rowid"  # noqa: S608
 
 
-def main() -> None:
-    """Amplify one export from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("source", type=Path)
-    parser.add_argument("target", type=Path)
-    parser.add_argument("--mb", type=int, default=1000)
-    options = parser.parse_args()
-    print(amplify(options.source, options.target, options.mb * 1_000_000), "rows")
-
-
 if __name__ == "__main__":
-    main()
+    command(amplify, unit="rows", description=__doc__)
