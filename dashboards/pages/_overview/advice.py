@@ -108,7 +108,8 @@ def _told(under_way: Advising) -> str:
 
 
 def _shown(context: Context, advice: Advice) -> list[Component]:
-    known = spots(context.run, [ranked.finding for ranked in advice.findings])
+    run, found = context.run, [ranked.finding for ranked in advice.findings]
+    known = context.results.get((run.path, spots), lambda: spots(run, found))  # ticks may come at once
     cards = [
         finding(context, ranked.finding, share=ranked.share_of_step, analysis=ranked.analysis, known=known)
         for ranked in advice.findings
