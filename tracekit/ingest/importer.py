@@ -14,6 +14,7 @@ from tracekit.errors import TracekitError
 from tracekit.ingest import files, notes, nsys, ranks
 from tracekit.ingest.jobs import Job, Source, survey
 from tracekit.ingest.kineto import reader as kineto
+from tracekit.ingest.kineto.scan.ready import Scanners, scanners
 from tracekit.ingest.origin import completed
 from tracekit.ingest.pool import Pool, cores, open_pool
 from tracekit.ingest.process import Place, Size, close, write
@@ -34,6 +35,8 @@ _WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 POOL_BYTES = 24 << 20
 """From this many bytes of input on, starting worker processes costs less than it saves."""
 
+Decoders = tuple[Pool, Scanners]
+"""Where chunks are decoded, and what decodes them once it is ready."""
 Progress = Callable[[str, int, int], None]
 """Told the trace's name, the bytes of it that are decoded, and its size (0 when unknown)."""
 
@@ -148,20 +151,22 @@ def _decode(
     """Each source with its trace; one that holds several ranks stands once for each of them."""
     sizes = [source.size for source in sources]
     large = sum(sizes) >= POOL_BYTES or 0 in sizes  # a stream may be of any size
-    with open_pool(cores() if large else 1) as pool:
+    with open_pool(cores() if large else 1) as pool, scanners(sum(sizes) if large else 0) as fast:
         return [
             (source, trace)
             for number, source in enumerate(sources)
-            for trace in _decode_one(store, source, spool / f"{number:05d}", pool, progress)
+            for trace in _decode_one(store, source, spool / f"{number:05d}", (pool, fast), progress)
         ]
 
 
-def _decode_one(store: Store, source: Source, directory: Path, pool: Pool, progress: Progress) -> list[Trace]:
+def _decode_one(
+    store: Store, source: Source, directory: Path, decoders: Decoders, progress: Progress
+) -> list[Trace]:
     name, size = files.name(source.path), source.size
     with files.reading(source.path):
         try:
             directory.mkdir()
-            return _read(source.path, directory, pool, lambda done: progress(name, done, size))
+            return _read(source.path, directory, decoders, lambda done: progress(name, done, size))
         except OSError as error:
             if error.errno not in _WRITING:
                 raise
@@ -169,10 +174,13 @@ def _decode_one(store: Store, source: Source, directory: Path, pool: Pool, progr
                 raise
 
 
-def _read(path: Path, directory: Path, pool: Pool, progress: Callable[[int], None]) -> list[Trace]:
+def _read(
+    path: Path, directory: Path, decoders: Decoders, progress: Callable[[int], None]
+) -> list[Trace]:
     if nsys.is_nsys(path):
         return nsys.read(path, directory, progress)
-    return [kineto.read(path, directory, pool, progress)]
+    pool, fast = decoders
+    return [kineto.read(path, directory, pool, progress, scanners=fast)]
 
 
 def _size(trace: Trace) -> Size:

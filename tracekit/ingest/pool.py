@@ -42,40 +42,47 @@ def cores() -> int:
 def open_pool(workers: int) -> Iterator[Pool]:
     """A pool of so many processes; with fewer than two, everything runs in this process."""
     if workers < 2:
-        yield Pool(None, 0)
+        yield Pool(None, None, 0)
         return
     fleet = _Fleet()
     threads = ThreadPoolExecutor(workers, thread_name_prefix="tracekit-worker")
     try:
-        yield Pool(lambda *work: threads.submit(fleet.ask, *work), workers)
+        yield Pool(threads, fleet, workers)
     finally:
         threads.shutdown(wait=True, cancel_futures=True)
         fleet.dismiss()
 
 
 class Pool:
-    """Runs tasks on worker processes, or in this one when it has none, and keeps their order."""
+    """Runs tasks on threads, and for them in worker processes; in this thread when it has none."""
 
-    def __init__(self, submit: Callable[..., Future[Any]] | None, workers: int) -> None:
-        self._submit = submit
+    def __init__(self, threads: ThreadPoolExecutor | None, fleet: _Fleet | None, workers: int) -> None:
+        self._threads, self._fleet = threads, fleet
         self._in_flight = 2 * workers
 
     def ordered(
         self, function: Callable[[Task], Answer], tasks: Iterable[Task]
     ) -> Iterator[tuple[Task, Answer]]:
         """Each task with its answer, in the tasks' order; only a few tasks are held at a time."""
-        if self._submit is None:
+        if self._threads is None:
             for task in tasks:
                 yield task, function(task)
             return
         waiting: deque[tuple[Task, Future[Answer]]] = deque()
         for task in tasks:
-            waiting.append((task, self._submit(function, task)))
+            waiting.append((task, self._threads.submit(function, task)))
             if len(waiting) > self._in_flight:
                 first, future = waiting.popleft()
                 yield first, future.result()
         for first, future in waiting:
             yield first, future.result()
+
+    def elsewhere(self, function: Callable[[Task], Answer], task: Task) -> Answer:
+        """The answer of a function of a module, from the worker process of the thread that asks.
+
+        A task that keeps Python itself busy runs beside others that way; one that is compiled need not.
+        """
+        return function(task) if self._fleet is None else self._fleet.ask(function, task)
 
 
 class _Fleet:

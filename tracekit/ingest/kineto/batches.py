@@ -28,6 +28,8 @@ from tracekit.schema import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+COPY_COLUMNS = (C.COPY_KIND, C.SRC_MEMORY, C.DST_MEMORY)
+"""What `names.copy_ends` tells of a copy."""
 _CPU = 0  # c10::DeviceType of the host
 
 
@@ -68,7 +70,7 @@ def to_batches(decoded: Decoded) -> tuple[Batches, Tally]:
         DEVICE_INTERVALS.name: _rows(groups.device, _device_columns, tally),
         HOST_INTERVALS.name: _rows(groups.host, _host_columns, tally),
         ALLOCATIONS.name: _rows(groups.memory, _allocation_columns, tally, durations=False),
-        COUNTERS.name: _counter_rows(decoded.counters, tally),
+        COUNTERS.name: counter_rows(decoded.counters, tally),
     }
     return {name: batch for name, batch in built.items() if batch is not None}, tally
 
@@ -226,7 +228,7 @@ def _copies(named: list[str], kinds: list[Any]) -> dict[str, pa.Array]:
     columns = zip(*ends, strict=True)
     return {
         name: texts(list(column))
-        for name, column in zip((C.COPY_KIND, C.SRC_MEMORY, C.DST_MEMORY), columns, strict=True)
+        for name, column in zip(COPY_COLUMNS, columns, strict=True)
     }
 
 
@@ -248,7 +250,8 @@ def _memory_device(arg: Args) -> Any:
     return HOST_DEVICE if arg.device_type in (_CPU, None) else _first(arg.device_id, 0)
 
 
-def _counter_rows(counters: list[CounterEvent], tally: Tally) -> pa.RecordBatch | None:
+def counter_rows(counters: list[CounterEvent], tally: Tally) -> pa.RecordBatch | None:
+    """A batch of samples; None without any."""
     samples = [
         (event.ts, f"{event.name}/{key}", value)
         for event in counters

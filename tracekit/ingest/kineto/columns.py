@@ -12,6 +12,8 @@ import pyarrow as pa
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import numpy.typing as npt
 from itertools import chain
 
 _DIGITS = re.compile(r"-?\d+")
@@ -70,7 +72,11 @@ def devices(values: Sequence[Any]) -> pa.Array:
         >>> devices([0, "3", 2**32 - 1]).to_pylist()
         [0, 3, -1]
     """
-    found = lanes(values).to_numpy()
+    return fitting_devices(lanes(values).to_numpy())
+
+
+def fitting_devices(found: npt.NDArray[np.int64]) -> pa.Array:
+    """Device indices that fit 32 bits; an impossible one is -1."""
     return pa.array(np.where((found >= -1) & (found < 1 << 31), found, -1))
 
 
@@ -134,10 +140,11 @@ def json_texts(values: Sequence[msgspec.Raw]) -> pa.DictionaryArray:
     """Dictionary of JSON fragments, written compactly so that a file's white space does not matter."""
     codes = _Codes(absent=b"")
     found = [codes[bytes(value)] for value in values]
-    return _dictionary(found, [_compact(text) for text in codes if text])
+    return _dictionary(found, [compact_json(text) for text in codes if text])
 
 
-def _compact(text: bytes) -> str:
+def compact_json(text: bytes) -> str:
+    """JSON without white space; as it is where it cannot be read."""
     try:
         return msgspec.json.format(text, indent=-1).decode("utf-8", "replace")
     except (msgspec.DecodeError, RecursionError):

@@ -100,7 +100,7 @@ class Decoded:
 
 _decode_events = msgspec.json.Decoder(list[Event]).decode
 _decode_event = msgspec.json.Decoder(Event).decode
-_decode_counters = msgspec.json.Decoder(list[CounterEvent]).decode
+_decode_samples = msgspec.json.Decoder(list[CounterEvent]).decode
 _decode_any = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
@@ -140,7 +140,12 @@ def _last(text: bytes, end: int) -> Decoded:
 def _counters_of(events: list[Event], text: bytes) -> list[CounterEvent]:
     if not any(event.ph == "C" for event in events):
         return []
-    return [event for event in _decode_counters(b"[" + text + b"]") if event.ph == "C"]
+    return [event for event in decode_counters(text) if event.ph == "C"]
+
+
+def decode_counters(text: bytes) -> list[CounterEvent]:
+    """Decode comma-separated events as samples of counters."""
+    return _decode_samples(b"[" + text + b"]")
 
 
 @dataclass

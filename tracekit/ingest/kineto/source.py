@@ -68,6 +68,10 @@ class Stream:
         """Up to `size` bytes; empty only at the end."""
         return self._raw.read(size)
 
+    def readinto(self, room: memoryview) -> int:
+        """Read as much as there is room for; returns how much that was, 0 only at the end."""
+        return self._raw.readinto(room)
+
     def position(self) -> int:
         """Bytes of the file consumed so far, for progress; 0 where the source cannot tell."""
         try:
@@ -104,6 +108,12 @@ class GzipStream(Stream):
                 hint="unpack it and import that, if it is one",
             )
         return b"".join(pieces)
+
+    def readinto(self, room: memoryview) -> int:
+        """Inflate as much as there is room for; returns how much that was, 0 only at the end."""
+        piece = self.read(len(room))
+        room[: len(piece)] = piece
+        return len(piece)
 
     def _some(self, limit: int) -> bytes:
         """Some more text; empty at the end."""

@@ -24,6 +24,8 @@ HEADER_LIMIT = 256 << 20
 EVENT_LIMIT = 16 << 20
 """No event is as long as this; a piece without a boundary in so many bytes is damaged."""
 
+ROOM = 64
+"""Zeros behind a piece: the widest load that looks beyond its end."""
 _OVERLAP = 1 << 16
 """A boundary with all its white space is shorter than this."""
 
@@ -101,32 +103,58 @@ def _opens_events(text: bytes) -> bool:
     return text.lstrip()[:1] in (b"{", b"]", b"")
 
 
-def chunks(stream: Stream, rest: bytes, *, size: int = CHUNK_BYTES) -> Iterator[bytes]:
+@dataclass(frozen=True)
+class Text:
+    """A piece of a trace's text.
+
+    Attributes:
+        buffer: Its bytes, and `ROOM` zeros behind them, so that a decoder may look beyond its end.
+        length: How many bytes it has.
+    """
+
+    buffer: bytearray
+    length: int
+
+    @property
+    def view(self) -> memoryview:
+        """Its bytes, not copied."""
+        return memoryview(self.buffer)[: self.length]
+
+
+def chunks(stream: Stream, rest: bytes, *, size: int = CHUNK_BYTES) -> Iterator[Text]:
     """Pieces of about `size` bytes that hold whole events, the last one with what follows the events."""
-    buffer, searched = rest, 0
+    buffer, filled, searched = bytearray(rest) + bytes(ROOM), len(rest), 0
     while True:
-        if len(buffer) >= size:
-            cut = _last_cut(buffer, searched)
-            if cut is None and len(buffer) > EVENT_LIMIT:
-                cut = len(buffer), len(buffer)  # no event is so long: what it is, is the decoder's to say
+        if filled >= size:
+            cut = _last_cut(buffer, searched, filled)
+            if cut is None and filled > EVENT_LIMIT:
+                cut = filled, filled  # no event is so long: what it is, is the decoder's to say
             if cut:
-                yield buffer[: cut[0]]
-                buffer, searched = buffer[cut[1] :], 0
+                carried = buffer[cut[1] : filled]
+                yield _ended(buffer, cut[0])
+                buffer, filled, searched = carried, len(carried), 0
                 continue
-            searched = max(0, len(buffer) - _OVERLAP)
-        block = stream.read(size)
-        if not block:
+            searched = max(0, filled - _OVERLAP)
+        buffer[filled:] = bytes(size + ROOM)
+        with memoryview(buffer) as room:
+            read = stream.readinto(room[filled : filled + size])
+        if not read:
             break
-        buffer += block
-    if buffer.strip(_SPACE):
-        yield buffer
+        filled += read
+    if buffer[:filled].strip(_SPACE):
+        yield _ended(buffer, filled)
 
 
-def _last_cut(buffer: bytes, start: int) -> tuple[int, int] | None:
+def _ended(buffer: bytearray, length: int) -> Text:
+    buffer[length:] = bytes(ROOM)
+    return Text(buffer, length)
+
+
+def _last_cut(buffer: bytearray, start: int, end: int) -> tuple[int, int] | None:
     """End of the last event that another follows, and the start of that one; looks from the end on."""
-    low, window = len(buffer), _OVERLAP
+    low, window = end, _OVERLAP
     while low > start:
-        low, high = max(start, low - window), min(len(buffer), low + _OVERLAP)
+        low, high = max(start, low - window), min(end, low + _OVERLAP)
         matches = list(_CUT.finditer(buffer, low, high))
         if matches:
             return matches[-1].start() + 1, matches[-1].end()

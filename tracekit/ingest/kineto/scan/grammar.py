@@ -1,0 +1,224 @@
+"""JSON at an address: white space, strings, numbers and whole values, checked as strictly as JSON asks.
+
+Every function takes the address where something starts and gives the address behind it, or `BAD` where the text
+is not valid JSON or is something that only the reference decoder handles. A text has a byte that is no JSON
+behind its end, so nothing here need ask where that is.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from tracekit.ingest.kineto.scan.words import byte, lowest, solid, special, word
+from tracekit.ingest.kineto.split import ROOM
+
+BAD = -1
+DEEPEST = 60
+"""Nested arrays and objects that are followed."""
+WHOLE_DIGITS = 18
+"""Digits that any int64 holds."""
+
+QUOTE, COMMA, COLON, MINUS, POINT, PLUS = 0x22, 0x2C, 0x3A, 0x2D, 0x2E, 0x2B
+OPEN, CLOSE, LIST, LIST_END = 0x7B, 0x7D, 0x5B, 0x5D
+_BACKSLASH, _ZERO, _NINE, _U, _E, _D, _N = 0x5C, 0x30, 0x39, 0x75, 0x65, 0x64, 0x6E
+_ESCAPED = np.array([chr(code) in '"\\/bfnrt' for code in range(256)])
+_HEX = np.array([chr(code) in "0123456789abcdefABCDEF" for code in range(256)])
+_NULL, _TRUE, _FALS = (int.from_bytes(text, "little") for text in (b"null", b"true", b"fals"))
+_FOUR = (1 << 32) - 1
+
+
+@njit
+def blanks(at):
+    """The first byte that is no white space."""
+    if byte(at) > 0x20:  # noqa: PLR2004 (the blank)
+        return at
+    places = solid(at)
+    while places == 0:
+        at += ROOM
+        places = solid(at)
+    return at + lowest(places)
+
+
+@njit
+def text_end(at):
+    """The quote that ends the string whose first character is here."""
+    while True:
+        places = special(at)
+        if places == 0:
+            at += ROOM
+            continue
+        at += lowest(places)
+        found = byte(at)
+        if found == QUOTE:
+            return at
+        if found != _BACKSLASH:
+            return BAD
+        at = _escape_end(at)
+        if at == BAD:
+            return BAD
+
+
+@njit
+def _escape_end(at):
+    """Behind the escape whose backslash is here; halves of surrogate pairs are not for us."""
+    if _ESCAPED[byte(at + 1)]:
+        return at + 2
+    if byte(at + 1) != _U:
+        return BAD
+    for place in range(2, 6):
+        if not _HEX[byte(at + place)]:
+            return BAD
+    if byte(at + 2) | 0x20 == _D and byte(at + 3) >= 0x38:  # noqa: PLR2004 (D800 to DFFF)
+        return BAD
+    return at + 6
+
+
+@njit
+def digits_end(at):
+    """Behind the digits that start here, of which there is at least one."""
+    start = at
+    while _ZERO <= byte(at) <= _NINE:
+        at += 1
+    return BAD if at == start else at
+
+
+@njit
+def number_end(at):
+    """Behind the number that starts here; a zero leads no other digit, which nothing that follows a number is."""
+    if byte(at) == MINUS:
+        at += 1
+    at = at + 1 if byte(at) == _ZERO else digits_end(at)
+    if at != BAD and byte(at) == POINT:
+        at = digits_end(at + 1)
+    if at != BAD and byte(at) | 0x20 == _E:
+        at += 1
+        if byte(at) == PLUS or byte(at) == MINUS:
+            at += 1
+        at = digits_end(at)
+    return at
+
+
+@njit
+def literal_end(at):
+    """Behind the null, true or false that starts here."""
+    four = np.int64(word(at) & np.uint64(_FOUR))
+    if four == _NULL or four == _TRUE:
+        return at + 4
+    if four == _FALS and byte(at + 4) == _E:
+        return at + 5
+    return BAD
+
+
+@njit
+def starts_number(first):
+    """Whether a number starts with this byte."""
+    return _ZERO <= first <= _NINE or first == MINUS
+
+
+@njit
+def is_null(at):
+    """Whether a literal that starts here is null."""
+    return byte(at) == _N
+
+
+@njit
+def scalar_end(at):
+    """Behind the string, number or literal that starts here."""
+    first = byte(at)
+    if first == QUOTE:
+        at = text_end(at + 1)
+        return BAD if at == BAD else at + 1
+    if starts_number(first):
+        return number_end(at)
+    return literal_end(at)
+
+
+@njit
+def key_end(at):
+    """The value of the member whose key starts here."""
+    if byte(at) != QUOTE:
+        return BAD
+    at = text_end(at + 1)
+    if at == BAD:
+        return BAD
+    at = blanks(at + 1)
+    return blanks(at + 1) if byte(at) == COLON else BAD
+
+
+@njit
+def value_end(at):
+    """Behind the value that starts here, whatever it holds; a bit of `objects` for each open bracket."""
+    depth, objects = 0, np.uint64(0)
+    while True:
+        first = byte(at)
+        if first == OPEN or first == LIST:
+            if depth == DEEPEST:
+                return BAD
+            depth += 1
+            objects = (objects << np.uint64(1)) | np.uint64(first == OPEN)
+            at = blanks(at + 1)
+            if byte(at) != (CLOSE if first == OPEN else LIST_END):
+                if first == OPEN:
+                    at = key_end(at)
+                    if at == BAD:
+                        return BAD
+                continue
+        else:
+            at = scalar_end(at)
+            if at == BAD or depth == 0:
+                return at
+            at = blanks(at)
+        at, depth, objects = _next_value(at, depth, objects)
+        if at == BAD or depth == 0:
+            return at
+
+
+@njit
+def _next_value(at, depth, objects):
+    """Behind a value or at a closing bracket: close what ends here, up to the next value or the outer end."""
+    while True:
+        inside_object = objects & np.uint64(1) != 0
+        found = byte(at)
+        if found == COMMA:
+            at = blanks(at + 1)
+            return (key_end(at) if inside_object else at), depth, objects
+        if found != (CLOSE if inside_object else LIST_END):
+            return BAD, depth, objects
+        depth, objects = depth - 1, objects >> np.uint64(1)
+        if depth == 0:
+            return at + 1, depth, objects
+        at = blanks(at + 1)
+
+
+@njit
+def read_number(at):
+    """A number's digits as one integer, how many of them stand behind the point, and where it ends.
+
+    Numbers of more digits than an int64 surely holds, and those with an exponent, end `BAD`.
+    """
+    negative = byte(at) == MINUS
+    at += np.int64(negative)
+    start, digits = at, np.int64(0)
+    digit = byte(at) - _ZERO
+    while 0 <= digit <= 9:  # noqa: PLR2004 (a digit)
+        digits = digits * 10 + digit
+        at += 1
+        digit = byte(at) - _ZERO
+    whole = at - start
+    decimals = np.int64(0)
+    if byte(at) == POINT:
+        at += 1
+        first = at
+        digit = byte(at) - _ZERO
+        while 0 <= digit <= 9:  # noqa: PLR2004 (a digit)
+            digits = digits * 10 + digit
+            at += 1
+            digit = byte(at) - _ZERO
+        decimals = at - first
+        if decimals == 0:
+            return np.int64(0), decimals, np.int64(BAD)
+    leads = whole > 1 and byte(start) == _ZERO
+    if whole == 0 or leads or whole + decimals > WHOLE_DIGITS or byte(at) | 0x20 == _E:
+        return np.int64(0), decimals, np.int64(BAD)
+    return (-digits if negative else digits), decimals, at

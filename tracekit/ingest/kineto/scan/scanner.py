@@ -1,0 +1,105 @@
+"""One thread's scanner: a chunk's text in, its batches out, or nothing where the reference must decode it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from tracekit.ingest.kineto.batches import Tally
+from tracekit.ingest.kineto.scan import layout
+from tracekit.ingest.kineto.scan.events import scan
+from tracekit.ingest.kineto.scan.interner import Interner
+from tracekit.ingest.kineto.scan.sheets import CLOSED, CROWDED, SURPRISED, Sheets
+from tracekit.ingest.kineto.scan.tables import SurpriseError, batches
+from tracekit.ingest.kineto.scan.texts import Texts
+from tracekit.ingest.kineto.scan.values import NULL
+from tracekit.ingest.kineto.split import ROOM, Text
+
+if TYPE_CHECKING:
+    from tracekit.ingest.kineto.batches import Batches
+
+
+
+@dataclass(frozen=True)
+class Scanned:
+    """A chunk's rows.
+
+    Attributes:
+        closed: Where the bracket that closes the events is; None when it is not in the chunk.
+    """
+
+    batches: Batches
+    tally: Tally
+    closed: int | None
+
+
+class Scanner:
+    """Scans chunk after chunk; keeps the texts it has met."""
+
+    def __init__(self) -> None:
+        self._places = np.full(layout.PLACES, NULL)
+        self._sheets: Sheets | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self._interner = Interner(layout.KNOWN)
+        self._texts = Texts(self._interner)
+
+    def scan(self, text: Text) -> Scanned | None:
+        """Scan a chunk; None where something in it is the reference's to decode."""
+        if not _is_utf8(text):
+            return None
+        try:
+            return self._scan(text)
+        except SurpriseError:
+            return None
+
+    def _scan(self, text: Text) -> Scanned | None:
+        sheets = self._room(text.length)
+        address = np.frombuffer(text.buffer, np.uint8).ctypes.data
+        found: list[Batches] = []
+        tally, start = Tally(), 0
+        while True:
+            sheets.clear()
+            end, place = scan(
+                address, text.length, start, self._interner.address, sheets.address, self._places.ctypes.data
+            )
+            if end == SURPRISED or (end == CROWDED and place == start and self._texts.fresh):
+                return None
+            found.append(batches(sheets, self._texts, text.view, tally))
+            if end != CROWDED:
+                return Scanned(_joined(found), tally, place if end == CLOSED else None)
+            start = place
+            self._forget()
+
+    def _room(self, length: int) -> Sheets:
+        if self._sheets is None or self._sheets.length < length:
+            self._sheets = Sheets(length)
+        return self._sheets
+
+
+def _is_utf8(text: Text) -> bool:
+    try:
+        return text.buffer.isascii() or str(text.view, "utf-8") is not None
+    except UnicodeDecodeError:
+        return False
+
+
+def _joined(found: list[Batches]) -> Batches:
+    if len(found) == 1:
+        return found[0]
+    names = {name for batches in found for name in batches}
+    return {name: _concatenated([batches[name] for batches in found if name in batches]) for name in names}
+
+
+def _concatenated(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
+    whole = pa.Table.from_batches(parts).unify_dictionaries().combine_chunks()
+    return whole.to_batches()[0]
+
+
+def warm() -> None:
+    """Have everything compiled or loaded."""
+    Scanner().scan(Text(bytearray(ROOM), 0))

@@ -1,0 +1,141 @@
+"""Take one member's value into its slot: parsed where it is a number, as a place in the text where it is one."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from tracekit.ingest.kineto.scan.grammar import (
+    BAD,
+    COMMA,
+    LIST,
+    LIST_END,
+    MINUS,
+    QUOTE,
+    blanks,
+    is_null,
+    literal_end,
+    read_number,
+    starts_number,
+    text_end,
+    value_end,
+)
+from tracekit.ingest.kineto.scan.layout import BLOCK_Y, GRID_Y
+from tracekit.ingest.kineto.scan.slots import KINDS, SLOTS, Kind
+from tracekit.ingest.kineto.scan.words import bits, byte, peek, poke
+
+NULL = np.iinfo(np.int64).min
+"""Stands for what is absent; no value that is taken is equal to it."""
+_LENGTH_BITS = 24
+_LENGTH = (1 << _LENGTH_BITS) - 1
+_NS_DIGITS = 3  # of a microsecond
+_FIRST_LETTER, _LAST_LETTER = ord("a"), ord("z")
+_TENTHS = np.array([10**power for power in range(19)], np.int64)
+_LATEST = 1 << 62
+_EXACT = 1 << 53
+_INTEGER, _TIME, _REAL, _TEXT, _JSON, _TRIPLE = (int(kind) for kind in Kind if kind is not Kind.ARGS)
+_GRID = SLOTS["grid"]
+
+
+@njit
+def span(start, end, origin):
+    """A place in the text as one number; `NULL` where it is too long for that."""
+    if end - start > _LENGTH:
+        return NULL
+    return ((start - origin) << _LENGTH_BITS) | (end - start)
+
+
+@njit
+def start_of(place, origin):
+    """Where a place in the text starts."""
+    return origin + (place >> _LENGTH_BITS)
+
+
+@njit
+def length_of(place):
+    """How long it is."""
+    return place & _LENGTH
+
+
+@njit
+def take_value(at, slot, places, origin):
+    """Take the value at an address; gives the address behind it, and whether it is of the slot's kind."""
+    kind = KINDS[slot]
+    poke(places, slot, NULL)
+    first = byte(at)
+    if kind == _JSON:
+        end = value_end(at)
+        if end != BAD:
+            poke(places, slot, span(at, end, origin))
+        return end, peek(places, slot) != NULL
+    if first == QUOTE:
+        end = text_end(at + 1)
+        if end == BAD:
+            return end, False
+        if kind == _TEXT:
+            poke(places, slot, span(at + 1, end, origin))
+        return end + 1, peek(places, slot) != NULL
+    if starts_number(first):
+        return _take_number(at, slot, kind, places)
+    if kind == _TRIPLE and first == LIST:
+        return _take_triple(at, slot, places)
+    if first >= _FIRST_LETTER and first <= _LAST_LETTER:
+        return literal_end(at), is_null(at)
+    return value_end(at), False
+
+
+@njit
+def _take_number(at, slot, kind, places):
+    digits, decimals, end = read_number(at)
+    if end == BAD:
+        return end, False
+    if kind == _INTEGER:
+        if decimals:
+            return end, False
+        poke(places, slot, digits)
+        return end, True
+    if kind == _TIME:
+        poke(places, slot, _nanoseconds(digits, decimals))
+        return end, peek(places, slot) != NULL
+    if kind == _REAL and abs(digits) < _EXACT and (digits != 0 or first_is_digit(at)):
+        poke(places, slot, bits(digits / np.float64(_TENTHS[decimals])))
+        return end, True
+    return end, False
+
+
+@njit
+def first_is_digit(at):
+    """Whether a number has no sign: minus zero is not the integer zero."""
+    return byte(at) != MINUS
+
+
+@njit
+def _nanoseconds(digits, decimals):
+    """Microseconds as nanoseconds, `NULL` where that is not exact."""
+    if decimals > _NS_DIGITS:
+        beyond = _TENTHS[decimals - _NS_DIGITS]
+        return digits // beyond if digits % beyond == 0 else NULL
+    factor = _TENTHS[_NS_DIGITS - decimals]
+    return digits * factor if abs(digits) < _LATEST // factor else NULL
+
+
+@njit
+def _take_triple(at, slot, places):
+    """Take a list of three integers; any other is odd."""
+    start = at
+    rest = GRID_Y if slot == _GRID else BLOCK_Y
+    for number in range(3):
+        digits, decimals, end = read_number(blanks(at + 1))
+        if end == BAD or decimals:
+            return _odd_triple(start, slot, places)
+        poke(places, slot if number == 0 else rest + number - 1, digits)
+        at = blanks(end)
+        if byte(at) != (LIST_END if number == 2 else COMMA):
+            return _odd_triple(start, slot, places)
+    return at + 1, True
+
+
+@njit
+def _odd_triple(at, slot, places):
+    poke(places, slot, NULL)
+    return value_end(at), False
