@@ -83,7 +83,7 @@ def members(at: int, places: int, origin: int) -> tuple[int, int]:
         at = blanks(at + 1)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def scan(text: int, length: int, start: int, interner: int, sheets: int, places: int) -> tuple[int, int]:
     """Scan the events of a text.
 

@@ -10,18 +10,17 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from tracekit.ingest.kineto.scan.words import byte, lowest, solid, special, word
-from tracekit.ingest.kineto.split import ROOM
+from tracekit.ingest.kineto.scan.words import WIDE, byte, lowest, solid, special, word
 
 BAD = -1
 DEEPEST = 60
 """Nested arrays and objects that are followed."""
-WHOLE_DIGITS = 18
-"""Digits that any int64 holds."""
+MOST_DIGITS = 19
+"""Digits of the largest int64; larger numbers of as many turn negative, which tells them."""
 
 QUOTE, COMMA, COLON, MINUS, POINT, PLUS = 0x22, 0x2C, 0x3A, 0x2D, 0x2E, 0x2B
 OPEN, CLOSE, LIST, LIST_END = 0x7B, 0x7D, 0x5B, 0x5D
-_BACKSLASH, _ZERO, _NINE, _U, _E, _D, _N = 0x5C, 0x30, 0x39, 0x75, 0x65, 0x64, 0x6E
+_BLANK, _BACKSLASH, _ZERO, _NINE, _U, _E, _D, _N = 0x20, 0x5C, 0x30, 0x39, 0x75, 0x65, 0x64, 0x6E
 _ESCAPED = np.array([chr(code) in '"\\/bfnrt' for code in range(256)])
 _HEX = np.array([chr(code) in "0123456789abcdefABCDEF" for code in range(256)])
 _NULL, _TRUE, _FALS = (int.from_bytes(text, "little") for text in (b"null", b"true", b"fals"))
@@ -31,11 +30,13 @@ _FOUR = (1 << 32) - 1
 @njit
 def blanks(at):
     """The first byte that is no white space."""
-    if byte(at) > 0x20:  # noqa: PLR2004 (the blank)
+    if byte(at) > _BLANK:
         return at
+    if byte(at) == _BLANK and byte(at + 1) > _BLANK:
+        return at + 1
     places = solid(at)
     while places == 0:
-        at += ROOM
+        at += WIDE
         places = solid(at)
     return at + lowest(places)
 
@@ -46,7 +47,7 @@ def text_end(at):
     while True:
         places = special(at)
         if places == 0:
-            at += ROOM
+            at += WIDE
             continue
         at += lowest(places)
         found = byte(at)
@@ -219,6 +220,7 @@ def read_number(at):
         if decimals == 0:
             return np.int64(0), decimals, np.int64(BAD)
     leads = whole > 1 and byte(start) == _ZERO
-    if whole == 0 or leads or whole + decimals > WHOLE_DIGITS or byte(at) | 0x20 == _E:
+    too_large = whole + decimals > MOST_DIGITS or digits < 0
+    if whole == 0 or leads or too_large or byte(at) | 0x20 == _E:
         return np.int64(0), decimals, np.int64(BAD)
     return (-digits if negative else digits), decimals, at

@@ -12,7 +12,7 @@ import importlib
 import os
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,13 +54,8 @@ class Scanners:
             self._thread.start()
 
     def _load(self) -> None:
-        try:
-            with _cached():
-                module = importlib.import_module("tracekit.ingest.kineto.scan.scanner")
-            module.warm()
-        except Exception:  # whatever a compiler may lack here, the reference decodes the trace
-            return
-        self._make = module.Scanner
+        with suppress(Exception):  # whatever a compiler may lack here, the reference decodes the trace
+            self._make = load()
 
     def mine(self) -> Scanner | None:
         """This thread's scanner; None as long as there is none."""
@@ -86,14 +81,16 @@ def scanners(size: int) -> Iterator[Scanners]:
         found.close()
 
 
-@contextmanager
-def _cached() -> Iterator[None]:
-    """Have what is declared meanwhile kept in our own folder."""
+def load() -> type[Scanner]:
+    """The scanner, compiled now where it is not yet."""
     from numba import config
 
-    before = config.CACHE_DIR
-    config.CACHE_DIR = str(cache())
+    module = importlib.import_module("tracekit.ingest.kineto.scan.scanner")
+    before, config.CACHE_DIR = config.CACHE_DIR, str(cache())
     try:
-        yield
+        module.scan.enable_caching()
     finally:
-        config.CACHE_DIR = before
+        config.CACHE_DIR = before  # a program's own functions are kept where it wants them
+    module.warm()
+    made: type[Scanner] = module.Scanner
+    return made

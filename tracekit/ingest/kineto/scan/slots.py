@@ -29,7 +29,8 @@ class Kind(IntEnum):
     TEXT = 3
     JSON = 4
     TRIPLE = 5
-    ARGS = 6
+    LANE = 6
+    ARGS = 7
 
 
 _KINDS = {
@@ -37,6 +38,7 @@ _KINDS = {
     **dict.fromkeys(("ts", "dur"), Kind.TIME),
     **dict.fromkeys(("dims", "dims_old", "dtypes", "concrete"), Kind.JSON),
     **dict.fromkeys(("grid", "block"), Kind.TRIPLE),
+    **dict.fromkeys(("pid", "tid", "device", "stream", "alloc_bytes", "device_id"), Kind.LANE),
     "occupancy": Kind.REAL,
     "args": Kind.ARGS,
 }

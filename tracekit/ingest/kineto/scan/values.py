@@ -29,11 +29,13 @@ NULL = np.iinfo(np.int64).min
 _LENGTH_BITS = 24
 _LENGTH = (1 << _LENGTH_BITS) - 1
 _NS_DIGITS = 3  # of a microsecond
+_ZERO, _NINE, _UNDERSCORE, _ASCII = ord("0"), ord("9"), ord("_"), 0x7F
+_SAFE_DIGITS = 18
 _FIRST_LETTER, _LAST_LETTER = ord("a"), ord("z")
 _TENTHS = np.array([10**power for power in range(19)], np.int64)
 _LATEST = 1 << 62
 _EXACT = 1 << 53
-_INTEGER, _TIME, _REAL, _TEXT, _JSON, _TRIPLE = (int(kind) for kind in Kind if kind is not Kind.ARGS)
+_INTEGER, _TIME, _REAL, _TEXT, _JSON, _TRIPLE, _LANE = (int(kind) for kind in Kind if kind is not Kind.ARGS)
 _GRID = SLOTS["grid"]
 
 
@@ -74,6 +76,8 @@ def take_value(at, slot, places, origin):
             return end, False
         if kind == _TEXT:
             poke(places, slot, span(at + 1, end, origin))
+        elif kind == _LANE:
+            poke(places, slot, _number_in(at + 1, end))
         return end + 1, peek(places, slot) != NULL
     if starts_number(first):
         return _take_number(at, slot, kind, places)
@@ -89,7 +93,7 @@ def _take_number(at, slot, kind, places):
     digits, decimals, end = read_number(at)
     if end == BAD:
         return end, False
-    if kind == _INTEGER:
+    if kind == _INTEGER or kind == _LANE:
         if decimals:
             return end, False
         poke(places, slot, digits)
@@ -117,6 +121,24 @@ def _nanoseconds(digits, decimals):
         return digits // beyond if digits % beyond == 0 else NULL
     factor = _TENTHS[_NS_DIGITS - decimals]
     return digits * factor if abs(digits) < _LATEST // factor else NULL
+
+
+@njit
+def _number_in(at: int, end: int) -> int:
+    """The first number in a word such as `stream 7`; `NULL` where Python's idea of it may be another."""
+    before = 0
+    while at < end and not _ZERO <= byte(at) <= _NINE:
+        before = byte(at)
+        if before == _UNDERSCORE or before > _ASCII:
+            return NULL
+        at += 1
+    first, number = at, 0
+    while at < end and _ZERO <= byte(at) <= _NINE:
+        number = number * 10 + byte(at) - _ZERO
+        at += 1
+    if at == first or at - first > _SAFE_DIGITS or byte(at) == _UNDERSCORE or byte(at) > _ASCII:
+        return NULL
+    return -number if before == MINUS else number
 
 
 @njit

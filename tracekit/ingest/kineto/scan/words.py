@@ -1,8 +1,8 @@
-"""Bytes as the machine sees them: a byte, a word, or the places in 64 bytes where something stands.
+"""Bytes as the machine sees them: a byte, a word, or the places among some bytes where something stands.
 
 Numba has no type for an address, and none for a vector; these few functions are LLVM's own instructions, which
-it lowers to what the processor has (AVX-512, AVX2, SSE2, NEON). They read up to 64 bytes from an address on:
-the text that is scanned has so much room behind its end.
+it lowers to what the processor has (SSE2, NEON). They read up to `WIDE` bytes from an address on: the text that
+is scanned has so much room behind its end.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from tracekit.ingest.kineto.split import ROOM
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+WIDE = 16
+"""Bytes that are compared at once: what every processor can, and strings are short."""
+
 _BYTE, _WORD = ir.IntType(8), ir.IntType(64)
-_VECTOR = ir.VectorType(_BYTE, ROOM)
+_VECTOR = ir.VectorType(_BYTE, WIDE)
 _QUOTE, _BACKSLASH, _SPACE = 0x22, 0x5C, 0x20
 _BLANKS = (0x20, 0x09, 0x0A, 0x0D)
 
@@ -32,12 +33,12 @@ def _loaded(builder: Any, address: Any, kind: Any) -> Any:
 
 
 def _everywhere(value: int) -> Any:
-    return ir.Constant(_VECTOR, [ir.Constant(_BYTE, value)] * ROOM)
+    return ir.Constant(_VECTOR, [ir.Constant(_BYTE, value)] * WIDE)
 
 
 def _places(builder: Any, hits: Any) -> Any:
-    """One bit for each of 64 comparisons, the first the lowest."""
-    return builder.bitcast(hits, _WORD)
+    """One bit for each comparison, the first the lowest."""
+    return builder.zext(builder.bitcast(hits, ir.IntType(WIDE)), _WORD)
 
 
 def _reading(result: Any, generate: Callable[[Any, Any], Any]) -> Any:
@@ -74,7 +75,7 @@ def _solid(builder: Any, address: Any) -> Any:
     blank = builder.icmp_unsigned("==", text, _everywhere(_BLANKS[0]))
     for other in _BLANKS[1:]:
         blank = builder.or_(blank, builder.icmp_unsigned("==", text, _everywhere(other)))
-    return builder.xor(_places(builder, blank), ir.Constant(_WORD, -1))
+    return builder.xor(_places(builder, blank), ir.Constant(_WORD, (1 << WIDE) - 1))
 
 
 def _lowest(builder: Any, word: Any) -> Any:
@@ -114,9 +115,9 @@ byte = _reading(types.int64, _byte)
 word = _reading(types.uint64, _word)
 """The eight bytes at an address, the first the lowest."""
 special = _reading(types.uint64, _special)
-"""Where, in 64 bytes, a string ends or needs a closer look: quotes, backslashes and control characters."""
+"""Where, in `WIDE` bytes, a string ends or needs a closer look: quotes, backslashes and control characters."""
 solid = _reading(types.uint64, _solid)
-"""Where, in 64 bytes, there is no white space."""
+"""Where, in `WIDE` bytes, there is no white space."""
 lowest = _reading(types.int64, _lowest)
 """Number of the lowest bit that is set; 64 when none is."""
 
