@@ -174,9 +174,7 @@ def _decode_one(
                 raise
 
 
-def _read(
-    path: Path, directory: Path, decoders: Decoders, progress: Callable[[int], None]
-) -> list[Trace]:
+def _read(path: Path, directory: Path, decoders: Decoders, progress: Callable[[int], None]) -> list[Trace]:
     if nsys.is_nsys(path):
         return nsys.read(path, directory, progress)
     pool, fast = decoders

@@ -226,10 +226,7 @@ def _copies(named: list[str], kinds: list[Any]) -> dict[str, pa.Array]:
         names.copy_ends(name) if kind is copy else nowhere for name, kind in zip(named, kinds, strict=True)
     ]
     columns = zip(*ends, strict=True)
-    return {
-        name: texts(list(column))
-        for name, column in zip(COPY_COLUMNS, columns, strict=True)
-    }
+    return {name: texts(list(column)) for name, column in zip(COPY_COLUMNS, columns, strict=True)}
 
 
 def _allocation_columns(

@@ -172,7 +172,7 @@ def _numbered(texts: Iterator[Text], directory: Path) -> Iterator[_Piece]:
 
 @dataclass(frozen=True)
 class _Decoding:
-    """How a chunk is decoded: scanned where a scanner is ready and nothing surprises it, else by the reference."""
+    """How a chunk is decoded: scanned where a scanner is ready and not surprised, else by the reference."""
 
     pool: Pool
     scanners: Scanners

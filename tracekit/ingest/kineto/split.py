@@ -123,7 +123,7 @@ class Text:
 
 def chunks(stream: Stream, rest: bytes, *, size: int = CHUNK_BYTES) -> Iterator[Text]:
     """Pieces of about `size` bytes that hold whole events, the last one with what follows the events."""
-    buffer, filled, searched = bytearray(rest) + bytes(ROOM), len(rest), 0
+    buffer, filled, searched = bytearray(rest), len(rest), 0
     while True:
         if filled >= size:
             cut = _last_cut(buffer, searched, filled)
@@ -135,7 +135,7 @@ def chunks(stream: Stream, rest: bytes, *, size: int = CHUNK_BYTES) -> Iterator[
                 buffer, filled, searched = carried, len(carried), 0
                 continue
             searched = max(0, filled - _OVERLAP)
-        buffer[filled:] = bytes(size + ROOM)
+        buffer = _roomier(buffer, filled, size)
         with memoryview(buffer) as room:
             read = stream.readinto(room[filled : filled + size])
         if not read:
@@ -145,8 +145,15 @@ def chunks(stream: Stream, rest: bytes, *, size: int = CHUNK_BYTES) -> Iterator[
         yield _ended(buffer, filled)
 
 
+def _roomier(buffer: bytearray, filled: int, size: int) -> bytearray:
+    """A buffer with room for so many more bytes, and for the zeros behind a piece."""
+    roomy = bytearray(filled + size + ROOM)
+    roomy[:filled] = memoryview(buffer)[:filled]
+    return roomy
+
+
 def _ended(buffer: bytearray, length: int) -> Text:
-    buffer[length:] = bytes(ROOM)
+    buffer[length : length + ROOM] = bytes(ROOM)
     return Text(buffer, length)
 
 

@@ -6,9 +6,6 @@ that is not plain, the scan ends and the reference decodes the chunk.
 
 from __future__ import annotations
 
-import numpy as np
-from numba import njit
-
 from tracekit.ingest.kineto.scan.grammar import (
     BAD,
     CLOSE,
@@ -28,62 +25,85 @@ from tracekit.ingest.kineto.scan.rows import add_row
 from tracekit.ingest.kineto.scan.sheets import CLOSED, DONE, N_EVENTS, SURPRISED, counted
 from tracekit.ingest.kineto.scan.slots import NOT_KEPT, SLOTS, slot_of
 from tracekit.ingest.kineto.scan.values import NULL, take_value
-from tracekit.ingest.kineto.scan.words import byte, poke
+from tracekit.ingest.kineto.scan.words import byte, compiled, poke
 
 _ARGS = SLOTS["args"]
 
 
-@njit
+_BEFORE, _INSIDE, _AFTER, _ENDED = range(4)
+"""Where in an event: before, inside or behind its arguments, or at its end."""
+
+
+@compiled
 def members(at: int, places: int, origin: int) -> tuple[int, int]:
-    """Take the members of the event whose brace is here; gives its end and the slots with something odd."""
-    odd, inside, had_arguments = np.uint64(0), False, False
+    """Take the members of the event whose brace is here; gives its end, and the slots with something odd."""
+    odd, level = 0, _BEFORE
     at = blanks(at + 1)
     if byte(at) == CLOSE:
         return at + 1, odd
     while True:
-        if byte(at) != QUOTE:
-            return BAD, odd
-        key = at + 1
-        at = text_end(key)
-        if at == BAD:
+        at, slot = _key(at)
+        if at != BAD and slot == _ARGS and level != _INSIDE:
+            at, level = _arguments(at, level)
+            if level == _INSIDE:
+                continue
+        elif at != BAD:
+            at, odd = _member(at, slot, level, places, origin, odd)
+        if at != BAD:
+            at, level = _next(at, level)
+        if at == BAD or level == _ENDED:
             return at, odd
-        slot = slot_of(key, at - key)
-        at = blanks(at + 1)
-        if byte(at) != COLON:
-            return BAD, odd
-        at = blanks(at + 1)
-        if slot == _ARGS and not inside:
-            if byte(at) == OPEN and not had_arguments:
-                had_arguments = True
-                at = blanks(at + 1)
-                if byte(at) != CLOSE:
-                    inside = True
-                    continue
-                at += 1
-            elif byte(at) == OPEN or not is_null(at):
-                return BAD, odd  # twice, or no object: the reference knows what that means
-            else:
-                at = literal_end(at)
-        elif slot == NOT_KEPT or (slot > _ARGS) != inside:
-            at = value_end(at)
-        else:
-            at, plain = take_value(at, slot, places, origin)
-            bit = np.uint64(1) << np.uint64(slot)
-            odd = odd & ~bit if plain else odd | bit
-        if at == BAD:
-            return at, odd
-        at = blanks(at)
-        if inside and byte(at) == CLOSE:
-            inside = False
-            at = blanks(at + 1)
-        if byte(at) == CLOSE and not inside:
-            return at + 1, odd
-        if byte(at) != COMMA:
-            return BAD, odd
-        at = blanks(at + 1)
 
 
-@njit(nogil=True)
+@compiled
+def _key(at: int) -> tuple[int, int]:
+    """The value of the member whose key is here, and its slot."""
+    if byte(at) != QUOTE:
+        return BAD, NOT_KEPT
+    end = text_end(at + 1)
+    if end == BAD:
+        return BAD, NOT_KEPT
+    slot = slot_of(at + 1, end - at - 1)
+    at = blanks(end + 1)
+    return (blanks(at + 1) if byte(at) == COLON else BAD), slot
+
+
+@compiled
+def _arguments(at: int, level: int) -> tuple[int, int]:
+    """The first of the arguments that open here, or behind them where there are none.
+
+    What stands twice, or is no object, is the reference's to understand.
+    """
+    if level == _AFTER:
+        return BAD, level
+    if byte(at) == OPEN:
+        at = blanks(at + 1)
+        return (at + 1, _AFTER) if byte(at) == CLOSE else (at, _INSIDE)
+    return (literal_end(at) if is_null(at) else BAD), level
+
+
+@compiled
+def _member(at: int, slot: int, level: int, places: int, origin: int, odd: int) -> tuple[int, int]:
+    """Behind the value here, which goes into its slot where it has one at this level."""
+    if slot == NOT_KEPT or (slot > _ARGS) != (level == _INSIDE):
+        return value_end(at), odd
+    at, plain = take_value(at, slot, places, origin)
+    return at, (odd & ~(1 << slot) if plain else odd | (1 << slot))
+
+
+@compiled
+def _next(at: int, level: int) -> tuple[int, int]:
+    """The next member, or the event's end."""
+    at = blanks(at)
+    if level == _INSIDE and byte(at) == CLOSE:
+        level = _AFTER
+        at = blanks(at + 1)
+    if level != _INSIDE and byte(at) == CLOSE:
+        return at + 1, _ENDED
+    return (blanks(at + 1) if byte(at) == COMMA else BAD), level
+
+
+@compiled
 def scan(text: int, length: int, start: int, interner: int, sheets: int, places: int) -> tuple[int, int]:
     """Scan the events of a text.
 

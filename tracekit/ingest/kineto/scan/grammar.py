@@ -1,16 +1,15 @@
 """JSON at an address: white space, strings, numbers and whole values, checked as strictly as JSON asks.
 
-Every function takes the address where something starts and gives the address behind it, or `BAD` where the text
-is not valid JSON or is something that only the reference decoder handles. A text has a byte that is no JSON
-behind its end, so nothing here need ask where that is.
+Every function takes the address where something starts and gives the address behind it, or `BAD` where the
+text is not valid JSON or is something that only the reference decoder handles. Behind a text's end stands a
+byte that is no JSON, so nothing here need ask where the end is.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from tracekit.ingest.kineto.scan.words import WIDE, byte, lowest, solid, special, word
+from tracekit.ingest.kineto.scan.words import WIDE, byte, compiled, lowest, solid, special, word
 
 BAD = -1
 DEEPEST = 60
@@ -27,8 +26,8 @@ _NULL, _TRUE, _FALS = (int.from_bytes(text, "little") for text in (b"null", b"tr
 _FOUR = (1 << 32) - 1
 
 
-@njit
-def blanks(at):
+@compiled
+def blanks(at: int) -> int:
     """The first byte that is no white space."""
     if byte(at) > _BLANK:
         return at
@@ -41,8 +40,8 @@ def blanks(at):
     return at + lowest(places)
 
 
-@njit
-def text_end(at):
+@compiled
+def text_end(at: int) -> int:
     """The quote that ends the string whose first character is here."""
     while True:
         places = special(at)
@@ -60,8 +59,8 @@ def text_end(at):
             return BAD
 
 
-@njit
-def _escape_end(at):
+@compiled
+def _escape_end(at: int) -> int:
     """Behind the escape whose backslash is here; halves of surrogate pairs are not for us."""
     if _ESCAPED[byte(at + 1)]:
         return at + 2
@@ -70,13 +69,13 @@ def _escape_end(at):
     for place in range(2, 6):
         if not _HEX[byte(at + place)]:
             return BAD
-    if byte(at + 2) | 0x20 == _D and byte(at + 3) >= 0x38:  # noqa: PLR2004 (D800 to DFFF)
+    if byte(at + 2) | 0x20 == _D and byte(at + 3) >= 0x38:
         return BAD
     return at + 6
 
 
-@njit
-def digits_end(at):
+@compiled
+def digits_end(at: int) -> int:
     """Behind the digits that start here, of which there is at least one."""
     start = at
     while _ZERO <= byte(at) <= _NINE:
@@ -84,9 +83,9 @@ def digits_end(at):
     return BAD if at == start else at
 
 
-@njit
-def number_end(at):
-    """Behind the number that starts here; a zero leads no other digit, which nothing that follows a number is."""
+@compiled
+def number_end(at: int) -> int:
+    """Behind the number that starts here; a zero leads no other digit, so what follows it is none."""
     if byte(at) == MINUS:
         at += 1
     at = at + 1 if byte(at) == _ZERO else digits_end(at)
@@ -94,37 +93,37 @@ def number_end(at):
         at = digits_end(at + 1)
     if at != BAD and byte(at) | 0x20 == _E:
         at += 1
-        if byte(at) == PLUS or byte(at) == MINUS:
+        if byte(at) in (PLUS, MINUS):
             at += 1
         at = digits_end(at)
     return at
 
 
-@njit
-def literal_end(at):
+@compiled
+def literal_end(at: int) -> int:
     """Behind the null, true or false that starts here."""
-    four = np.int64(word(at) & np.uint64(_FOUR))
-    if four == _NULL or four == _TRUE:
+    four = word(at) & _FOUR
+    if four in (_NULL, _TRUE):
         return at + 4
     if four == _FALS and byte(at + 4) == _E:
         return at + 5
     return BAD
 
 
-@njit
-def starts_number(first):
+@compiled
+def starts_number(first: int) -> bool:
     """Whether a number starts with this byte."""
     return _ZERO <= first <= _NINE or first == MINUS
 
 
-@njit
-def is_null(at):
+@compiled
+def is_null(at: int) -> bool:
     """Whether a literal that starts here is null."""
     return byte(at) == _N
 
 
-@njit
-def scalar_end(at):
+@compiled
+def scalar_end(at: int) -> int:
     """Behind the string, number or literal that starts here."""
     first = byte(at)
     if first == QUOTE:
@@ -135,8 +134,8 @@ def scalar_end(at):
     return literal_end(at)
 
 
-@njit
-def key_end(at):
+@compiled
+def key_end(at: int) -> int:
     """The value of the member whose key starts here."""
     if byte(at) != QUOTE:
         return BAD
@@ -147,17 +146,17 @@ def key_end(at):
     return blanks(at + 1) if byte(at) == COLON else BAD
 
 
-@njit
-def value_end(at):
+@compiled
+def value_end(at: int) -> int:
     """Behind the value that starts here, whatever it holds; a bit of `objects` for each open bracket."""
-    depth, objects = 0, np.uint64(0)
+    depth, objects = 0, 0
     while True:
         first = byte(at)
-        if first == OPEN or first == LIST:
+        if first in (OPEN, LIST):
             if depth == DEEPEST:
                 return BAD
             depth += 1
-            objects = (objects << np.uint64(1)) | np.uint64(first == OPEN)
+            objects = (objects << 1) | (1 if first == OPEN else 0)
             at = blanks(at + 1)
             if byte(at) != (CLOSE if first == OPEN else LIST_END):
                 if first == OPEN:
@@ -175,52 +174,52 @@ def value_end(at):
             return at
 
 
-@njit
-def _next_value(at, depth, objects):
+@compiled
+def _next_value(at: int, depth: int, objects: int) -> tuple[int, int, int]:
     """Behind a value or at a closing bracket: close what ends here, up to the next value or the outer end."""
     while True:
-        inside_object = objects & np.uint64(1) != 0
+        inside_object = objects & 1 != 0
         found = byte(at)
         if found == COMMA:
             at = blanks(at + 1)
             return (key_end(at) if inside_object else at), depth, objects
         if found != (CLOSE if inside_object else LIST_END):
             return BAD, depth, objects
-        depth, objects = depth - 1, objects >> np.uint64(1)
+        depth, objects = depth - 1, objects >> 1
         if depth == 0:
             return at + 1, depth, objects
         at = blanks(at + 1)
 
 
-@njit
-def read_number(at):
+@compiled
+def read_number(at: int) -> tuple[int, int, int]:
     """A number's digits as one integer, how many of them stand behind the point, and where it ends.
 
     Numbers of more digits than an int64 surely holds, and those with an exponent, end `BAD`.
     """
     negative = byte(at) == MINUS
-    at += np.int64(negative)
-    start, digits = at, np.int64(0)
+    at += 1 if negative else 0
+    start, digits = at, 0
     digit = byte(at) - _ZERO
-    while 0 <= digit <= 9:  # noqa: PLR2004 (a digit)
+    while 0 <= digit <= 9:
         digits = digits * 10 + digit
         at += 1
         digit = byte(at) - _ZERO
     whole = at - start
-    decimals = np.int64(0)
+    decimals = 0
     if byte(at) == POINT:
         at += 1
         first = at
         digit = byte(at) - _ZERO
-        while 0 <= digit <= 9:  # noqa: PLR2004 (a digit)
+        while 0 <= digit <= 9:
             digits = digits * 10 + digit
             at += 1
             digit = byte(at) - _ZERO
         decimals = at - first
         if decimals == 0:
-            return np.int64(0), decimals, np.int64(BAD)
+            return 0, decimals, BAD
     leads = whole > 1 and byte(start) == _ZERO
     too_large = whole + decimals > MOST_DIGITS or digits < 0
     if whole == 0 or leads or too_large or byte(at) | 0x20 == _E:
-        return np.int64(0), decimals, np.int64(BAD)
+        return 0, decimals, BAD
     return (-digits if negative else digits), decimals, at

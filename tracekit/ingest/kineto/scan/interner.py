@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit
 
-from tracekit.ingest.kineto.scan.words import peek, poke, word
+from tracekit.ingest.kineto.scan.words import WORD, compiled, peek, poke, word
 from tracekit.ingest.kineto.split import ROOM
 
 if TYPE_CHECKING:
@@ -21,8 +20,7 @@ BYTES = 8 << 20
 """Room for the texts themselves."""
 FULL = -1
 _EMPTY = -1
-_MIX = np.uint64(0x9E3779B97F4A7C15)
-_WORD = 8
+_MIX = 0x9E3779B97F4A7C15 - (1 << 64)
 _PLACES, _HASHES, _BOUNDS, _LENGTHS, _TEXT, _COUNT = range(6)
 
 
@@ -66,45 +64,44 @@ class Interner:
         return self.text[start : start + self.lengths[code]].tobytes()
 
 
-@njit
-def _tail(at, length):
+@compiled
+def _tail(at: int, length: int) -> int:
     """The last, incomplete word of a text, zero behind its end."""
-    return word(at) & ((np.uint64(1) << np.uint64(_WORD * length)) - np.uint64(1))
+    return word(at) & ((1 << 8 * length) - 1)
 
 
-@njit
-def _hash(at, length):
-    found = np.uint64(length) * _MIX
-    while length >= _WORD:
+@compiled
+def _hash(at: int, length: int) -> int:
+    found = length * _MIX
+    while length >= WORD:
         found = (found ^ word(at)) * _MIX
-        found ^= found >> np.uint64(32)
-        at += _WORD
-        length -= _WORD
+        found ^= found >> 32
+        at += WORD
+        length -= WORD
     if length:
         found = (found ^ _tail(at, length)) * _MIX
-        found ^= found >> np.uint64(32)
+        found ^= found >> 32
     return found
 
 
-@njit
-def _equal(left, right, length):
-    while length >= _WORD:
+@compiled
+def _equal(left: int, right: int, length: int) -> bool:
+    while length >= WORD:
         if word(left) != word(right):
             return False
-        left += _WORD
-        right += _WORD
-        length -= _WORD
+        left += WORD
+        right += WORD
+        length -= WORD
     return length == 0 or _tail(left, length) == _tail(right, length)
 
 
-@njit
+@compiled
 def code_of(interner: int, at: int, length: int) -> int:
     """The code of the text at an address; `FULL` when there is no room for one more."""
     places, hashes, lengths = peek(interner, _PLACES), peek(interner, _HASHES), peek(interner, _LENGTHS)
     bounds, text = peek(interner, _BOUNDS), peek(interner, _TEXT)
     wanted = _hash(at, length)
-    place = np.int64(wanted >> np.uint64(64 - _BITS))
-    wanted = np.int64(wanted)
+    place = (wanted >> (64 - _BITS)) & (PLACES - 1)
     code = peek(places, place)
     while code != _EMPTY:
         known = peek(hashes, code) == wanted and peek(lengths, code) == length
@@ -115,18 +112,18 @@ def code_of(interner: int, at: int, length: int) -> int:
     return _added(interner, at, length, place, wanted)
 
 
-@njit
+@compiled
 def _added(interner: int, at: int, length: int, place: int, wanted: int) -> int:
     code, bounds = peek(interner, _COUNT), peek(interner, _BOUNDS)
     start = peek(bounds, code)
-    words = (length + _WORD - 1) // _WORD
-    if code == MOST or start + words * _WORD > BYTES:
+    words = (length + WORD - 1) // WORD
+    if code == MOST or start + words * WORD > BYTES:
         return FULL
     for number in range(words):
-        poke(peek(interner, _TEXT) + start, number, np.int64(word(at + number * _WORD)))
+        poke(peek(interner, _TEXT) + start, number, word(at + number * WORD))
     poke(peek(interner, _PLACES), place, code)
     poke(peek(interner, _HASHES), code, wanted)
     poke(peek(interner, _LENGTHS), code, length)
-    poke(bounds, code + 1, start + words * _WORD)
+    poke(bounds, code + 1, start + words * WORD)
     poke(interner, _COUNT, code + 1)
     return code

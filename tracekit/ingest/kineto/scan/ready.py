@@ -1,8 +1,8 @@
 """The scanner when it is ready: compiled once for a machine, loaded in the background, never waited for.
 
-Compiling takes seconds and is kept in the user's cache folder, by the content of the files that are compiled:
-Numba itself only looks at the file of the function that is called. A trace that is not large is decoded by the
-reference before a compiler would be done, so for such a one the scanner is loaded, but not compiled.
+Compiling takes seconds and is kept in the user's cache folder, by the content of the files that are compiled
+(Numba itself only looks at the file of the function that is called). A trace that is not large is decoded by
+the reference before a compiler would be done, so for such a one the scanner is loaded, but not compiled.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from tracekit.ingest.kineto import names
 from tracekit.ingest.kineto.scan import layout
@@ -31,14 +30,18 @@ from tracekit.ingest.kineto.scan.sheets import (
 )
 from tracekit.ingest.kineto.scan.slots import COUNT, SLOTS
 from tracekit.ingest.kineto.scan.values import NULL, length_of, start_of
-from tracekit.ingest.kineto.scan.words import byte, peek, poke, word
+from tracekit.ingest.kineto.scan.words import WORD, byte, compiled, peek, poke, word
 from tracekit.schema import HOST_DEVICE
 
 _NONE, _HOST, _DEVICE, _MEMORY, _COUNTER, _SURPRISE, _NO_ROOM = (int(row) for row in Row)
 _PH, _CAT, _NAME, _PID, _TID = (SLOTS[name] for name in ("ph", "cat", "name", "pid", "tid"))
 _TS, _DUR, _CONCRETE = (SLOTS[name] for name in ("ts", "dur", "concrete"))
-_ID, _OLD_ID, _DIMS, _OLD_DIMS = (SLOTS[name] for name in ("external_id", "external_id_old", "dims", "dims_old"))
-_ON_DEVICE, _STREAM, _GRAPH, _NODE = (SLOTS[name] for name in ("device", "stream", "graph_id", "graph_node_id"))
+_ID, _OLD_ID, _DIMS, _OLD_DIMS = (
+    SLOTS[name] for name in ("external_id", "external_id_old", "dims", "dims_old")
+)
+_ON_DEVICE, _STREAM, _GRAPH, _NODE = (
+    SLOTS[name] for name in ("device", "stream", "graph_id", "graph_node_id")
+)
 _TYPE, _INDEX, _BYTES = (SLOTS[name] for name in ("device_type", "device_id", "alloc_bytes"))
 
 _X, _I, _OLD_I, _C = (ord(phase) for phase in "XiIC")
@@ -46,8 +49,8 @@ _SILENT = np.array([chr(code) in "MstfR" for code in range(256)])
 _MEMORY_EVENT = int.from_bytes(names.MEMORY_EVENT.encode(), "little")
 
 
-def _bits(*slots: int) -> np.uint64:
-    return np.uint64(sum(1 << slot for slot in {*slots} if slot < COUNT))
+def _bits(*slots: int) -> int:
+    return sum(1 << slot for slot in {*slots} if slot < COUNT)
 
 
 _HOST_SLOTS = np.array([*layout.HOST.values()])
@@ -55,17 +58,19 @@ _HOST_TEXTS = np.array([*layout.HOST_TEXTS.values()])
 _DEVICE_SLOTS = np.array([*layout.DEVICE.values()])
 _MEMORY_SLOTS = np.array([*layout.MEMORY.values()])
 _FLOPS_TEXT = [*layout.HOST_TEXTS.values()].index(_CONCRETE)
-_HOST_NEEDS = _bits(*layout.HOST.values(), *layout.HOST_TEXTS.values(), _OLD_ID, _OLD_DIMS) & ~_bits(_CONCRETE)
+_HOST_NEEDS = _bits(*layout.HOST.values(), *layout.HOST_TEXTS.values(), _OLD_ID, _OLD_DIMS) & ~_bits(
+    _CONCRETE
+)
 _DEVICE_NEEDS = _bits(*layout.DEVICE.values(), *layout.DEVICE_TEXTS.values(), _OLD_ID)
 _MEMORY_NEEDS = _bits(*layout.MEMORY.values(), _TYPE)
 
 
-@njit
+@compiled
 def _text_code(place: int, origin: int, interner: int) -> int:
     return code_of(interner, start_of(place, origin), length_of(place))
 
 
-@njit
+@compiled
 def _becomes(places: int, origin: int, interner: int, sheets: int) -> int:
     """The `Row` of an event, its kind in the low bits."""
     phase = peek(places, _PH)
@@ -74,16 +79,16 @@ def _becomes(places: int, origin: int, interner: int, sheets: int) -> int:
     letter = byte(start_of(phase, origin))
     if letter == _X:
         return _interval(peek(places, _CAT), origin, interner, sheets)
-    if letter == _I or letter == _OLD_I:
+    if letter in (_I, _OLD_I):
         name = peek(places, _NAME)
-        memory = name != NULL and length_of(name) == 8 and word(start_of(name, origin)) == np.uint64(_MEMORY_EVENT)
+        memory = name != NULL and length_of(name) == WORD and word(start_of(name, origin)) == _MEMORY_EVENT
         return (_MEMORY if memory else _NONE) << KIND_BITS
     if letter == _C:
         return _COUNTER << KIND_BITS
     return (_NONE if _SILENT[letter] else _SURPRISE) << KIND_BITS
 
 
-@njit
+@compiled
 def _interval(category: int, origin: int, interner: int, sheets: int) -> int:
     if category == NULL:
         return _SURPRISE << KIND_BITS
@@ -98,19 +103,19 @@ def _interval(category: int, origin: int, interner: int, sheets: int) -> int:
     return _NONE << KIND_BITS
 
 
-@njit
+@compiled
 def _either(places: int, first: int, second: int) -> None:
     if peek(places, first) == NULL:
         poke(places, first, peek(places, second))
 
 
-@njit
+@compiled
 def _instead(places: int, slot: int, value: int, other: int) -> None:
     if peek(places, slot) == value:
         poke(places, slot, other)
 
 
-@njit
+@compiled
 def add_row(begin: int, end: int, places: int, odd: int, origin: int, interner: int, sheets: int) -> int:
     """Add the event between two addresses to its table; gives how the scan goes on."""
     becomes = _becomes(places, origin, interner, sheets)
@@ -128,10 +133,10 @@ def add_row(begin: int, end: int, places: int, odd: int, origin: int, interner: 
     return CROWDED if row == _NO_ROOM else SURPRISED
 
 
-@njit
-def _checked(places: int, odd: int, needs: int, sheets: int) -> bool:
+@compiled
+def _checked(places: int, odd: int, needs: int) -> bool:
     """Whether an interval has what its row needs; one without a duration keeps its links."""
-    if odd & np.uint64(needs) != 0 or peek(places, _TS) == NULL or peek(places, _NAME) == NULL:
+    if odd & needs != 0 or peek(places, _TS) == NULL or peek(places, _NAME) == NULL:
         return False
     for lane in (_PID, _TID):
         _instead(places, lane, NULL, 0)
@@ -140,7 +145,7 @@ def _checked(places: int, odd: int, needs: int, sheets: int) -> bool:
     return True
 
 
-@njit
+@compiled
 def _timed(places: int, sheets: int) -> None:
     """Give an interval without a usable duration one of zero."""
     if peek(places, _DUR) < 0:
@@ -148,10 +153,10 @@ def _timed(places: int, sheets: int) -> None:
         counted(sheets, N_BAD_DURATION)
 
 
-@njit
+@compiled
 def _add_host(kind: int, places: int, odd: int, origin: int, interner: int, sheets: int) -> int:
     row, room = peek(sheets, N_HOST), peek(sheets, ROWS)
-    if not _checked(places, odd, _HOST_NEEDS, sheets) or row >= room:
+    if not _checked(places, odd, _HOST_NEEDS) or row >= room:
         return SURPRISED
     _either(places, _DIMS, _OLD_DIMS)
     texts = peek(sheets, HOST_TEXTS)
@@ -173,15 +178,15 @@ def _add_host(kind: int, places: int, odd: int, origin: int, interner: int, shee
     return DONE
 
 
-@njit
+@compiled
 def _add_device(kind: int, places: int, odd: int, origin: int, interner: int, sheets: int) -> int:
     row, room = peek(sheets, N_DEVICE), peek(sheets, ROWS)
-    needs = np.uint64(_DEVICE_NEEDS)
+    needs = _DEVICE_NEEDS
     if peek(places, _ON_DEVICE) == NULL:
-        needs |= np.uint64(1) << np.uint64(_PID)
+        needs |= 1 << _PID
     if peek(places, _STREAM) == NULL:
-        needs |= np.uint64(1) << np.uint64(_TID)
-    if not _checked(places, odd, needs, sheets) or row >= room:
+        needs |= 1 << _TID
+    if not _checked(places, odd, needs) or row >= room:
         return SURPRISED
     _either(places, _ON_DEVICE, _PID)
     _either(places, _STREAM, _TID)
@@ -199,10 +204,10 @@ def _add_device(kind: int, places: int, odd: int, origin: int, interner: int, sh
     return DONE
 
 
-@njit
+@compiled
 def _add_memory(places: int, odd: int, sheets: int) -> int:
     row, room = peek(sheets, N_MEMORY), peek(sheets, ROWS)
-    if not _checked(places, odd, _MEMORY_NEEDS, sheets) or row >= room:
+    if not _checked(places, odd, _MEMORY_NEEDS) or row >= room:
         return SURPRISED
     if peek(places, _TYPE) == NULL or peek(places, _TYPE) == 0:
         poke(places, _INDEX, HOST_DEVICE)
@@ -214,7 +219,7 @@ def _add_memory(places: int, odd: int, sheets: int) -> int:
     return DONE
 
 
-@njit
+@compiled
 def _add_counter(begin: int, end: int, sheets: int) -> int:
     row, room = peek(sheets, N_COUNTERS), peek(sheets, ROWS)
     if row >= room:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from tracekit.ingest.kineto.batches import Batches
 
 
-
 @dataclass(frozen=True)
 class Scanned:
     """A chunk's rows.

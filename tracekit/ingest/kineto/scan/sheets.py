@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit
 
 from tracekit.ingest.kineto.scan import layout
-from tracekit.ingest.kineto.scan.words import peek, poke
+from tracekit.ingest.kineto.scan.words import compiled, peek, poke
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -42,7 +41,9 @@ class Sheets:
         rows = length // _EVENT_BYTES + 1
         self._sheets = {sheet: np.empty((columns, rows), np.int64) for sheet, columns in _COLUMNS.items()}
         addresses = [self._sheets[sheet].ctypes.data for sheet in range(ROWS)]
-        self.directory = np.array([*addresses, rows, *(0 for _ in range(N_EVENTS, N_BAD_DURATION + 1))], np.int64)
+        self.directory = np.array(
+            [*addresses, rows, *(0 for _ in range(N_EVENTS, N_BAD_DURATION + 1))], np.int64
+        )
 
     @property
     def address(self) -> int:
@@ -62,7 +63,7 @@ class Sheets:
         return self._sheets[sheet][:, : self.count(count)]
 
 
-@njit
-def counted(sheets: Any, what: int) -> None:
+@compiled
+def counted(sheets: int, what: int) -> None:
     """Count one more."""
     poke(sheets, what, peek(sheets, what) + 1)

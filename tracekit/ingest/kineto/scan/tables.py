@@ -158,7 +158,9 @@ def _device(filled: Sheets, texts: Texts) -> pa.RecordBatch | None:
     )
 
 
-def _copies(is_copy: np.ndarray[tuple[int], np.dtype[np.bool_]], place: Ints, named: list[str]) -> dict[str, pa.Array]:
+def _copies(
+    is_copy: np.ndarray[tuple[int], np.dtype[np.bool_]], place: Ints, named: list[str]
+) -> dict[str, pa.Array]:
     copied, copy = distinct(np.where(is_copy, place, -1), len(named))
     ends = [names.copy_ends(named[number]) for number in copied]
     columns = {}

@@ -1,9 +1,8 @@
-"""Take one member's value into its slot: parsed where it is a number, as a place in the text where it is one."""
+"""Take one member's value into its slot: a number parsed, a text as its place in the chunk."""
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from tracekit.ingest.kineto.scan.grammar import (
     BAD,
@@ -22,9 +21,9 @@ from tracekit.ingest.kineto.scan.grammar import (
 )
 from tracekit.ingest.kineto.scan.layout import BLOCK_Y, GRID_Y
 from tracekit.ingest.kineto.scan.slots import KINDS, SLOTS, Kind
-from tracekit.ingest.kineto.scan.words import bits, byte, peek, poke
+from tracekit.ingest.kineto.scan.words import bits, byte, compiled, peek, poke
 
-NULL = np.iinfo(np.int64).min
+NULL = -(1 << 63)
 """Stands for what is absent; no value that is taken is equal to it."""
 _LENGTH_BITS = 24
 _LENGTH = (1 << _LENGTH_BITS) - 1
@@ -33,34 +32,35 @@ _ZERO, _NINE, _UNDERSCORE, _ASCII = ord("0"), ord("9"), ord("_"), 0x7F
 _SAFE_DIGITS = 18
 _FIRST_LETTER, _LAST_LETTER = ord("a"), ord("z")
 _TENTHS = np.array([10**power for power in range(19)], np.int64)
+_REAL_TENTHS = _TENTHS.astype(np.float64)  # exact: up to 10^22 is
 _LATEST = 1 << 62
 _EXACT = 1 << 53
 _INTEGER, _TIME, _REAL, _TEXT, _JSON, _TRIPLE, _LANE = (int(kind) for kind in Kind if kind is not Kind.ARGS)
 _GRID = SLOTS["grid"]
 
 
-@njit
-def span(start, end, origin):
+@compiled
+def span(start: int, end: int, origin: int) -> int:
     """A place in the text as one number; `NULL` where it is too long for that."""
     if end - start > _LENGTH:
         return NULL
     return ((start - origin) << _LENGTH_BITS) | (end - start)
 
 
-@njit
-def start_of(place, origin):
+@compiled
+def start_of(place: int, origin: int) -> int:
     """Where a place in the text starts."""
     return origin + (place >> _LENGTH_BITS)
 
 
-@njit
-def length_of(place):
+@compiled
+def length_of(place: int) -> int:
     """How long it is."""
     return place & _LENGTH
 
 
-@njit
-def take_value(at, slot, places, origin):
+@compiled
+def take_value(at: int, slot: int, places: int, origin: int) -> tuple[int, bool]:
     """Take the value at an address; gives the address behind it, and whether it is of the slot's kind."""
     kind = KINDS[slot]
     poke(places, slot, NULL)
@@ -88,12 +88,12 @@ def take_value(at, slot, places, origin):
     return value_end(at), False
 
 
-@njit
-def _take_number(at, slot, kind, places):
+@compiled
+def _take_number(at: int, slot: int, kind: int, places: int) -> tuple[int, bool]:
     digits, decimals, end = read_number(at)
     if end == BAD:
         return end, False
-    if kind == _INTEGER or kind == _LANE:
+    if kind in (_INTEGER, _LANE):
         if decimals:
             return end, False
         poke(places, slot, digits)
@@ -101,20 +101,20 @@ def _take_number(at, slot, kind, places):
     if kind == _TIME:
         poke(places, slot, _nanoseconds(digits, decimals))
         return end, peek(places, slot) != NULL
-    if kind == _REAL and abs(digits) < _EXACT and (digits != 0 or first_is_digit(at)):
-        poke(places, slot, bits(digits / np.float64(_TENTHS[decimals])))
+    if kind == _REAL and abs(digits) < _EXACT and (digits != 0 or _is_unsigned(at)):
+        poke(places, slot, bits(digits / _REAL_TENTHS[decimals]))
         return end, True
     return end, False
 
 
-@njit
-def first_is_digit(at):
+@compiled
+def _is_unsigned(at: int) -> bool:
     """Whether a number has no sign: minus zero is not the integer zero."""
     return byte(at) != MINUS
 
 
-@njit
-def _nanoseconds(digits, decimals):
+@compiled
+def _nanoseconds(digits: int, decimals: int) -> int:
     """Microseconds as nanoseconds, `NULL` where that is not exact."""
     if decimals > _NS_DIGITS:
         beyond = _TENTHS[decimals - _NS_DIGITS]
@@ -123,7 +123,7 @@ def _nanoseconds(digits, decimals):
     return digits * factor if abs(digits) < _LATEST // factor else NULL
 
 
-@njit
+@compiled
 def _number_in(at: int, end: int) -> int:
     """The first number in a word such as `stream 7`; `NULL` where Python's idea of it may be another."""
     before = 0
@@ -141,8 +141,8 @@ def _number_in(at: int, end: int) -> int:
     return -number if before == MINUS else number
 
 
-@njit
-def _take_triple(at, slot, places):
+@compiled
+def _take_triple(at: int, slot: int, places: int) -> tuple[int, bool]:
     """Take a list of three integers; any other is odd."""
     start = at
     rest = GRID_Y if slot == _GRID else BLOCK_Y
@@ -157,7 +157,7 @@ def _take_triple(at, slot, places):
     return at + 1, True
 
 
-@njit
-def _odd_triple(at, slot, places):
+@compiled
+def _odd_triple(at: int, slot: int, places: int) -> tuple[int, bool]:
     poke(places, slot, NULL)
     return value_end(at), False
