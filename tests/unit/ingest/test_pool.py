@@ -18,17 +18,19 @@ if TYPE_CHECKING:
 def test_answers_come_in_the_order_of_the_tasks() -> None:
     tasks = [str(number) * 1000 for number in range(40)]
     with open_pool(2) as pool:
-        assert list(pool.ordered(len, tasks)) == [(task, len(task)) for task in tasks]
+        assert list(pool.ordered(lambda task: pool.elsewhere(len, task), tasks)) == [
+            (task, len(task)) for task in tasks
+        ]
 
 
 def test_an_error_is_raised_where_its_answer_is_awaited() -> None:
     with open_pool(2) as pool, pytest.raises(ValueError, match="invalid literal"):
-        list(pool.ordered(int, ["1", "one", "2"]))
+        list(pool.ordered(lambda task: pool.elsewhere(int, task), ["1", "one", "2"]))
 
 
 def test_a_worker_that_dies_is_an_error() -> None:
     with open_pool(2) as pool, pytest.raises(TracekitError, match="ended with code 3"):
-        list(pool.ordered(os._exit, [3]))
+        pool.elsewhere(os._exit, 3)
 
 
 SCRIPT = """

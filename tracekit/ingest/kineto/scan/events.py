@@ -23,11 +23,11 @@ from tracekit.ingest.kineto.scan.grammar import (
 from tracekit.ingest.kineto.scan.layout import PLACES
 from tracekit.ingest.kineto.scan.rows import add_row
 from tracekit.ingest.kineto.scan.sheets import CLOSED, DONE, N_EVENTS, SURPRISED, counted
-from tracekit.ingest.kineto.scan.slots import NOT_KEPT, SLOTS, slot_of
+from tracekit.ingest.kineto.scan.slots import NOT_KEPT, SLOT, slot_of
 from tracekit.ingest.kineto.scan.values import NULL, take_value
 from tracekit.ingest.kineto.scan.words import byte, compiled, poke
 
-_ARGS = SLOTS["args"]
+_ARGS = SLOT.args
 
 
 _BEFORE, _INSIDE, _AFTER, _ENDED = range(4)

@@ -8,7 +8,7 @@ import numpy as np
 
 from tracekit.ingest import flops
 from tracekit.ingest.kineto import names
-from tracekit.ingest.kineto.scan.slots import COUNT, SLOTS
+from tracekit.ingest.kineto.scan.slots import COUNT, SLOT
 from tracekit.schema import C, DeviceKind, HostKind
 
 
@@ -29,53 +29,53 @@ GRID_Y, BLOCK_Y = COUNT, COUNT + 2
 PLACES = COUNT + 4
 
 HOST = {
-    C.START_NS: SLOTS["ts"],
-    C.DUR_NS: SLOTS["dur"],
-    C.PID: SLOTS["pid"],
-    C.TID: SLOTS["tid"],
-    C.CORRELATION_ID: SLOTS["correlation"],
-    C.EXTERNAL_ID: SLOTS["external_id"],
-    C.SEQUENCE: SLOTS["sequence"],
-    C.FWD_TID: SLOTS["fwd_tid"],
+    C.START_NS: SLOT.ts,
+    C.DUR_NS: SLOT.dur,
+    C.PID: SLOT.pid,
+    C.TID: SLOT.tid,
+    C.CORRELATION_ID: SLOT.correlation,
+    C.EXTERNAL_ID: SLOT.external_id,
+    C.SEQUENCE: SLOT.sequence,
+    C.FWD_TID: SLOT.fwd_tid,
 }
 HOST_TEXTS = {
-    C.NAME: SLOTS["name"],
-    C.INPUT_SHAPES: SLOTS["dims"],
-    C.INPUT_DTYPES: SLOTS["dtypes"],
-    C.STACK: SLOTS["stack"],
-    C.FLOPS: SLOTS["concrete"],  # with the name and the shapes it tells the work
+    C.NAME: SLOT.name,
+    C.INPUT_SHAPES: SLOT.dims,
+    C.INPUT_DTYPES: SLOT.dtypes,
+    C.STACK: SLOT.stack,
+    C.FLOPS: SLOT.concrete,  # with the name and the shapes it tells the work
 }
 DEVICE = {
-    C.START_NS: SLOTS["ts"],
-    C.DUR_NS: SLOTS["dur"],
-    C.DEVICE: SLOTS["device"],
-    C.STREAM: SLOTS["stream"],
-    C.CONTEXT: SLOTS["context"],
-    C.CORRELATION_ID: SLOTS["correlation"],
-    C.EXTERNAL_ID: SLOTS["external_id"],
-    C.GRID_X: SLOTS["grid"],
+    C.START_NS: SLOT.ts,
+    C.DUR_NS: SLOT.dur,
+    C.DEVICE: SLOT.device,
+    C.STREAM: SLOT.stream,
+    C.CONTEXT: SLOT.context,
+    C.CORRELATION_ID: SLOT.correlation,
+    C.EXTERNAL_ID: SLOT.external_id,
+    C.GRID_X: SLOT.grid,
     C.GRID_Y: GRID_Y,
     C.GRID_Z: GRID_Y + 1,
-    C.BLOCK_X: SLOTS["block"],
+    C.BLOCK_X: SLOT.block,
     C.BLOCK_Y: BLOCK_Y,
     C.BLOCK_Z: BLOCK_Y + 1,
-    C.REGISTERS: SLOTS["registers"],
-    C.DYNAMIC_SHARED_BYTES: SLOTS["shared"],
-    C.OCCUPANCY_PCT: SLOTS["occupancy"],
-    C.GRAPH_ID: SLOTS["graph_id"],
-    C.GRAPH_NODE_ID: SLOTS["graph_node_id"],
-    C.BYTES: SLOTS["bytes"],
+    C.REGISTERS: SLOT.registers,
+    C.DYNAMIC_SHARED_BYTES: SLOT.shared,
+    C.OCCUPANCY_PCT: SLOT.occupancy,
+    C.GRAPH_ID: SLOT.graph_id,
+    C.GRAPH_NODE_ID: SLOT.graph_node_id,
+    C.BYTES: SLOT.bytes,
 }
-DEVICE_TEXTS = {C.NAME: SLOTS["name"]}
+DEVICE_TEXTS = {C.NAME: SLOT.name}
 MEMORY = {
-    C.T_NS: SLOTS["ts"],
-    C.PID: SLOTS["pid"],
-    C.TID: SLOTS["tid"],
-    C.DEVICE: SLOTS["device_id"],
-    C.BYTES: SLOTS["alloc_bytes"],
-    C.ADDRESS: SLOTS["address"],
-    C.TOTAL_ALLOCATED: SLOTS["total_allocated"],
-    C.TOTAL_RESERVED: SLOTS["total_reserved"],
+    C.T_NS: SLOT.ts,
+    C.PID: SLOT.pid,
+    C.TID: SLOT.tid,
+    C.DEVICE: SLOT.device_id,
+    C.BYTES: SLOT.alloc_bytes,
+    C.ADDRESS: SLOT.address,
+    C.TOTAL_ALLOCATED: SLOT.total_allocated,
+    C.TOTAL_RESERVED: SLOT.total_reserved,
 }
 
 HOST_KINDS, DEVICE_KINDS = tuple(HostKind), tuple(DeviceKind)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tracekit.ingest.kineto.scan.scanner import Scanner
 
@@ -44,7 +44,7 @@ class Scanners:
     """A scanner for each thread, from the moment on at which they are ready."""
 
     def __init__(self) -> None:
-        self._make: type[Scanner] | None = None
+        self._make: Callable[[], Scanner] | None = None
         self._mine = threading.local()
         self._thread = threading.Thread(target=self._load, name="tracekit-scanner")
 
@@ -55,7 +55,11 @@ class Scanners:
 
     def _load(self) -> None:
         with suppress(Exception):  # whatever a compiler may lack here, the reference decodes the trace
-            self._make = load()
+            self.use(load())
+
+    def use(self, make: Callable[[], Scanner]) -> None:
+        """Give every thread that asks from now on a scanner of its own."""
+        self._make = make
 
     def mine(self) -> Scanner | None:
         """This thread's scanner; None as long as there is none."""

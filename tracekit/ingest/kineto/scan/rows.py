@@ -28,21 +28,27 @@ from tracekit.ingest.kineto.scan.sheets import (
     UNKNOWN,
     counted,
 )
-from tracekit.ingest.kineto.scan.slots import COUNT, SLOTS
+from tracekit.ingest.kineto.scan.slots import COUNT, SLOT
 from tracekit.ingest.kineto.scan.values import NULL, length_of, start_of
 from tracekit.ingest.kineto.scan.words import WORD, byte, compiled, peek, poke, word
 from tracekit.schema import HOST_DEVICE
 
 _NONE, _HOST, _DEVICE, _MEMORY, _COUNTER, _SURPRISE, _NO_ROOM = (int(row) for row in Row)
-_PH, _CAT, _NAME, _PID, _TID = (SLOTS[name] for name in ("ph", "cat", "name", "pid", "tid"))
-_TS, _DUR, _CONCRETE = (SLOTS[name] for name in ("ts", "dur", "concrete"))
+_PH, _CAT, _NAME, _PID, _TID = SLOT.ph, SLOT.cat, SLOT.name, SLOT.pid, SLOT.tid
+_TS, _DUR, _CONCRETE = SLOT.ts, SLOT.dur, SLOT.concrete
 _ID, _OLD_ID, _DIMS, _OLD_DIMS = (
-    SLOTS[name] for name in ("external_id", "external_id_old", "dims", "dims_old")
+    SLOT.external_id,
+    SLOT.external_id_old,
+    SLOT.dims,
+    SLOT.dims_old,
 )
 _ON_DEVICE, _STREAM, _GRAPH, _NODE = (
-    SLOTS[name] for name in ("device", "stream", "graph_id", "graph_node_id")
+    SLOT.device,
+    SLOT.stream,
+    SLOT.graph_id,
+    SLOT.graph_node_id,
 )
-_TYPE, _INDEX, _BYTES = (SLOTS[name] for name in ("device_type", "device_id", "alloc_bytes"))
+_TYPE, _INDEX, _BYTES = SLOT.device_type, SLOT.device_id, SLOT.alloc_bytes
 
 _X, _I, _OLD_I, _C = (ord(phase) for phase in "XiIC")
 _SILENT = np.array([chr(code) in "MstfR" for code in range(256)])

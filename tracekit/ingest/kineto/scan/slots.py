@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 from itertools import count
+from types import SimpleNamespace
 
 import msgspec
 import numpy as np
@@ -43,7 +44,7 @@ _KINDS = {
     "args": Kind.ARGS,
 }
 _FIELDS = (*msgspec.structs.fields(Event), *msgspec.structs.fields(Args))  # `args` is the last of an event's
-SLOTS = {field.name: number for number, field in enumerate(_FIELDS)}
+SLOT = SimpleNamespace(**{field.name: number for number, field in enumerate(_FIELDS)})
 """Number of each slot; those before that of `args` are an event's own, those behind it its arguments'."""
 COUNT = len(_FIELDS)
 KINDS = np.array([_KINDS.get(field.name, Kind.INTEGER) for field in _FIELDS], np.int64)

@@ -20,7 +20,7 @@ from tracekit.ingest.kineto.scan.grammar import (
     value_end,
 )
 from tracekit.ingest.kineto.scan.layout import BLOCK_Y, GRID_Y
-from tracekit.ingest.kineto.scan.slots import KINDS, SLOTS, Kind
+from tracekit.ingest.kineto.scan.slots import KINDS, SLOT, Kind
 from tracekit.ingest.kineto.scan.words import bits, byte, compiled, peek, poke
 
 NULL = -(1 << 63)
@@ -36,7 +36,7 @@ _REAL_TENTHS = _TENTHS.astype(np.float64)  # exact: up to 10^22 is
 _LATEST = 1 << 62
 _EXACT = 1 << 53
 _INTEGER, _TIME, _REAL, _TEXT, _JSON, _TRIPLE, _LANE = (int(kind) for kind in Kind if kind is not Kind.ARGS)
-_GRID = SLOTS["grid"]
+_GRID = SLOT.grid
 
 
 @compiled

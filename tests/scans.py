@@ -1,0 +1,72 @@
+"""The scanner beside the reference: whatever it accepts, both must have made the same of it."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from tracekit.ingest.kineto.batches import Tally, to_batches
+from tracekit.ingest.kineto.events import decode
+from tracekit.ingest.kineto.scan import ready
+from tracekit.ingest.kineto.source import open_trace
+from tracekit.ingest.kineto.split import ROOM, Text, chunks, closes_events, read_opening
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tracekit.ingest.kineto.scan.scanner import Scanned, Scanner
+
+
+@cache
+def scanner() -> Scanner:
+    """One scanner for all tests of a process: what it has met before must not matter."""
+    return ready.load()()
+
+
+def text_of(content: bytes) -> Text:
+    return Text(bytearray(content) + bytes(ROOM), len(content))
+
+
+def chunks_of(path: Path) -> Iterator[bytes]:
+    """A trace's chunks, as an import cuts them."""
+    with open_trace(path) as stream:
+        for text in chunks(stream, read_opening(stream, path.name).rest):
+            yield bytes(text.view)
+
+
+def agrees(content: bytes, *, by: Scanner | None = None) -> bool:
+    """Whether the scanner accepted the text; that it then equals the reference is asserted."""
+    scanned = (by or scanner()).scan(text_of(content))
+    if scanned is None:
+        return False
+    tail = b"" if scanned.closed is None else content[scanned.closed :]
+    if tail and not closes_events(tail, 0):
+        return False
+    _equal(content, scanned, tail)
+    return True
+
+
+def _equal(content: bytes, scanned: Scanned, tail: bytes) -> None:
+    decoded = decode(content)
+    assert (decoded.ended, decoded.tail, decoded.clean) == (bool(tail), tail, not tail)
+    batches, tally = to_batches(decoded)
+    assert scanned.tally == tally
+    assert tally == Tally(tally.events, 0, 0, 0, tally.bad_duration, tally.ignored)  # nothing was mended
+    assert set(scanned.batches) == set(batches)
+    for table, batch in batches.items():
+        assert scanned.batches[table].schema == batch.schema, table
+        assert _rows(scanned.batches[table]).equals(_rows(batch)), table
+
+
+def _rows(batch: pa.RecordBatch) -> pa.Table:
+    """Rows in an order of their own: the reference gives them by category, the scanner as they come."""
+    table = pa.Table.from_batches([batch])
+    plain = [
+        column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
+        for column in table.columns
+    ]
+    named = pa.table(dict(zip(table.column_names, plain, strict=True)))
+    return named.sort_by([(name, "ascending") for name in named.column_names]).combine_chunks()

@@ -1,0 +1,104 @@
+"""Importing with the scanner and without gives the same run, whenever the scanner becomes ready."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import samples
+from tests.traces import table
+from tracekit.ingest import import_traces, importer
+from tracekit.ingest.kineto import reader
+from tracekit.ingest.kineto.scan import ready
+from tracekit.ingest.kineto.scan.ready import Scanners
+from tracekit.store import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tracekit.ingest.kineto.scan.scanner import Scanned, Scanner
+    from tracekit.ingest.kineto.split import Text
+
+TABLES = ("host_intervals", "device_intervals", "steps", "allocations", "counters")
+TRACE = next((Path(samples.__file__).parent / "simulated").glob("*.json.gz"))
+
+
+class EverySecond:
+    """Scans every second chunk, as if the scanner had become ready meanwhile, or had been surprised."""
+
+    def __init__(self) -> None:
+        self._scanner = ready.load()()
+        self._asked = 0
+
+    def scan(self, text: Text) -> Scanned | None:
+        self._asked += 1
+        return self._scanner.scan(text) if self._asked % 2 else None
+
+
+def scanners(make: type[Scanner | EverySecond]) -> Scanners:
+    found = Scanners()
+    found.use(make)  # type: ignore[arg-type]
+    return found
+
+
+def tables(store: Store, trace: Path) -> dict[str, pd.DataFrame]:
+    (run,) = import_traces(store, [trace])
+    return {name: table(run, name) for name in TABLES}
+
+
+@pytest.mark.parametrize("chunk_bytes", [700, 20_000, 4 << 20])
+@pytest.mark.parametrize("make", [EverySecond, None], ids=["in turns", "always"])
+def test_the_decoder_does_not_matter(
+    make: type[EverySecond] | None, chunk_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(reader.read.__kwdefaults__, "chunk_bytes", chunk_bytes)
+    plain = tables(Store(tmp_path / "plain"), TRACE)
+    monkeypatch.setattr(importer, "scanners", lambda _size: nullcontext(scanners(make or ready.load())))
+    scanned = tables(Store(tmp_path / "scanned"), TRACE)
+    for name in TABLES:
+        assert plain[name].equals(scanned[name]), name
+    assert len(plain["host_intervals"])
+
+
+def test_a_machine_without_a_compiler_still_imports(tmp_path: Path) -> None:
+    program = (
+        "import sys; sys.modules['numba'] = None\n"
+        "from pathlib import Path\n"
+        "from tracekit.ingest import import_traces, importer\n"
+        "from tracekit.store import Store\n"
+        "importer.POOL_BYTES = 0\n"
+        f"print(len(import_traces(Store(Path({str(tmp_path)!r})), [Path({str(TRACE)!r})])))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "1"
+
+
+def test_a_small_trace_imports_neither_a_compiler_nor_what_it_compiles(tmp_path: Path) -> None:
+    program = (
+        "import json, sys\n"
+        "from pathlib import Path\n"
+        "from tracekit.ingest import import_traces\n"
+        "from tracekit.store import Store\n"
+        f"import_traces(Store(Path({str(tmp_path)!r})), [Path({str(TRACE)!r})])\n"
+        "print(json.dumps([name for name in ('numba', 'llvmlite') if name in sys.modules]))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == []
+
+
+def test_what_is_compiled_is_found_again_until_the_code_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert not ready.is_compiled()
+    program = "from tracekit.ingest.kineto.scan import ready; ready.load()"
+    subprocess.run([sys.executable, "-c", program], check=True)
+    assert ready.is_compiled()
+    monkeypatch.setattr(sys, "version", "another Python")
+    assert not ready.is_compiled()
