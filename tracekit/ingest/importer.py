@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 from tracekit import __version__
 from tracekit.errors import TracekitError
 from tracekit.ingest import files, notes, nsys, ranks
+from tracekit.ingest.closing import Size, close
 from tracekit.ingest.jobs import Job, Source, survey
 from tracekit.ingest.kineto import reader as kineto
 from tracekit.ingest.kineto.scan.ready import Scanners, scanners
 from tracekit.ingest.origin import completed
 from tracekit.ingest.pool import Pool, cores, open_pool
-from tracekit.ingest.process import Place, Size, close, write
+from tracekit.ingest.process import Place, write
 from tracekit.ingest.samples import Sample, write_samples
 from tracekit.meta import Collector, RunMeta
 from tracekit.store import new_run_id, timestamp

@@ -11,9 +11,10 @@ from tracekit.meta import Diagnostic, Level
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from tracekit.ingest.closing import Size
     from tracekit.ingest.jobs import Source
     from tracekit.ingest.kineto.toplevel import TopLevel
-    from tracekit.ingest.process import Linked, Size
+    from tracekit.ingest.process import Linked
     from tracekit.ingest.trace import Trace
 
 _LISTED = 8

@@ -1,80 +1,43 @@
-"""From one decoded trace to the tables of one rank."""
+"""From one closed trace to the tables of one rank."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from tracekit.ingest import link, spool
-from tracekit.ingest.idle import idle_batch
-from tracekit.ingest.link import NONE
-from tracekit.ingest.order import sorted_positions
+from tracekit.ingest.behind import Behind
+from tracekit.ingest.link.host import Host
+from tracekit.ingest.link.launches import Launchers
+from tracekit.ingest.link.marks import PHASES
+from tracekit.ingest.link.steps import find_steps
+from tracekit.ingest.order import counter_order, device_order
 from tracekit.ingest.spool import Parked
-from tracekit.ingest.write import Coded, Computed, Extra, Rows, compact, write_groups, write_rows
-from tracekit.schema import (
-    ALLOCATIONS,
-    COUNTERS,
-    DEVICE_INTERVALS,
-    HOST_INTERVALS,
-    STEPS,
-    C,
-    DeviceKind,
-    Table,
-)
+from tracekit.ingest.texts import NO_STRINGS, compact, unified
+from tracekit.ingest.windows import windows
+from tracekit.ingest.write import TableFile, write_table
+from tracekit.schema import ALLOCATIONS, COUNTERS, DEVICE_INTERVALS, HOST_INTERVALS, STEPS, C, DeviceKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
     from pathlib import Path
 
     import numpy.typing as npt
 
+    from tracekit.ingest.link.host import HostWindow
+    from tracekit.ingest.link.steps import Steps
+    from tracekit.ingest.spool import Rows
+    from tracekit.ingest.texts import Strings
     from tracekit.ingest.trace import Trace
+    from tracekit.schema import Table
 
     Ints = npt.NDArray[np.integer[Any]]
 
-_IDLE_PART = 900_000
-"""Number of the first part that idle rows are parked as: behind every decoded one."""
-_IDLE_ROWS = 1 << 16
-"""Idle rows of a part: writing reads the parts that a row group touches, whole."""
-
-
-@dataclass(frozen=True)
-class Size:
-    """What a decoded trace holds.
-
-    Attributes:
-        host: Rows it will have in `host_intervals`.
-        device: Rows it will have in `device_intervals`, idle ones included.
-        first_ns: Its first instant, ns since the epoch.
-        last_ns: Its last instant.
-    """
-
-    host: int
-    device: int
-    first_ns: int
-    last_ns: int
-
-
-def close(trace: Trace) -> Size | None:
-    """Complete a decoded trace with its idle intervals, and measure it; None when it holds no interval."""
-    device = Parked(trace.directory, DEVICE_INTERVALS.name)
-    idle = idle_batch(device) if device.rows else None
-    if idle is not None:
-        for part, first in enumerate(range(0, idle.num_rows, _IDLE_ROWS)):
-            rows = idle.slice(first, _IDLE_ROWS)
-            spool.park(trace.directory, _IDLE_PART + part, {DEVICE_INTERVALS.name: rows})
-    host = Parked(trace.directory, HOST_INTERVALS.name)
-    starts = [table.integers(C.START_NS) for table in (host, device) if table.rows]
-    if not starts:
-        return None
-    ends = [table.integers(C.DUR_NS) for table in (host, device) if table.rows]
-    first = min(int(start.min()) for start in starts)
-    last = max(int((start + length).max()) for start, length in zip(starts, ends, strict=True))
-    rows = device.rows + (idle.num_rows if idle is not None else 0)
-    return Size(host.rows, rows, first + trace.top.base_ns, last + trace.top.base_ns)
+_DEVICE = (C.PID, C.EXTERNAL_ID, *(column.name for column in DEVICE_INTERVALS.columns))
+_PHASES = pa.array([str(phase) for phase in PHASES])
 
 
 @dataclass(frozen=True)
@@ -101,7 +64,6 @@ class Place:
         """The file that takes the trace's rows of a table."""
         if self.part is None:
             return self.directory / f"{table.name}.parquet"
-        (self.directory / table.name).mkdir(exist_ok=True)
         return self.directory / table.name / f"part-{self.part:05d}.parquet"
 
 
@@ -126,112 +88,96 @@ def write(trace: Trace, place: Place) -> Linked:
 
 
 class _Writer:
-    """Writes one trace; the host's rows are let go before those of the device are read."""
+    """Writes one trace: windows are linked in this thread, and written in another one."""
 
     def __init__(self, trace: Trace, place: Place) -> None:
-        self._trace = trace
-        self._place = place
+        self._directory, self._place = trace.directory, place
         self._zero = place.zero_ns - trace.top.base_ns
 
     def write(self) -> Linked:
-        device = self._parked(DEVICE_INTERVALS)
-        launchers = self._write_all_but(device)
-        return self._write_device(device, launchers)
+        device, host = self._parked(DEVICE_INTERVALS), self._parked(HOST_INTERVALS)
+        texts = unified(host)
+        steps = find_steps(host, texts)
+        launchers = Launchers(self._directory, host.distinct(C.PID) if C.PID in device.names else None)
+        self._write_host(Host(host, self._parked(ALLOCATIONS), texts, steps), texts, launchers)
+        self._write_steps(steps)
+        self._write_counters()
+        return self._write_device(device, launchers, steps)
 
     def _parked(self, table: Table) -> Parked:
-        return Parked(self._trace.directory, table.name)
+        return Parked(self._directory, table.name)
 
-    def _write_all_but(self, device: Parked) -> link.Launchers:
-        parked = self._parked(HOST_INTERVALS)
-        host = link.Host(parked)
-        steps = link.find_steps(host)
-        step = steps.at(host.start).astype(np.int32)
-        self._write_host(host, parked, step)
-        self._write_steps(steps)
-        self._write_allocations(host)
-        self._write_counters()
-        return link.Launchers(host, steps, step, scoped=C.PID in device.names)
+    def _file(self, table: Table, texts: dict[str, Strings]) -> TableFile:
+        values = {name: strings.array for name, strings in texts.items()}
+        return TableFile(table, self._place.path(table), values=values, zero_ns=self._zero)
 
-    def _rows(self, table: Table, parked: Parked, order: Ints, extra: Extra) -> None:
-        if not len(order):
-            return  # a table without rows has no file, nor a folder for its parts
-        ranked: Extra = {C.RANK: lambda part: np.full(part.stop - part.start, self._place.rank), **extra}
-        write_rows(Rows(table, parked, order, ranked, self._zero), self._place.path(table))
+    def _rank(self, rows: Rows) -> dict[str, Ints]:
+        return {C.RANK: np.full(rows.count, self._place.rank)}
 
-    def _host_row(self, position: Ints) -> Computed:
-        """Row ids of host positions, -1 kept."""
-        first = self._place.host_row
-        return lambda part: np.where(position[part] >= 0, position[part].astype(np.int64) + first, NONE)
+    def _write_host(self, host: Host, texts: dict[str, Strings], launchers: Launchers) -> None:
+        hosts = self._file(HOST_INTERVALS, texts)
+        hosts.values |= {C.PHASE: _PHASES, C.MODULE: texts.get(C.NAME, NO_STRINGS).array}
+        with hosts, self._file(ALLOCATIONS, {}) as allocations, Behind() as behind:
+            for window in host.windows(self._place.host_row):
+                behind.do(partial(hosts.add, window.rows, self._host_columns(window)))
+                found = {**self._rank(window.allocations), C.OP_ROW: window.allocating}
+                behind.do(partial(allocations.add, window.allocations, found))
+                launchers.add(window)
 
-    def _write_host(self, host: link.Host, parked: Parked, step: Ints) -> None:
-        extra: Extra = {
-            C.ROW_ID: _row_ids(self._place.host_row),
-            C.STEP: step,
-            C.PARENT_ROW: self._host_row(host.parent),
-            C.DEPTH: link.depths(host),
-            C.PHASE: Coded(link.phases(host, parked), [str(value) for value in link.PHASES]),
-            C.MODULE: Coded(link.modules(host), host.names.values),
+    def _host_columns(self, window: HostWindow) -> dict[str, Ints]:
+        return {
+            **self._rank(window.rows),
+            C.ROW_ID: np.arange(window.first, window.first + window.rows.count),
+            C.STEP: window.step,
+            C.PARENT_ROW: window.parent,
+            C.DEPTH: window.depth,
+            C.PHASE: window.phase,
+            C.MODULE: window.module,
         }
-        self._rows(HOST_INTERVALS, parked, host.order, extra)
 
-    def _write_device(self, parked: Parked, launchers: link.Launchers) -> Linked:
-        kinds = parked.strings(C.KIND)
-        order = _device_order(parked)
-        launches = launchers.of(parked, order)
-        extra: Extra = {
-            C.ROW_ID: _row_ids(self._place.device_row),
-            C.STEP: launches.step,
-            C.LAUNCH_ROW: self._host_row(launches.call),
-            C.OP_ROW: self._host_row(launches.op),
-        }
-        self._rows(DEVICE_INTERVALS, parked, order, extra)
-        idle = link.flagged(kinds, [DeviceKind.IDLE])
-        launched = ~np.isin(parked.codes(C.KIND, kinds)[order], idle)
-        return Linked(int(launched.sum()), int((launched & (launches.call < 0)).sum()), launchers.count)
+    def _write_device(self, parked: Parked, launchers: Launchers, steps: Steps) -> Linked:
+        texts = unified(parked)
+        idle = texts.get(C.KIND, NO_STRINGS).among([DeviceKind.IDLE])
+        first, launched, unlinked = self._place.device_row, 0, 0
+        with self._file(DEVICE_INTERVALS, texts) as file, Behind() as behind:
+            for rows in _ordered(parked, texts):
+                found = launchers.of(rows, steps.at(rows.integers(C.START_NS)))
+                work = ~idle[rows.codes(C.KIND)]
+                launched += int(work.sum())
+                unlinked += int((work & (found.call < 0)).sum())
+                columns: dict[str, Ints] = {
+                    **self._rank(rows),
+                    C.ROW_ID: np.arange(first, first + rows.count),
+                    C.STEP: found.step,
+                    C.LAUNCH_ROW: found.call,
+                    C.OP_ROW: found.op,
+                }
+                behind.do(partial(file.add, rows, columns))
+                first += rows.count
+        return Linked(launched, unlinked, launchers.count)
 
-    def _write_steps(self, steps: link.Steps) -> None:
+    def _write_steps(self, steps: Steps) -> None:
         if not len(steps.number):
             return
         columns = {
             C.RANK: pa.array(np.full(len(steps.number), self._place.rank, np.int32)),
             C.STEP: pa.array(steps.number),
-            C.NAME: compact(np.arange(len(steps.name)), steps.name),
+            C.NAME: compact(np.arange(len(steps.name)), pa.array(steps.name)),
             C.START_NS: pa.array(steps.start - self._zero),
             C.DUR_NS: pa.array(steps.end - steps.start),
         }
-        write_groups(STEPS, iter([pa.table(columns, schema=STEPS.arrow)]), self._place.path(STEPS))
-
-    def _write_allocations(self, host: link.Host) -> None:
-        parked = self._parked(ALLOCATIONS)
-        time = parked.integers(C.T_NS)
-        order = sorted_positions(
-            time,
-            lambda: parked.integers(C.TOTAL_ALLOCATED),
-            lambda: parked.integers(C.ADDRESS),
-            lambda: parked.integers(C.BYTES),
-        )
-        thread = link.thread_numbers(parked.integers(C.PID), parked.integers(C.TID))
-        inside = host.innermost(thread[order], time[order])
-        op = np.where(inside >= 0, host.op[inside], NONE) if len(host.op) else inside
-        self._rows(ALLOCATIONS, parked, order, {C.OP_ROW: self._host_row(op)})
+        write_table(pa.table(columns, schema=STEPS.arrow), STEPS, self._place.path(STEPS))
 
     def _write_counters(self) -> None:
         parked = self._parked(COUNTERS)
-        order = sorted_positions(parked.integers(C.T_NS))
-        self._rows(COUNTERS, parked, order, {})
+        texts = unified(parked)
+        with self._file(COUNTERS, texts) as file:
+            for window in windows([parked]):
+                rows = parked.read(window.spans[0], parked.names, texts)
+                file.add(rows.take(counter_order(rows)), {})
 
 
-def _row_ids(first: int) -> Computed:
-    return lambda part: np.arange(first + part.start, first + part.stop)
-
-
-def _device_order(parked: Parked) -> Ints:
-    def key(column: str) -> Callable[[], Ints]:
-        return lambda: parked.integers(column)
-
-    return sorted_positions(
-        parked.integers(C.START_NS),
-        *map(key, (C.DUR_NS, C.DEVICE, C.STREAM, C.CORRELATION_ID)),
-        lambda: parked.codes(C.NAME, parked.strings(C.NAME)),
-        key(C.BYTES),
-    )
+def _ordered(parked: Parked, texts: dict[str, Strings]) -> Iterator[Rows]:
+    for window in windows([parked]):
+        rows = parked.read(window.spans[0], _DEVICE, texts)
+        yield rows.take(device_order(rows))

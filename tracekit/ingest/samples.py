@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from tracekit.ingest.write import write_groups
+from tracekit.ingest.write import write_table
 from tracekit.schema import COUNTERS, C
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def write_samples(directory: Path, samples: Sequence[Sample], zero_ns: int) -> N
     if path.exists():
         recorded = ds.dataset(path, schema=COUNTERS.arrow).to_table()
         rows = pa.concat_tables([recorded, rows]).unify_dictionaries().sort_by(C.T_NS)
-    write_groups(COUNTERS, iter([rows]), parts / "part-samples.parquet" if parts.is_dir() else path)
+    write_table(rows, COUNTERS, parts / "part-samples.parquet" if parts.is_dir() else path)
 
 
 def _rows(samples: Sequence[Sample], zero_ns: int) -> pa.Table:

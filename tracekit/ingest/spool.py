@@ -1,7 +1,12 @@
-"""Decoded batches parked on disk until they are written, so that memory follows the chunk, not the trace."""
+"""Decoded batches parked on disk until they are written, so that memory follows the chunk, not the trace.
+
+A part is one chunk's rows of one table, by time. Parts are mapped into memory while some of their rows are
+read, and let go at once: what stays is a copy of the rows asked for.
+"""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -10,27 +15,31 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tracekit.schema import C
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     import numpy.typing as npt
 
+    from tracekit.ingest.texts import Strings
+
     Ints = npt.NDArray[np.int64]
+    Positions = npt.NDArray[np.integer]
     Codes = npt.NDArray[np.int32]
 
 
-_KEPT = 6
-"""Parts of a table that are held while it is written."""
-
-
 def park(directory: Path, number: int, batches: dict[str, pa.RecordBatch]) -> None:
-    """Write a chunk's batches as part `number` of their tables."""
+    """Write a chunk's batches, each sorted by time, as part `number` of their tables."""
     for table, batch in batches.items():
-        with (
-            pa.OSFile(str(_part(directory, table, number)), "wb") as sink,
-            pa.ipc.new_file(sink, batch.schema) as writer,
-        ):
+        store(_part(directory, table, number), batch.schema, [_by_time(batch)])
+
+
+def store(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+    """Write batches as one file."""
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+        for batch in batches:
             writer.write_batch(batch)
 
 
@@ -44,125 +53,161 @@ def _part(directory: Path, table: str, number: int) -> Path:
     return directory / f"{table}.{number:06d}.arrow"
 
 
-@dataclass(frozen=True)
-class Strings:
-    """One text column over all parts: its distinct values, and what each part's codes become."""
+def _time(schema: pa.Schema) -> str:
+    """The column that sorts; a table without a time is sorted by its first one."""
+    return next((name for name in (C.START_NS, C.T_NS) if name in schema.names), schema.names[0])
 
-    values: list[str]
-    recode: list[Codes]
+
+def _by_time(batch: pa.RecordBatch) -> pa.RecordBatch:
+    time = batch.column(_time(batch.schema)).to_numpy()
+    if (time[1:] >= time[:-1]).all():
+        return batch
+    return batch.take(pa.array(np.argsort(time, kind="stable")))
+
+
+@contextmanager
+def mapped(path: Path, fields: Sequence[int] = ()) -> Iterator[pa.RecordBatchFileReader]:
+    """A file of batches; what is read of it stays mapped into memory while something refers to it.
+
+    Args:
+        path: The file.
+        fields: Places of the columns that are wanted; all of them by default.
+    """
+    options = pa.ipc.IpcReadOptions(included_fields=list(fields))
+    with pa.memory_map(str(path)) as source, pa.ipc.open_file(source, options=options) as reader:
+        yield reader
+
+
+@dataclass(frozen=True, kw_only=True)
+class Span:
+    """Neighbouring rows of one part: from `first` up to, not including, `stop`."""
+
+    part: int
+    first: int
+    stop: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """Some rows of a table.
+
+    Attributes:
+        count: How many.
+        columns: Column name to array; text as codes of `texts.Strings`, -1 for null.
+    """
+
+    count: int
+    columns: dict[str, pa.Array]
+
+    def integers(self, column: str, *, missing: int = -1) -> Ints:
+        """A column as int64, nulls as `missing`; one that was not parked is null."""
+        if column not in self.columns:
+            return np.full(self.count, missing, np.int64)
+        array = self.columns[column]
+        filled = pc.fill_null(array, missing) if array.null_count else array
+        found: Ints = filled.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+        return found
+
+    def codes(self, column: str) -> Codes:
+        """A text column as codes, -1 for null; one that was not parked is null."""
+        if column not in self.columns:
+            return np.full(self.count, -1, np.int32)
+        found: Codes = self.columns[column].to_numpy()
+        return found
+
+    def take(self, chosen: Positions) -> Rows:
+        """Rows at these positions, in that order."""
+        places = pa.array(chosen)
+        columns = {name: column.take(places) for name, column in self.columns.items()}
+        return Rows(count=len(chosen), columns=columns)
 
 
 class Parked:
-    """One table of one trace: its parts in file order, read column by column or row by row."""
+    """One table of one trace: its parts in file order."""
 
     def __init__(self, directory: Path, table: str) -> None:
         self._paths = sorted(directory.glob(f"{table}.*.arrow"))
-        self._kept: dict[int, pa.RecordBatch] = {}
-        self._starts = np.cumsum(
-            [0, *(self._read(number, self.schema.names[:1]).num_rows for number in self._numbers)]
-        )
 
     @property
-    def _numbers(self) -> range:
+    def parts(self) -> range:
+        """Numbers of its parts."""
         return range(len(self._paths))
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The columns of its parts, which all have the same; there must be a part."""
-        with pa.OSFile(str(self._paths[0]), "rb") as source, pa.ipc.open_file(source) as reader:
+        """The columns of its parts, which all have the same; none when nothing was parked."""
+        if not self._paths:
+            return pa.schema([])
+        with mapped(self._paths[0]) as reader:
             return reader.schema
 
     @property
     def names(self) -> list[str]:
         """Names of its columns; none when nothing was parked."""
-        return list(self.schema.names) if self._paths else []
+        return list(self.schema.names)
+
+    @property
+    def time(self) -> str:
+        """The column that its parts are sorted by."""
+        return _time(self.schema)
+
+    def part(self, number: int, columns: Sequence[str]) -> pa.RecordBatch:
+        """These columns of a part, which stays mapped as long as they are referred to."""
+        fields = [self.schema.get_field_index(column) for column in columns]
+        with mapped(self._paths[number], fields) as reader:
+            return reader.get_batch(0)
+
+    def times(self, number: int) -> Ints:
+        """The sorted times of a part."""
+        found: Ints = self.part(number, [self.time]).column(0).to_numpy()
+        return found
+
+    @cached_property
+    def lengths(self) -> list[int]:
+        """Rows of each part."""
+        return [self.part(number, [self.time]).num_rows for number in self.parts]
 
     @property
     def rows(self) -> int:
         """Rows over all parts."""
-        return int(self._starts[-1])
+        return sum(self.lengths)
 
-    def _read(self, number: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        fields = [self.schema.get_field_index(column) for column in columns or self.schema.names]
-        options = pa.ipc.IpcReadOptions(included_fields=fields)
-        with pa.OSFile(str(self._paths[number]), "rb") as source:
-            return pa.ipc.open_file(source, options=options).get_batch(0)
+    def distinct(self, column: str) -> Ints:
+        """Sorted distinct values of a column of integers."""
+        found = [pc.unique(self.part(number, [column]).column(0)).to_numpy() for number in self.parts]
+        return np.unique(np.concatenate([np.empty(0, np.int64), *found]))
 
-    def integers(self, column: str, *, missing: int = -1) -> Ints:
-        """A whole column as int64, nulls as `missing`; one that was not parked is null."""
-        if column not in self.names:
-            return np.full(self.rows, missing, np.int64)
-        parts = [
-            pc.fill_null(self._read(number, [column]).column(0), missing).to_numpy(zero_copy_only=False)
-            for number in self._numbers
-        ]
-        return np.concatenate(parts).astype(np.int64, copy=False) if parts else np.empty(0, np.int64)
+    def whole(self, number: int) -> Span:
+        """All rows of a part."""
+        return Span(part=number, first=0, stop=self.lengths[number])
 
-    def strings(self, column: str) -> Strings:
-        """Distinct values of a text column, sorted, so that codes do not depend on the file's order."""
-        dictionaries = [self._read(number, [column]).column(0).dictionary for number in self._numbers]
-        values = sorted(set().union(*(part.to_pylist() for part in dictionaries)))
-        code = {value: number for number, value in enumerate(values)}
-        return Strings(
-            values, [np.array([code[v] for v in part.to_pylist()], np.int32) for part in dictionaries]
-        )
-
-    def codes(self, column: str, strings: Strings) -> Codes:
-        """A text column as codes into `strings.values`, -1 for null."""
-        parts = [
-            _recoded(self._read(number, [column]).column(0), strings.recode[number])
-            for number in self._numbers
-        ]
-        return np.concatenate(parts) if parts else np.empty(0, np.int32)
-
-    def take(self, rows: Ints, text: dict[str, Strings]) -> dict[str, pa.Array]:
-        """Some rows, in the order asked for.
+    def read(self, spans: Sequence[Span], columns: Sequence[str], texts: dict[str, Strings]) -> Rows:
+        """Rows of some parts, one span behind the other.
 
         Args:
-            rows: Positions in the table, any order.
-            text: For each text column its distinct values over all parts.
-
-        Returns:
-            Column name to array; text columns as int32 codes, null where the value is.
+            spans: Which rows.
+            columns: Which columns; those that were not parked are left out.
+            texts: For each text column its distinct values over all parts.
         """
-        by_part = np.argsort(rows, kind="stable")
-        bounds = np.searchsorted(rows[by_part], self._starts)
-        pieces = [
-            self._some(number, rows[by_part[bounds[number] : bounds[number + 1]]], text)
-            for number in self._numbers
-            if bounds[number] < bounds[number + 1]
-        ]
-        back = np.empty(len(rows), np.int64)
-        back[by_part] = np.arange(len(rows))
-        return {name: _concat([piece[name] for piece in pieces]).take(back) for name in pieces[0]}
+        there = [column for column in columns if column in self.names]
+        if not spans:
+            return Rows(count=0, columns={name: pa.array([], self._type(name, texts)) for name in there})
+        return joined([self._piece(span, there, texts) for span in spans])
 
-    def _whole(self, number: int) -> pa.RecordBatch:
-        """A part with all columns; the last few stay, since rows in order of time come from few parts."""
-        batch = self._kept.pop(number, None) or self._read(number)
-        self._kept[number] = batch
-        while len(self._kept) > _KEPT:
-            del self._kept[next(iter(self._kept))]
-        return batch
+    def _piece(self, span: Span, columns: Sequence[str], texts: dict[str, Strings]) -> Rows:
+        batch = self.part(span.part, columns).slice(span.first, span.stop - span.first)
+        found = dict(zip(batch.schema.names, batch.columns, strict=True))
+        for name in texts.keys() & found.keys():
+            found[name] = texts[name].codes(span.part, found[name])
+        return Rows(count=batch.num_rows, columns={name: found[name] for name in columns})
 
-    def _some(self, number: int, rows: Ints, text: dict[str, Strings]) -> dict[str, pa.Array]:
-        batch = self._whole(number)
-        chosen = batch.take(pa.array(rows - self._starts[number]))
-        return {
-            name: _codes_array(column, text[name].recode[number]) if name in text else column
-            for name, column in zip(chosen.schema.names, chosen.columns, strict=True)
-        }
+    def _type(self, name: str, texts: dict[str, Strings]) -> pa.DataType:
+        return pa.int32() if name in texts else self.schema.field(name).type
 
 
-def _recoded(column: pa.DictionaryArray, recode: Codes) -> Codes:
-    local = pc.fill_null(column.indices, -1).to_numpy(zero_copy_only=False)
-    recoded: Codes = np.append(recode, np.int32(-1))[local]  # -1 picks the value appended last
-    return recoded
-
-
-def _codes_array(column: pa.DictionaryArray, recode: Codes) -> pa.Array:
-    codes = _recoded(column, recode)
-    return pa.array(codes, mask=codes < 0)
-
-
-def _concat(arrays: list[pa.Array]) -> pa.Array:
-    return pa.concat_arrays(arrays) if len(arrays) > 1 else arrays[0]
+def joined(pieces: Sequence[Rows]) -> Rows:
+    """Rows of several pieces with the same columns, one behind the other; there must be a piece."""
+    if len(pieces) == 1:
+        return pieces[0]
+    columns = {name: pa.concat_arrays([each.columns[name] for each in pieces]) for name in pieces[0].columns}
+    return Rows(count=sum(each.count for each in pieces), columns=columns)

@@ -1,124 +1,159 @@
-"""Write a process's linked tables as Parquet, a row group at a time."""
+"""Tables as Parquet, a row group at a time, so that a time window can prune them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tracekit.ingest.texts import compact
 from tracekit.schema import TEXT, C, Column, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
+    from types import TracebackType
 
     import numpy.typing as npt
 
-    from tracekit.ingest.spool import Parked, Strings
+    from tracekit.ingest.spool import Rows
 
-    Ints = npt.NDArray[Any]
+    Ints = npt.NDArray[np.integer[Any]]
 
 ROW_GROUP = 1 << 16
+_ASKED = frozenset(
+    {
+        C.DEVICE,
+        C.DUR_NS,
+        C.KIND,
+        C.LAUNCH_ROW,
+        C.METRIC,
+        C.NAME,
+        C.OP_ROW,
+        C.RANK,
+        C.ROW_ID,
+        C.SOURCE,
+        C.START_NS,
+        C.STEP,
+        C.STREAM,
+        C.T_NS,
+        C.TID,
+        C.TOTAL_ALLOCATED,
+    }
+)
+"""Columns that rows are chosen by: these have statistics, which let a reader pass over row groups."""
+
+
+_NO_VALUES = pa.array([], pa.string())
 _ABSOLUTE = (C.START_NS, C.T_NS)
 
 
-@dataclass(frozen=True)
-class Coded:
-    """A computed text column: a code per row, -1 for null, and what the codes stand for."""
-
-    codes: Ints
-    values: list[str]
+def write_table(rows: pa.Table, table: Table, path: Path) -> None:
+    """Write a table that is held as a whole; the folder of a part is made."""
+    with _writer(table, path) as writer:
+        writer.write_table(rows, row_group_size=ROW_GROUP)
 
 
-Computed = Callable[[slice], "Ints"]
-"""Integers of some rows, so that those of all rows need not be held."""
-Extra = dict[str, "Ints | Coded | Computed"]
+def _writer(table: Table, path: Path) -> pq.ParquetWriter:
+    path.parent.mkdir(exist_ok=True)
+    return pq.ParquetWriter(
+        path,
+        table.arrow,
+        compression="zstd",
+        compression_level=1,
+        use_dictionary=[each.name for each in table.columns if each.type == TEXT],
+        column_encoding={
+            each.name: "DELTA_BINARY_PACKED" for each in table.columns if pa.types.is_integer(each.type)
+        },
+        write_statistics=[each.name for each in table.columns if each.name in _ASKED],
+    )
 
 
-@dataclass(frozen=True)
-class Rows:
-    """A table to be written: parked rows in their final order, and what linking computed beside them.
+class TableFile:
+    """A table that is written as its rows come; without rows there is no file.
+
+    Text comes as codes, -1 for null; a row group stores just the values that it uses.
 
     Attributes:
-        order: Position of each row in the parked table.
-        extra: Computed columns in final order; an integer of -1 is null where the column may be.
-        zero_ns: Instant that becomes 0.
+        values: What the codes of its text columns stand for.
     """
 
-    table: Table
-    parked: Parked
-    order: Ints
-    extra: Extra
-    zero_ns: int
+    def __init__(self, table: Table, path: Path, *, values: dict[str, pa.StringArray], zero_ns: int) -> None:
+        """Begin without a row.
+
+        Args:
+            table: Which table.
+            path: Where it goes.
+            values: What the codes of its text columns stand for.
+            zero_ns: Instant that becomes 0.
+        """
+        self.values = values
+        self._table, self._path, self._zero = table, path, zero_ns
+        self._coded = pa.schema([(each.name, _coded(each)) for each in table.columns])
+        self._waiting = self._coded.empty_table()
+        self._writer: pq.ParquetWriter | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._finish()
+        elif self._writer is not None:
+            with suppress(OSError):
+                self._writer.close()
+
+    def add(self, rows: Rows, computed: dict[str, Ints]) -> None:
+        """Add rows.
+
+        Args:
+            rows: Rows in their final order; columns that they lack are null.
+            computed: Columns beside them; -1 is null where the column may be.
+        """
+        arrays = [self._array(column, rows, computed) for column in self._table.columns]
+        added = pa.Table.from_arrays(arrays, schema=self._coded)
+        self._waiting = pa.concat_tables([self._waiting, added])
+        while self._waiting.num_rows >= ROW_GROUP:
+            self._write(self._waiting.slice(0, ROW_GROUP))
+            self._waiting = self._waiting.slice(ROW_GROUP)
+
+    def _array(self, column: Column, rows: Rows, computed: dict[str, Ints]) -> pa.Array:
+        type_ = _coded(column)
+        if column.name in computed:
+            values = computed[column.name]
+            missing = values < 0 if column.nullable and column.type != TEXT else None
+            return pa.array(values, mask=missing).cast(type_)
+        if column.name not in rows.columns:
+            return (
+                pa.array(np.full(rows.count, -1, np.int32))
+                if column.type == TEXT
+                else pa.nulls(rows.count, type_)
+            )
+        array = rows.columns[column.name]
+        return pa.array(array.to_numpy() - self._zero) if column.name in _ABSOLUTE else array.cast(type_)
+
+    def _finish(self) -> None:
+        if self._waiting.num_rows:
+            self._write(self._waiting)
+        if self._writer is not None:
+            self._writer.close()
+
+    def _write(self, group: pa.Table) -> None:
+        if self._writer is None:
+            self._writer = _writer(self._table, self._path)
+        arrays = [self._final(column, group) for column in self._table.columns]
+        self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._table.arrow))
+
+    def _final(self, column: Column, group: pa.Table) -> pa.Array:
+        array = group.column(column.name).combine_chunks()
+        if column.type != TEXT:
+            return array
+        return compact(array.to_numpy(), self.values.get(column.name, _NO_VALUES))
 
 
-def write_rows(rows: Rows, path: Path) -> None:
-    """Write the table; it has rows."""
-    write_groups(rows.table, _groups(rows), path)
-
-
-def write_groups(table: Table, groups: Iterator[pa.Table], path: Path) -> None:
-    """Write row groups of one table, compressed so that a time window can prune them."""
-    schema = table.arrow
-    text = [column.name for column in table.columns if column.type == TEXT]
-    with pq.ParquetWriter(
-        path, schema, compression="zstd", compression_level=1, use_dictionary=text
-    ) as writer:
-        for group in groups:
-            writer.write_table(group, row_group_size=ROW_GROUP)
-
-
-def _groups(rows: Rows) -> Iterator[pa.Table]:
-    strings = {
-        column.name: rows.parked.strings(column.name)
-        for column in rows.table.columns
-        if column.type == TEXT and column.name in rows.parked.schema.names and column.name not in rows.extra
-    }
-    for start in range(0, len(rows.order), ROW_GROUP):
-        part = slice(start, min(start + ROW_GROUP, len(rows.order)))
-        taken = rows.parked.take(rows.order[part], strings)
-        arrays = [_column(column, rows, taken, strings, part) for column in rows.table.columns]
-        yield pa.Table.from_arrays(arrays, schema=rows.table.arrow)
-
-
-def _column(
-    column: Column, rows: Rows, taken: dict[str, pa.Array], strings: dict[str, Strings], part: slice
-) -> pa.Array:
-    extra = rows.extra.get(column.name)
-    if isinstance(extra, Coded):
-        return compact(extra.codes[part], extra.values)
-    if extra is not None:
-        return _integers(extra(part) if callable(extra) else extra[part], column)
-    if column.name not in taken:
-        return pa.nulls(len(rows.order[part]), column.type)
-    array = taken[column.name]
-    if column.name in strings:
-        return compact(array.fill_null(-1).to_numpy(zero_copy_only=False), strings[column.name].values)
-    if column.name in _ABSOLUTE:
-        return pa.array(array.to_numpy() - rows.zero_ns)
-    return array.cast(column.type)
-
-
-def _integers(values: Ints, column: Column) -> pa.Array:
-    return pa.array(values, mask=values < 0 if column.nullable else None).cast(column.type)
-
-
-def compact(codes: Ints, values: list[str]) -> pa.DictionaryArray:
-    """A dictionary array that holds just the values these rows use, since a file stores all it is given.
-
-    Example:
-        >>> compact(np.array([2, -1, 2]), ["a", "b", "c"]).to_pylist()
-        ['c', None, 'c']
-    """
-    used = np.zeros(len(values) + 1, np.bool_)
-    used[codes] = True  # null marks the place behind the last value
-    used[-1] = False
-    place = np.cumsum(used, dtype=np.int32) - 1
-    kept = [values[code] for code in np.flatnonzero(used)]
-    return pa.DictionaryArray.from_arrays(
-        pa.array(place[codes], mask=codes < 0, type=pa.int32()), pa.array(kept, pa.string())
-    )
+def _coded(column: Column) -> pa.DataType:
+    return pa.int32() if column.type == TEXT else column.type

@@ -1,0 +1,59 @@
+"""A decoded trace is completed and measured, before anything of it is written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow.compute as pc
+
+from tracekit.ingest import spool
+from tracekit.ingest.link.idle import idle_batches
+from tracekit.ingest.spool import Parked
+from tracekit.schema import DEVICE_INTERVALS, HOST_INTERVALS, C
+
+if TYPE_CHECKING:
+    from tracekit.ingest.trace import Trace
+
+_IDLE_PART = 900_000
+"""Number of the first part that idle rows are parked as: behind every decoded one."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """What a decoded trace holds.
+
+    Attributes:
+        host: Rows it will have in `host_intervals`.
+        device: Rows it will have in `device_intervals`, idle ones included.
+        first_ns: Its first instant, ns since the epoch.
+        last_ns: Its last instant.
+    """
+
+    host: int
+    device: int
+    first_ns: int
+    last_ns: int
+
+
+def close(trace: Trace) -> Size | None:
+    """Complete a decoded trace with its idle intervals, and measure it; None when it holds no interval."""
+    device = Parked(trace.directory, DEVICE_INTERVALS.name)
+    for number, idle in enumerate(idle_batches(device)):
+        spool.park(trace.directory, _IDLE_PART + number, {DEVICE_INTERVALS.name: idle})
+    device = Parked(trace.directory, DEVICE_INTERVALS.name)
+    host = Parked(trace.directory, HOST_INTERVALS.name)
+    extents = [
+        _extent(table, part) for table in (host, device) for part in table.parts if table.lengths[part]
+    ]
+    if not extents:
+        return None
+    base = trace.top.base_ns
+    first, last = min(first for first, _ in extents), max(last for _, last in extents)
+    return Size(host.rows, device.rows, first + base, last + base)
+
+
+def _extent(table: Parked, part: int) -> tuple[int, int]:
+    """First start and last end of a part."""
+    start, length = table.part(part, [C.START_NS, C.DUR_NS]).columns
+    return start[0].as_py(), pc.max(pc.add(start, length)).as_py()

@@ -1,0 +1,120 @@
+"""The host's rows in their final order, a window at a time, with what encloses them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tracekit.ingest.link.lanes import NONE, NOTHING_OPEN, Lanes, Threads
+from tracekit.ingest.link.marks import Marks, phases
+from tracekit.ingest.order import allocation_order, host_order
+from tracekit.ingest.texts import NO_STRINGS
+from tracekit.ingest.windows import windows
+from tracekit.schema import ALLOCATIONS, HOST_INTERVALS, C
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+    from tracekit.ingest.link.lanes import Inherited, Open
+    from tracekit.ingest.link.steps import Steps
+    from tracekit.ingest.spool import Parked, Rows
+    from tracekit.ingest.texts import Strings
+    from tracekit.ingest.windows import Window
+
+    Ints = npt.NDArray[np.integer[Any]]
+    Bools = npt.NDArray[np.bool_]
+
+_HOST = tuple(column.name for column in HOST_INTERVALS.columns)
+_ALLOCATIONS = (C.PID, C.TID, *(column.name for column in ALLOCATIONS.columns))
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostWindow:
+    """Rows of the host in their final order, and allocator events of the same time.
+
+    Attributes:
+        first: Row id of the first row.
+        rows: The rows.
+        step: Step of each, -1 if none; so are all that follow.
+        parent: Row id of the innermost enclosing row.
+        depth: Number of enclosing rows.
+        op: Row id of the innermost op, itself if it is one.
+        phase: Index into `marks.PHASES`.
+        module: Code of the name of the innermost module call.
+        is_op: Which rows are ops.
+        is_call: Which rows are calls of the device's runtime or driver.
+        allocations: The events, in their final order.
+        allocating: Row id of the op that each of them happened in.
+    """
+
+    first: int
+    rows: Rows
+    step: Ints
+    parent: Ints
+    depth: Ints
+    op: Ints
+    phase: Ints
+    module: Ints
+    is_op: Bools
+    is_call: Bools
+    allocations: Rows
+    allocating: Ints
+
+
+class Host:
+    """Rows of one process's host and its allocator events."""
+
+    def __init__(self, host: Parked, allocations: Parked, texts: dict[str, Strings], steps: Steps) -> None:
+        self._host, self._allocations, self._texts, self._steps = host, allocations, texts, steps
+        self._marks = Marks(texts)
+        self._threads = Threads()
+
+    def windows(self, first: int) -> Iterator[HostWindow]:
+        """Its rows in order of time.
+
+        Args:
+            first: Row id of the first one.
+        """
+        carried = NOTHING_OPEN
+        for window in windows([self._host, self._allocations]):
+            linked, carried = self._linked(window, carried, first)
+            first += linked.rows.count
+            yield linked
+
+    def _linked(self, window: Window, carried: Open, first: int) -> tuple[HostWindow, Open]:
+        rows = self._host.read(window.spans[0], _HOST, self._texts)
+        rows = rows.take(host_order(rows, self._texts.get(C.KIND, NO_STRINGS)))
+        lanes = self._lanes(rows, carried, first)
+        inherited = lanes.inherit(self._marks.own(rows, first))
+        events = self._allocations.read(window.spans[1], _ALLOCATIONS, {})
+        events = events.take(allocation_order(events))
+        found = inherited.at(lanes.places)
+        linked = HostWindow(
+            first=first,
+            rows=rows,
+            step=self._steps.at(rows.integers(C.START_NS)),
+            parent=lanes.parent_rows(),
+            depth=lanes.depths()[lanes.places],
+            op=found.op,
+            phase=phases(found),
+            module=found.module,
+            is_op=self._marks.is_op(rows),
+            is_call=self._marks.is_call(rows),
+            allocations=events,
+            allocating=self._allocating(events, lanes, inherited),
+        )
+        return linked, carried if window.until is None else lanes.open_at(window.until, inherited)
+
+    def _lanes(self, rows: Rows, carried: Open, first: int) -> Lanes:
+        start = rows.integers(C.START_NS)
+        thread = self._threads.of(rows.integers(C.PID), rows.integers(C.TID))
+        return Lanes(carried, thread=thread, start=start, end=start + rows.integers(C.DUR_NS), first=first)
+
+    def _allocating(self, events: Rows, lanes: Lanes, inherited: Inherited) -> Ints:
+        thread = self._threads.of(events.integers(C.PID), events.integers(C.TID))
+        inside = lanes.innermost(thread, events.integers(C.T_NS))
+        return np.append(inherited.op, NONE)[inside]

@@ -1,0 +1,162 @@
+"""What was found under a key, for any number of keys: in memory while they are few, then in sorted files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from tracekit.ingest import spool
+from tracekit.ingest.windows import windows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+    from tracekit.ingest.spool import Rows
+
+    Ints = npt.NDArray[np.integer[Any]]
+
+NONE = -1
+HELD = 1 << 19
+"""Rows that are held in memory before they are put aside."""
+BLOCK = 1 << 13
+"""Rows of a sorted file that are read together."""
+_BLOCKS = 32
+"""Blocks that are held while they are searched."""
+
+
+class _Found(Protocol):
+    def find(self, wanted: Ints) -> list[Ints]:
+        """The values under each wanted key, a column at a time; -1 where there is no such key."""
+
+
+class Lookup:
+    """Values under keys; of equal keys the first one counts.
+
+    Example:
+        >>> found = Lookup(directory, "calls", columns=1)  # doctest: +SKIP
+        >>> found.add(np.array([7, 5, 7]), np.array([1, 2, 3]))  # doctest: +SKIP
+        >>> found.find(np.array([7, 8]))  # doctest: +SKIP
+        [array([ 1, -1])]
+    """
+
+    def __init__(self, directory: Path, name: str, *, columns: int) -> None:
+        """Begin without keys.
+
+        Args:
+            directory: Where rows are put aside.
+            name: What no other table there is called.
+            columns: Values that stand under a key.
+        """
+        self._directory, self._name = directory, name
+        self._held: list[list[Ints]] = []
+        self._none: list[Ints] = [np.empty(0, np.int64)] * (columns + 1)
+        self._parts = 0
+        self._index: _Found | None = None
+
+    def add(self, keys: Ints, *values: Ints) -> None:
+        """Add rows; none may be added once something was looked up."""
+        self._held.append([keys, *values])
+        if sum(len(held) for held, *_ in self._held) >= HELD:
+            self._put_aside()
+
+    def find(self, wanted: Ints) -> list[Ints]:
+        """The values under each wanted key, a column at a time; -1 where there is no such key."""
+        if self._index is None:
+            self._index = self._sorted()
+        return self._index.find(wanted)
+
+    def _taken(self) -> list[Ints]:
+        """What is held, sorted by key."""
+        parts = self._held or [self._none]
+        self._held = []
+        return _firsts([np.concatenate(column) for column in zip(*parts, strict=True)])
+
+    def _put_aside(self) -> None:
+        spool.park(self._directory, self._parts, {self._name: _batch(self._taken())})
+        self._parts += 1
+
+    def _sorted(self) -> _Found:
+        if not self._parts:
+            return _InMemory(self._taken())
+        self._put_aside()
+        return _merged(spool.Parked(self._directory, self._name), self._directory / f"{self._name}.sorted")
+
+
+@dataclass(frozen=True)
+class _InMemory:
+    columns: list[Ints]
+
+    def find(self, wanted: Ints) -> list[Ints]:
+        keys, *values = self.columns
+        if not len(keys):
+            return [np.full(len(wanted), NONE, np.int64) for _ in values]
+        place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        missing = keys[place] != wanted
+        return [np.where(missing, NONE, column[place]) for column in values]
+
+
+@dataclass(frozen=True)
+class _InFile:
+    """A file of blocks, sorted by key over all of them; `first` is the first key of each."""
+
+    path: Path
+    first: Ints
+    columns: int
+
+    def find(self, wanted: Ints) -> list[Ints]:
+        found: list[Ints] = [np.full(len(wanted), NONE, np.int64) for _ in range(self.columns)]
+        block = np.searchsorted(self.first, wanted, side="right") - 1
+        needed = np.unique(block[block >= 0])
+        for begin in range(0, len(needed), _BLOCKS):
+            some = needed[begin : begin + _BLOCKS]
+            asked = np.flatnonzero(np.isin(block, some))
+            for column, values in zip(found, self._read(some).find(wanted[asked]), strict=True):
+                column[asked] = values
+        return found
+
+    def _read(self, blocks: Ints) -> _InMemory:
+        with spool.mapped(self.path) as reader:
+            read = pa.Table.from_batches([reader.get_batch(block) for block in blocks.tolist()])
+        return _InMemory([column.to_numpy() for column in read.columns])
+
+
+def _merged(parked: spool.Parked, path: Path) -> _InFile:
+    first: list[int] = []
+    spool.store(path, parked.schema, _blocks(parked, first))
+    return _InFile(path, np.array(first, np.int64), len(parked.names) - 1)
+
+
+def _blocks(parked: spool.Parked, first: list[int]) -> Iterator[pa.RecordBatch]:
+    """All rows by key, a block at a time; notes the first key of each."""
+    for window in windows([parked]):
+        rows = parked.read(window.spans[0], parked.names, {})
+        batch = _batch(_firsts(_columns(rows)))
+        for begin in range(0, batch.num_rows, BLOCK):
+            block = batch.slice(begin, BLOCK)
+            first.append(block.column(0)[0].as_py())
+            yield block
+
+
+def _columns(rows: Rows) -> list[Ints]:
+    return [rows.integers(name) for name in rows.columns]
+
+
+def _firsts(columns: list[Ints]) -> list[Ints]:
+    """Rows by key, only the first of those with the same."""
+    order = np.argsort(columns[0], kind="stable")
+    keys = columns[0][order]
+    order = order[np.append(True, keys[1:] != keys[:-1])[: len(keys)]]
+    return [column[order] for column in columns]
+
+
+def _batch(columns: list[Ints]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [pa.array(column, pa.int64()) for column in columns],
+        names=[f"c{place}" for place in range(len(columns))],
+    )

@@ -1,0 +1,109 @@
+"""Text columns over all parts of a table: one set of values, to which each part's codes are translated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    import numpy.typing as npt
+
+    from tracekit.ingest.spool import Parked
+
+    Codes = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Strings:
+    """One text column over all parts.
+
+    Attributes:
+        values: Its distinct values, sorted, so that codes do not depend on the file's order.
+        recode: For each part what its own codes become.
+    """
+
+    values: list[str]
+    recode: list[Codes]
+
+    @cached_property
+    def array(self) -> pa.StringArray:
+        """The values as an array."""
+        return pa.array(self.values, pa.string())
+
+    def codes(self, part: int, column: pa.DictionaryArray) -> pa.Array:
+        """Rows of a part as codes into `values`, -1 for null."""
+        own = column.indices
+        if own.null_count == 0:
+            return pa.array(self.recode[part][own.to_numpy()])
+        # the null's -1 picks the value appended last
+        return pa.array(np.append(self.recode[part], np.int32(-1))[own.fill_null(-1).to_numpy()])
+
+    def matching(self, matches: Callable[[str], object]) -> npt.NDArray[np.bool_]:
+        """Which values match; one more, for null, does not, so that a code of -1 picks it."""
+        return np.array([*(bool(matches(value)) for value in self.values), False], np.bool_)
+
+    def among(self, wanted: Iterable[str]) -> npt.NDArray[np.bool_]:
+        """Which values are among these; one more, for null, is not."""
+        return self.matching(frozenset(wanted).__contains__)
+
+
+NO_STRINGS = Strings([], [])
+"""A text column of a table without rows."""
+
+
+def unified(parked: Parked, columns: Sequence[str] | None = None) -> dict[str, Strings]:
+    """The text columns of a table, all of them or those named; they are read once.
+
+    Example:
+        >>> unified(parked)["kind"].values  # doctest: +SKIP
+        ['annotation', 'op', 'runtime']
+    """
+    chosen = [
+        field.name
+        for field in parked.schema
+        if pa.types.is_dictionary(field.type) and (columns is None or field.name in columns)
+    ]
+    known: dict[str, dict[str, int]] = {name: {} for name in chosen}
+    seen: dict[str, list[Codes]] = {name: [] for name in chosen}
+    for number in parked.parts if chosen else ():
+        batch = parked.part(number, chosen)
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            seen[name].append(_numbered(column.dictionary, known[name]))
+    return {name: _sorted(known[name], seen[name]) for name in chosen}
+
+
+def _numbered(dictionary: pa.StringArray, known: dict[str, int]) -> Codes:
+    """Numbers of a part's values in the order in which all parts' values came."""
+    return np.array([known.setdefault(value, len(known)) for value in dictionary.to_pylist()], np.int32)
+
+
+def _sorted(known: dict[str, int], seen: list[Codes]) -> Strings:
+    values = sorted(known)
+    place = np.empty(len(values), np.int32)
+    place[[known[value] for value in values]] = np.arange(len(values), dtype=np.int32)
+    return Strings(values, [place[codes] for codes in seen])
+
+
+def compact(codes: npt.NDArray[Any], values: pa.StringArray) -> pa.DictionaryArray:
+    """A dictionary array that holds just the values these rows use, since a file stores all it is given.
+
+    Args:
+        codes: A code per row, -1 for null.
+        values: What the codes stand for.
+
+    Example:
+        >>> compact(np.array([2, -1, 2]), pa.array(["a", "b", "c"])).to_pylist()
+        ['c', None, 'c']
+    """
+    used = np.zeros(len(values) + 1, np.bool_)
+    used[codes] = True  # null marks the place behind the last value
+    missing, used[-1] = bool(used[-1]), False
+    place = np.cumsum(used, dtype=np.int32) - 1
+    indices = pa.array(place[codes], mask=codes < 0 if missing else None, type=pa.int32())
+    return pa.DictionaryArray.from_arrays(indices, values.take(pa.array(np.flatnonzero(used))))
