@@ -33,8 +33,12 @@ if TYPE_CHECKING:
 _WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 """What the file system says only to one who writes."""
 
+THREAD_BYTES = 1 << 20
+"""From this many bytes of input on, more than one thread decodes."""
 POOL_BYTES = 24 << 20
 """From this many bytes of input on, starting worker processes costs less than it saves."""
+UNKNOWN_BYTES = POOL_BYTES
+"""What a stream counts as."""
 
 Decoders = tuple[Pool, Scanners]
 """Where chunks are decoded, and what decodes them once it is ready."""
@@ -151,8 +155,9 @@ def _decode(
 ) -> list[tuple[Source, Trace]]:
     """Each source with its trace; one that holds several ranks stands once for each of them."""
     sizes = [source.size for source in sources]
-    large = sum(sizes) >= POOL_BYTES or 0 in sizes  # a stream may be of any size
-    with open_pool(cores() if large else 1) as pool, scanners(sum(sizes) if large else 0) as fast:
+    size = sum(sizes) if 0 not in sizes else UNKNOWN_BYTES  # a stream may be of any size
+    workers = cores() if size >= THREAD_BYTES else 1
+    with open_pool(workers, processes=size >= POOL_BYTES) as pool, scanners(size) as fast:
         return [
             (source, trace)
             for number, source in enumerate(sources)

@@ -1,4 +1,4 @@
-"""Processes that decode chunks: as many as this process may use cores, none for a small trace.
+"""Threads that decode chunks, and processes for them: as many as this process may use cores.
 
 The standard library's pools import the main script again in every worker, which breaks a script that opens a
 trace at its top level; these workers import nothing but what they run, and end when their input does.
@@ -39,15 +39,20 @@ def cores() -> int:
 
 
 @contextmanager
-def open_pool(workers: int) -> Iterator[Pool]:
-    """A pool of so many processes; with fewer than two, everything runs in this process."""
+def open_pool(workers: int, *, processes: bool = True) -> Iterator[Pool]:
+    """A pool of so many threads; with fewer than two, everything runs in this one.
+
+    Args:
+        workers: How many.
+        processes: Whether each may start a worker process; without, what would run there runs in the thread.
+    """
     if workers < 2:
         yield Pool(None, None, 0)
         return
     fleet = _Fleet()
     threads = ThreadPoolExecutor(workers, thread_name_prefix="tracekit-worker")
     try:
-        yield Pool(threads, fleet, workers)
+        yield Pool(threads, fleet if processes else None, workers)
     finally:
         threads.shutdown(wait=True, cancel_futures=True)
         fleet.dismiss()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from contextlib import nullcontext
@@ -15,7 +17,7 @@ import samples
 from tests.traces import table
 from tracekit.ingest import import_traces, importer
 from tracekit.ingest.kineto import reader
-from tracekit.ingest.kineto.scan import ready
+from tracekit.ingest.kineto.scan import native, ready
 from tracekit.ingest.kineto.scan.ready import Scanners
 from tracekit.store import Store
 
@@ -68,37 +70,63 @@ def test_the_decoder_does_not_matter(
 
 def test_a_machine_without_a_compiler_still_imports(tmp_path: Path) -> None:
     program = (
-        "import sys; sys.modules['numba'] = None\n"
+        "import sys; sys.modules['numba'] = sys.modules['llvmlite'] = None\n"
         "from pathlib import Path\n"
         "from tracekit.ingest import import_traces, importer\n"
         "from tracekit.store import Store\n"
-        "importer.POOL_BYTES = 0\n"
         f"print(len(import_traces(Store(Path({str(tmp_path)!r})), [Path({str(TRACE)!r})])))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "1"
 
 
-def test_a_small_trace_imports_neither_a_compiler_nor_what_it_compiles(tmp_path: Path) -> None:
+def test_a_small_trace_is_not_worth_compiling_for(tmp_path: Path) -> None:
+    assert json.loads(_imported(tmp_path, cache=tmp_path / "empty")) == ["llvmlite"]
+
+
+def test_what_is_compiled_is_loaded_without_the_compiler(tmp_path: Path) -> None:
+    native.load()
+    assert json.loads(_imported(tmp_path)) == ["llvmlite", "tracekit.ingest.kineto.scan.scanner"]
+
+
+def _imported(place: Path, *, cache: Path | None = None) -> str:
+    """Which of the decoder's parts a process loads that imports a small trace."""
+    watched = ("numba", "llvmlite", "tracekit.ingest.kineto.scan.scanner")
     program = (
         "import json, sys\n"
         "from pathlib import Path\n"
         "from tracekit.ingest import import_traces\n"
         "from tracekit.store import Store\n"
-        f"import_traces(Store(Path({str(tmp_path)!r})), [Path({str(TRACE)!r})])\n"
-        "print(json.dumps([name for name in ('numba', 'llvmlite') if name in sys.modules]))"
+        f"import_traces(Store(Path({str(place)!r})), [Path({str(TRACE)!r})])\n"
+        f"print(json.dumps([name for name in {watched} if name in sys.modules]))"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == []
+    environment = {**os.environ, **({"XDG_CACHE_HOME": str(cache)} if cache else {})}
+    return subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment
+    ).stdout
 
 
-def test_what_is_compiled_is_found_again_until_the_code_changes(
+def test_what_is_compiled_is_found_again_until_its_sources_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    code = native.place()
+    native.load()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert not ready.is_compiled()
-    program = "from tracekit.ingest.kineto.scan import ready; ready.load()"
-    subprocess.run([sys.executable, "-c", program], check=True)
-    assert ready.is_compiled()
+    assert not native.is_compiled()
+    native.place().parent.mkdir(parents=True)
+    shutil.copy(code, native.place())
+    assert native.is_compiled()
     monkeypatch.setattr(sys, "version", "another Python")
-    assert not ready.is_compiled()
+    assert not native.is_compiled()
+
+
+def test_damaged_machine_code_is_not_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    native.load()
+    content = bytearray(native.place().read_bytes())
+    content[len(content) // 2] ^= 1
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    native.place().parent.mkdir(parents=True)
+    native.place().write_bytes(content)
+    assert not native.is_compiled()
+    native.place().write_bytes(b"")
+    assert not native.is_compiled()

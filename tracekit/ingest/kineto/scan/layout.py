@@ -24,6 +24,8 @@ class Row(IntEnum):
     NO_ROOM = 6
 
 
+NULL = -(1 << 63)
+"""Stands for what is absent; no value that is taken is equal to it."""
 GRID_Y, BLOCK_Y = COUNT, COUNT + 2
 """Places of the second numbers of a triple, behind the slots; the third ones follow."""
 PLACES = COUNT + 4

@@ -1,19 +1,13 @@
-"""The scanner when it is ready: compiled once for a machine, loaded in the background, never waited for.
+"""The scanner when it is ready: loaded at once where its machine code is there, else compiled meanwhile.
 
-Compiling takes seconds and is kept in the user's cache folder, by the content of the files that are compiled
-(Numba itself only looks at the file of the function that is called). A trace that is not large is decoded by
-the reference before a compiler would be done, so for such a one the scanner is loaded, but not compiled.
+Compiling takes seconds. The reference has decoded a trace that is not large before a compiler would be done,
+so only a large one has the scanner compiled, once on a machine; the reference decodes until that is done.
 """
 
 from __future__ import annotations
 
-import hashlib
-import importlib
-import os
-import sys
 import threading
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,23 +15,8 @@ if TYPE_CHECKING:
 
     from tracekit.ingest.kineto.scan.scanner import Scanner
 
-WORTH_COMPILING = 160 << 20
-"""Bytes of text (of which a gzipped trace has about a tenth) whose decoding takes longer than compiling."""
-_KEPT = "*.nbi"
-
-
-def cache() -> Path:
-    """Where compiled code is kept: a folder for each version of the scanner and of what compiles it."""
-    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    digest = hashlib.sha256(sys.version.encode())
-    for file in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(file.read_bytes())
-    return root / "tracekit" / "scan" / digest.hexdigest()[:16]
-
-
-def is_compiled() -> bool:
-    """Whether the scanner only needs to be loaded."""
-    return any(cache().rglob(_KEPT))
+WORTH_COMPILING = 64 << 20
+"""Bytes of a trace whose decoding takes longer than compiling."""
 
 
 class Scanners:
@@ -46,16 +25,24 @@ class Scanners:
     def __init__(self) -> None:
         self._make: Callable[[], Scanner] | None = None
         self._mine = threading.local()
-        self._thread = threading.Thread(target=self._load, name="tracekit-scanner")
+        self._thread = threading.Thread(target=self._load_quietly, name="tracekit-scanner")
 
     def start(self, *, compiling: bool) -> None:
-        """Begin to load, and to compile where that is asked for and needed."""
-        if compiling or is_compiled():
-            self._thread.start()
+        """Load the scanner; begin to compile it where that is needed, and asked for."""
+        with suppress(Exception):  # whatever a machine may lack for this, the reference decodes the trace
+            from tracekit.ingest.kineto.scan import native
+
+            if native.is_compiled():
+                self._load()
+            elif compiling:
+                self._thread.start()
+
+    def _load_quietly(self) -> None:
+        with suppress(Exception):
+            self._load()
 
     def _load(self) -> None:
-        with suppress(Exception):  # whatever a compiler may lack here, the reference decodes the trace
-            self.use(load())
+        self.use(load())
 
     def use(self, make: Callable[[], Scanner]) -> None:
         """Give every thread that asks from now on a scanner of its own."""
@@ -75,10 +62,9 @@ class Scanners:
 
 @contextmanager
 def scanners(size: int) -> Iterator[Scanners]:
-    """Scanners for traces of so many bytes; none where that is 0."""
+    """Scanners for traces of so many bytes."""
     found = Scanners()
-    if size:
-        found.start(compiling=size >= WORTH_COMPILING)
+    found.start(compiling=size >= WORTH_COMPILING)
     try:
         yield found
     finally:
@@ -87,14 +73,8 @@ def scanners(size: int) -> Iterator[Scanners]:
 
 def load() -> type[Scanner]:
     """The scanner, compiled now where it is not yet."""
-    from numba import config
+    from tracekit.ingest.kineto.scan import native
+    from tracekit.ingest.kineto.scan.scanner import Scanner
 
-    module = importlib.import_module("tracekit.ingest.kineto.scan.scanner")
-    before, config.CACHE_DIR = config.CACHE_DIR, str(cache())
-    try:
-        module.scan.enable_caching()
-    finally:
-        config.CACHE_DIR = before  # a program's own functions are kept where it wants them
-    module.warm()
-    made: type[Scanner] = module.Scanner
-    return made
+    native.load()
+    return Scanner

@@ -9,17 +9,15 @@ import numpy as np
 import pyarrow as pa
 
 from tracekit.ingest.kineto.batches import Tally
-from tracekit.ingest.kineto.scan import layout
-from tracekit.ingest.kineto.scan.events import scan
+from tracekit.ingest.kineto.scan import layout, native
 from tracekit.ingest.kineto.scan.interner import Interner
-from tracekit.ingest.kineto.scan.sheets import CLOSED, CROWDED, SURPRISED, Sheets
+from tracekit.ingest.kineto.scan.sheets import CLOSED, CROWDED, PLACE, SURPRISED, Sheets
 from tracekit.ingest.kineto.scan.tables import SurpriseError, batches
 from tracekit.ingest.kineto.scan.texts import Texts
-from tracekit.ingest.kineto.scan.values import NULL
-from tracekit.ingest.kineto.split import ROOM, Text
 
 if TYPE_CHECKING:
     from tracekit.ingest.kineto.batches import Batches
+    from tracekit.ingest.kineto.split import Text
 
 
 @dataclass(frozen=True)
@@ -39,12 +37,13 @@ class Scanner:
     """Scans chunk after chunk; keeps the texts it has met."""
 
     def __init__(self) -> None:
-        self._places = np.full(layout.PLACES, NULL)
+        self._code = native.load()
+        self._places = np.empty(layout.PLACES, np.int64)
         self._sheets: Sheets | None = None
         self._forget()
 
     def _forget(self) -> None:
-        self._interner = Interner(layout.KNOWN)
+        self._interner = Interner(layout.KNOWN, self._code.code_of)
         self._texts = Texts(self._interner)
 
     def scan(self, text: Text) -> Scanned | None:
@@ -63,9 +62,10 @@ class Scanner:
         tally, start = Tally(), 0
         while True:
             sheets.clear()
-            end, place = scan(
+            end = self._code.scan(
                 address, text.length, start, self._interner.address, sheets.address, self._places.ctypes.data
             )
+            place = sheets.count(PLACE)
             if end == SURPRISED or (end == CROWDED and place == start and self._texts.fresh):
                 return None
             found.append(batches(sheets, self._texts, text.view, tally))
@@ -97,8 +97,3 @@ def _joined(found: list[Batches]) -> Batches:
 def _concatenated(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
     whole = pa.Table.from_batches(parts).unify_dictionaries().combine_chunks()
     return whole.to_batches()[0]
-
-
-def warm() -> None:
-    """Have everything compiled or loaded."""
-    Scanner().scan(Text(bytearray(ROOM), 0))

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracekit.ingest.kineto.scan import layout
-from tracekit.ingest.kineto.scan.words import compiled, peek, poke
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -18,8 +17,8 @@ handles, or without room for another text (what was scanned before that stands).
 
 HOST, HOST_TEXTS, DEVICE, DEVICE_TEXTS, MEMORY, COUNTERS, UNKNOWN, ROWS = range(8)
 """Places of the directory: addresses of the sheets, and the rows of each."""
-N_EVENTS, N_HOST, N_DEVICE, N_MEMORY, N_COUNTERS, N_UNKNOWN, N_BAD_DURATION = range(8, 15)
-"""Further places of it: how many there are of what."""
+N_EVENTS, N_HOST, N_DEVICE, N_MEMORY, N_COUNTERS, N_UNKNOWN, N_BAD_DURATION, PLACE = range(8, 16)
+"""Further places of it: how many there are of what, and how far the scan has come in the text."""
 _EVENT_BYTES = 60
 """No event that becomes a row is shorter; a text with more rows than that allows is left to the reference."""
 _COLUMNS = {
@@ -41,9 +40,7 @@ class Sheets:
         rows = length // _EVENT_BYTES + 1
         self._sheets = {sheet: np.empty((columns, rows), np.int64) for sheet, columns in _COLUMNS.items()}
         addresses = [self._sheets[sheet].ctypes.data for sheet in range(ROWS)]
-        self.directory = np.array(
-            [*addresses, rows, *(0 for _ in range(N_EVENTS, N_BAD_DURATION + 1))], np.int64
-        )
+        self.directory = np.array([*addresses, rows, *(0 for _ in range(N_EVENTS, PLACE + 1))], np.int64)
 
     @property
     def address(self) -> int:
@@ -61,9 +58,3 @@ class Sheets:
     def rows(self, sheet: int, count: int) -> npt.NDArray[np.int64]:
         """The columns of a sheet, as far as they are filled; valid until the next scan."""
         return self._sheets[sheet][:, : self.count(count)]
-
-
-@compiled
-def counted(sheets: int, what: int) -> None:
-    """Count one more."""
-    poke(sheets, what, peek(sheets, what) + 1)

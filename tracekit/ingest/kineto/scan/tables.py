@@ -15,7 +15,6 @@ from tracekit.ingest.kineto.columns import fitting_devices
 from tracekit.ingest.kineto.events import decode_counters
 from tracekit.ingest.kineto.scan import layout, sheets
 from tracekit.ingest.kineto.scan.texts import coded, distinct
-from tracekit.ingest.kineto.scan.values import NULL
 from tracekit.schema import ALLOCATIONS, COUNTERS, DEVICE_INTERVALS, HOST_INTERVALS, C, DeviceKind, HostKind
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ def _ignored(filled: Sheets, texts: Texts) -> Counter[str]:
 
 
 def _integers(values: Ints) -> pa.Array:
-    return pa.array(values, mask=values == NULL)
+    return pa.array(values, mask=values == layout.NULL)
 
 
 def _columns(layout_of: Mapping[str, int], rows: Ints) -> dict[str, pa.Array]:
@@ -122,13 +121,13 @@ def _stacks(codes: Ints, texts: Texts) -> pa.DictionaryArray:
 
 
 def _flops(name: Ints, shapes: Ints, values: Ints, texts: Texts) -> pa.Array:
-    work = np.full(len(name), NULL)
+    work = np.full(len(name), layout.NULL)
     counted = np.flatnonzero(name < layout.COUNTED)
     calls, call = np.unique(
         np.stack((name[counted], shapes[counted], values[counted])), axis=1, return_inverse=True
     )
     found = [flops.count(*_call(each, texts)) for each in calls.T.tolist()]
-    work[counted] = np.array([NULL if each is None else each for each in found], np.int64)[call]
+    work[counted] = np.array([layout.NULL if each is None else each for each in found], np.int64)[call]
     return _integers(work)
 
 
@@ -152,7 +151,7 @@ def _device(filled: Sheets, texts: Texts) -> pa.RecordBatch | None:
             C.NAME: coded(place, named),
             **_columns(layout.DEVICE, rows),
             C.DEVICE: fitting_devices(rows[devices]),
-            C.OCCUPANCY_PCT: pa.array(rows[occupancy].view(np.float64), mask=rows[occupancy] == NULL),
+            C.OCCUPANCY_PCT: pa.array(rows[occupancy].view(np.float64), mask=rows[occupancy] == layout.NULL),
             **_copies(rows[-1] == _COPY, place, named),
         }
     )

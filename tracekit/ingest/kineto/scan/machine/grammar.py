@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tracekit.ingest.kineto.scan.words import WIDE, byte, compiled, lowest, solid, special, word
+from tracekit.ingest.kineto.scan.machine.words import WIDE, byte, compiled, lowest, solid, special, word
 
 BAD = -1
 DEEPEST = 60

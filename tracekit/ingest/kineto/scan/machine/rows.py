@@ -6,8 +6,11 @@ import numpy as np
 
 from tracekit.ingest.kineto import names
 from tracekit.ingest.kineto.scan import layout
-from tracekit.ingest.kineto.scan.interner import FULL, code_of
-from tracekit.ingest.kineto.scan.layout import KIND_BITS, MEANING, Row
+from tracekit.ingest.kineto.scan.interner import FULL
+from tracekit.ingest.kineto.scan.layout import KIND_BITS, MEANING, NULL, Row
+from tracekit.ingest.kineto.scan.machine.interning import code_of
+from tracekit.ingest.kineto.scan.machine.values import length_of, start_of
+from tracekit.ingest.kineto.scan.machine.words import WORD, byte, compiled, peek, poke, word
 from tracekit.ingest.kineto.scan.sheets import (
     COUNTERS,
     CROWDED,
@@ -26,11 +29,8 @@ from tracekit.ingest.kineto.scan.sheets import (
     ROWS,
     SURPRISED,
     UNKNOWN,
-    counted,
 )
 from tracekit.ingest.kineto.scan.slots import COUNT, SLOT
-from tracekit.ingest.kineto.scan.values import NULL, length_of, start_of
-from tracekit.ingest.kineto.scan.words import WORD, byte, compiled, peek, poke, word
 from tracekit.schema import HOST_DEVICE
 
 _NONE, _HOST, _DEVICE, _MEMORY, _COUNTER, _SURPRISE, _NO_ROOM = (int(row) for row in Row)
@@ -69,6 +69,12 @@ _HOST_NEEDS = _bits(*layout.HOST.values(), *layout.HOST_TEXTS.values(), _OLD_ID,
 )
 _DEVICE_NEEDS = _bits(*layout.DEVICE.values(), *layout.DEVICE_TEXTS.values(), _OLD_ID)
 _MEMORY_NEEDS = _bits(*layout.MEMORY.values(), _TYPE)
+
+
+@compiled
+def counted(sheets: int, what: int) -> None:
+    """Count one more."""
+    poke(sheets, what, peek(sheets, what) + 1)
 
 
 @compiled

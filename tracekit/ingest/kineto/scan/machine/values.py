@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tracekit.ingest.kineto.scan.grammar import (
+from tracekit.ingest.kineto.scan.layout import BLOCK_Y, GRID_Y, NULL
+from tracekit.ingest.kineto.scan.machine.grammar import (
     BAD,
     COMMA,
     LIST,
@@ -19,12 +20,9 @@ from tracekit.ingest.kineto.scan.grammar import (
     text_end,
     value_end,
 )
-from tracekit.ingest.kineto.scan.layout import BLOCK_Y, GRID_Y
+from tracekit.ingest.kineto.scan.machine.words import bits, byte, compiled, peek, poke
 from tracekit.ingest.kineto.scan.slots import KINDS, SLOT, Kind
-from tracekit.ingest.kineto.scan.words import bits, byte, compiled, peek, poke
 
-NULL = -(1 << 63)
-"""Stands for what is absent; no value that is taken is equal to it."""
 _LENGTH_BITS = 24
 _LENGTH = (1 << _LENGTH_BITS) - 1
 _NS_DIGITS = 3  # of a microsecond

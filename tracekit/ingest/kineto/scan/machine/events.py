@@ -6,7 +6,8 @@ that is not plain, the scan ends and the reference decodes the chunk.
 
 from __future__ import annotations
 
-from tracekit.ingest.kineto.scan.grammar import (
+from tracekit.ingest.kineto.scan.layout import NULL, PLACES
+from tracekit.ingest.kineto.scan.machine.grammar import (
     BAD,
     CLOSE,
     COLON,
@@ -20,12 +21,12 @@ from tracekit.ingest.kineto.scan.grammar import (
     text_end,
     value_end,
 )
-from tracekit.ingest.kineto.scan.layout import PLACES
-from tracekit.ingest.kineto.scan.rows import add_row
-from tracekit.ingest.kineto.scan.sheets import CLOSED, DONE, N_EVENTS, SURPRISED, counted
-from tracekit.ingest.kineto.scan.slots import NOT_KEPT, SLOT, slot_of
-from tracekit.ingest.kineto.scan.values import NULL, take_value
-from tracekit.ingest.kineto.scan.words import byte, compiled, poke
+from tracekit.ingest.kineto.scan.machine.keys import NOT_KEPT, slot_of
+from tracekit.ingest.kineto.scan.machine.rows import add_row, counted
+from tracekit.ingest.kineto.scan.machine.values import take_value
+from tracekit.ingest.kineto.scan.machine.words import byte, compiled, poke
+from tracekit.ingest.kineto.scan.sheets import CLOSED, DONE, N_EVENTS, PLACE, SURPRISED
+from tracekit.ingest.kineto.scan.slots import SLOT
 
 _ARGS = SLOT.args
 
@@ -104,7 +105,7 @@ def _next(at: int, level: int) -> tuple[int, int]:
 
 
 @compiled
-def scan(text: int, length: int, start: int, interner: int, sheets: int, places: int) -> tuple[int, int]:
+def scan(text: int, length: int, start: int, interner: int, sheets: int, places: int) -> int:
     """Scan the events of a text.
 
     Args:
@@ -116,26 +117,29 @@ def scan(text: int, length: int, start: int, interner: int, sheets: int, places:
         places: Address of room for an event's slots.
 
     Returns:
-        How it ended, and where: behind the last event that was taken.
+        How it ended; where, behind the last event that was taken, is left in the sheets.
     """
     at = blanks(text + start)
+    poke(sheets, PLACE, at - text)
     while byte(at) == OPEN:
         begin = at
         for slot in range(PLACES):
             poke(places, slot, NULL)
         at, odd = members(at, places, text)
         if at == BAD:
-            return SURPRISED, begin - text
+            return SURPRISED
         state = add_row(begin, at, places, odd, text, interner, sheets)
         if state != DONE:
-            return state, begin - text
+            return state
         counted(sheets, N_EVENTS)
         at = blanks(at)
+        poke(sheets, PLACE, at - text)
         if at - text >= length:
-            return DONE, length
+            return DONE
         if byte(at) == LIST_END:
-            return CLOSED, at - text
+            return CLOSED
         if byte(at) != COMMA:
-            return SURPRISED, at - text
+            return SURPRISED
         at = blanks(at + 1)
-    return SURPRISED, at - text
+        poke(sheets, PLACE, at - text)
+    return SURPRISED

@@ -1,0 +1,127 @@
+"""The scan as machine code: compiled once on a machine, then loaded in some hundredths of a second.
+
+Numba compiles, which takes seconds, and is not even imported where the code is there already: LLVM alone
+loads it from the user's cache folder. A file goes by what it was made of (this reader's sources, LLVM, the
+processor), and begins with its own checksum: machine code that is damaged would not fail, but do something.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import llvmlite
+import llvmlite.binding as llvm
+
+from tracekit import ingest, schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_PREFIX = "tracekit_"
+_SCAN, _CODE_OF = "scan", "code_of"
+_ARGUMENTS = {_SCAN: 6, _CODE_OF: 3}
+_DIGEST = hashlib.sha256().digest_size
+
+
+def place() -> Path:
+    """The file that has, or will have, the machine code."""
+    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    made_of = hashlib.sha256(f"{sys.version} {llvmlite.__version__} {_target()}".encode())
+    for file in [Path(schema.__file__), *sorted(Path(ingest.__file__).parent.rglob("*.py"))]:
+        made_of.update(file.read_bytes())
+    return root / "tracekit" / "scan" / f"{made_of.hexdigest()[:24]}.o"
+
+
+def _target() -> str:
+    return f"{llvm.get_process_triple()} {llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()}"
+
+
+def is_compiled() -> bool:
+    """Whether the machine code is there and whole."""
+    return _read(place()) is not None
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    checksum, code = content[:_DIGEST], content[_DIGEST:]
+    return code if code and hashlib.sha256(code).digest() == checksum else None
+
+
+def _write(path: Path, code: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    half = path.with_name(f"{path.name}.{os.getpid()}")
+    half.write_bytes(hashlib.sha256(code).digest() + code)
+    half.replace(path)
+
+
+@dataclass(frozen=True)
+class Code:
+    """What is compiled; called with addresses and numbers, other threads run beside it.
+
+    Attributes:
+        scan: `machine.events.scan`.
+        code_of: `machine.interning.code_of`.
+        engine: What holds the code.
+    """
+
+    scan: Callable[..., int]
+    code_of: Callable[..., int]
+    engine: Any
+
+
+@cache
+def load() -> Code:
+    """The machine code; compiled now where it is not yet."""
+    machine = _machine()
+    path = place()
+    code = _read(path)
+    if code is None:
+        code = machine.emit_object(_compiled())
+        _write(path, code)
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    return Code(_function(engine, _SCAN), _function(engine, _CODE_OF), engine)
+
+
+def _function(engine: Any, name: str) -> Callable[..., int]:
+    kind = ctypes.CFUNCTYPE(*[ctypes.c_int64] * (1 + _ARGUMENTS[name]))
+    return kind(engine.get_function_address(_PREFIX + name))
+
+
+def _machine() -> Any:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
+        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3, jit=True
+    )
+
+
+def _compiled() -> Any:
+    """All of it as one module of LLVM's."""
+    from tracekit.ingest.kineto.scan.machine.events import scan
+    from tracekit.ingest.kineto.scan.machine.interning import code_of
+
+    whole = llvm.parse_assembly("")
+    for name, function in ((_SCAN, scan), (_CODE_OF, code_of)):
+        whole.link_in(llvm.parse_assembly(_as_c(function, name)))
+    return whole
+
+
+def _as_c(function: Any, name: str) -> str:
+    """A function in LLVM's language, to be called as one of C."""
+    from numba import cfunc, types
+
+    made = cfunc(types.int64(*[types.int64] * _ARGUMENTS[name]), error_model="numpy")(function.py_func)
+    text: str = made.inspect_llvm()
+    return text.replace(made._wrapper_name, _PREFIX + name)
