@@ -41,19 +41,29 @@ def close(trace: Trace) -> Size | None:
     device = Parked(trace.directory, DEVICE_INTERVALS.name)
     for number, idle in enumerate(idle_batches(device)):
         spool.park(trace.directory, _IDLE_PART + number, {DEVICE_INTERVALS.name: idle})
-    device = Parked(trace.directory, DEVICE_INTERVALS.name)
-    host = Parked(trace.directory, HOST_INTERVALS.name)
-    extents = [
-        _extent(table, part) for table in (host, device) for part in table.parts if table.lengths[part]
-    ]
-    if not extents:
+    host = _extents(Parked(trace.directory, HOST_INTERVALS.name))
+    work = _extents(Parked(trace.directory, DEVICE_INTERVALS.name))
+    if not host and not work:
         return None
     base = trace.top.base_ns
-    first, last = min(first for first, _ in extents), max(last for _, last in extents)
-    return Size(host.rows, device.rows, first + base, last + base)
+    first, last = min(each.first for each in host + work), max(each.last for each in host + work)
+    return Size(sum(each.rows for each in host), sum(each.rows for each in work), first + base, last + base)
 
 
-def _extent(table: Parked, part: int) -> tuple[int, int]:
-    """First start and last end of a part."""
-    start, length = table.part(part, [C.START_NS, C.DUR_NS]).columns
-    return start[0].as_py(), pc.max(pc.add(start, length)).as_py()
+@dataclass(frozen=True)
+class _Extent:
+    """Rows of a part, its first start and last end."""
+
+    rows: int
+    first: int
+    last: int
+
+
+def _extents(table: Parked) -> list[_Extent]:
+    """Those of all parts that have rows."""
+    parts = (table.part(number, [C.START_NS, C.DUR_NS]).columns for number in table.parts)
+    return [
+        _Extent(len(start), start[0].as_py(), pc.max(pc.add(start, length)).as_py())
+        for start, length in parts
+        if len(start)
+    ]

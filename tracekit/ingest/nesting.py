@@ -2,24 +2,28 @@
 
 Rows are sorted by thread, start and falling end, so a parent stands before its children. All functions work
 by pointer jumping: each round doubles how far a pointer has looked, so rounds grow with the log of rows.
-They go block by block, which keeps what they hold beside their result small: pointers go back, to rows that
-are done. Positions are int32: half the memory, and two thousand million rows of one process are never met.
+They go block by block: pointers go back, to rows that are done. Positions are int32: half the memory, and
+two thousand million rows of one window are never met.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 Ints: TypeAlias = npt.NDArray[np.integer[Any]]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
-BLOCK = 1 << 20
+BLOCK = 1 << 13
+"""Rows whose pointers stay in the processor's cache."""
+_LEVELS = 1000
+"""Up to this depth, going down level by level is faster than jumping up."""
 
 
 def _blocks(count: int) -> Iterator[slice]:
@@ -68,9 +72,9 @@ def depths(parent: Ints) -> Ints:
         while len(active):
             above = ancestor[active]
             depth[block.start + active] += depth[above]
-            unknown = above >= block.start  # the depth of a row before the block is its whole depth
-            active, above = active[unknown], above[unknown]
-            ancestor[active] = ancestor[above - block.start]
+            # the depth of a row before the block is its whole depth
+            further = ancestor[np.maximum(above - block.start, 0)]
+            ancestor[active] = np.where(above >= block.start, further, -1)
             active = active[ancestor[active] >= 0]
     return depth
 
@@ -90,6 +94,42 @@ def nearest(parent: Ints, marked: Bools) -> Ints:
             active = active[found[active] >= 0]
             active = active[~marked[found[active]]]
     return found
+
+
+def inherited(parent: Ints, depth: Ints, values: Sequence[Ints]) -> list[Ints]:
+    """Each of some values from a row itself, else from the innermost enclosing row that has it; -1 is none.
+
+    Args:
+        parent: Parents.
+        depth: Numbers of enclosing rows.
+        values: Columns of values, -1 where a row has none itself.
+
+    Example:
+        >>> inherited(np.array([-1, 0, 1]), np.array([0, 1, 2]), [np.array([7, -1, -1])])
+        [array([7, 7, 7])]
+    """
+    if len(depth) and depth.max() > _LEVELS:
+        marked = [column != -1 for column in values]
+        return [
+            np.append(column, column.dtype.type(-1))[nearest(parent, has)]
+            for column, has in zip(values, marked, strict=True)
+        ]
+    found = [column.copy() for column in values]
+    for level in _levels(depth):
+        above = parent[level]
+        for column in found:
+            own = column[level]
+            column[level] = np.where(own == -1, column[above], own)
+    return found
+
+
+def _levels(depth: Ints) -> Iterator[Ints]:
+    """Positions of the rows of each depth below the top, the upper ones first."""
+    if not len(depth):
+        return iter(())
+    order = np.argsort(depth.astype(np.int16), kind="stable")  # such small numbers sort fastest
+    bounds = np.searchsorted(depth[order], np.arange(1, depth.max() + 2))
+    return (order[first:stop] for first, stop in pairwise(bounds.tolist()))
 
 
 def innermost(start: Ints, end: Ints, parent: Ints, times: Ints) -> Ints:

@@ -15,8 +15,9 @@ from tracekit.ingest.link.launches import Launchers
 from tracekit.ingest.link.marks import PHASES
 from tracekit.ingest.link.steps import find_steps
 from tracekit.ingest.order import counter_order, device_order
+from tracekit.ingest.outline import outlined
 from tracekit.ingest.spool import Parked
-from tracekit.ingest.texts import NO_STRINGS, compact, unified
+from tracekit.ingest.texts import NO_STRINGS, compact
 from tracekit.ingest.windows import windows
 from tracekit.ingest.write import TableFile, write_table
 from tracekit.schema import ALLOCATIONS, COUNTERS, DEVICE_INTERVALS, HOST_INTERVALS, STEPS, C, DeviceKind
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from tracekit.ingest.link.host import HostWindow
     from tracekit.ingest.link.steps import Steps
+    from tracekit.ingest.outline import Outline
     from tracekit.ingest.spool import Rows
     from tracekit.ingest.texts import Strings
     from tracekit.ingest.trace import Trace
@@ -95,17 +97,17 @@ class _Writer:
         self._zero = place.zero_ns - trace.top.base_ns
 
     def write(self) -> Linked:
-        device, host = self._parked(DEVICE_INTERVALS), self._parked(HOST_INTERVALS)
-        texts = unified(host)
-        steps = find_steps(host, texts)
-        launchers = Launchers(self._directory, host.distinct(C.PID) if C.PID in device.names else None)
-        self._write_host(Host(host, self._parked(ALLOCATIONS), texts, steps), texts, launchers)
+        host, device = self._outlined(HOST_INTERVALS), self._outlined(DEVICE_INTERVALS)
+        steps = find_steps(host)
+        scoped = C.PID in device.parked.names
+        launchers = Launchers(self._directory, host.parked.distinct(C.PID) if scoped else None)
+        self._write_host(host, steps, launchers)
         self._write_steps(steps)
         self._write_counters()
         return self._write_device(device, launchers, steps)
 
-    def _parked(self, table: Table) -> Parked:
-        return Parked(self._directory, table.name)
+    def _outlined(self, table: Table) -> Outline:
+        return outlined(Parked(self._directory, table.name))
 
     def _file(self, table: Table, texts: dict[str, Strings]) -> TableFile:
         values = {name: strings.array for name, strings in texts.items()}
@@ -114,11 +116,12 @@ class _Writer:
     def _rank(self, rows: Rows) -> dict[str, Ints]:
         return {C.RANK: np.full(rows.count, self._place.rank)}
 
-    def _write_host(self, host: Host, texts: dict[str, Strings], launchers: Launchers) -> None:
-        hosts = self._file(HOST_INTERVALS, texts)
-        hosts.values |= {C.PHASE: _PHASES, C.MODULE: texts.get(C.NAME, NO_STRINGS).array}
+    def _write_host(self, host: Outline, steps: Steps, launchers: Launchers) -> None:
+        events = self._outlined(ALLOCATIONS)
+        hosts = self._file(HOST_INTERVALS, host.texts)
+        hosts.values |= {C.PHASE: _PHASES, C.MODULE: host.texts.get(C.NAME, NO_STRINGS).array}
         with hosts, self._file(ALLOCATIONS, {}) as allocations, Behind() as behind:
-            for window in host.windows(self._place.host_row):
+            for window in Host(host, events, steps).windows(self._place.host_row):
                 behind.do(partial(hosts.add, window.rows, self._host_columns(window)))
                 found = {**self._rank(window.allocations), C.OP_ROW: window.allocating}
                 behind.do(partial(allocations.add, window.allocations, found))
@@ -135,12 +138,11 @@ class _Writer:
             C.MODULE: window.module,
         }
 
-    def _write_device(self, parked: Parked, launchers: Launchers, steps: Steps) -> Linked:
-        texts = unified(parked)
-        idle = texts.get(C.KIND, NO_STRINGS).among([DeviceKind.IDLE])
+    def _write_device(self, device: Outline, launchers: Launchers, steps: Steps) -> Linked:
+        idle = device.texts.get(C.KIND, NO_STRINGS).among([DeviceKind.IDLE])
         first, launched, unlinked = self._place.device_row, 0, 0
-        with self._file(DEVICE_INTERVALS, texts) as file, Behind() as behind:
-            for rows in _ordered(parked, texts):
+        with self._file(DEVICE_INTERVALS, device.texts) as file, Behind() as behind:
+            for rows in _ordered(device):
                 found = launchers.of(rows, steps.at(rows.integers(C.START_NS)))
                 work = ~idle[rows.codes(C.KIND)]
                 launched += int(work.sum())
@@ -169,15 +171,14 @@ class _Writer:
         write_table(pa.table(columns, schema=STEPS.arrow), STEPS, self._place.path(STEPS))
 
     def _write_counters(self) -> None:
-        parked = self._parked(COUNTERS)
-        texts = unified(parked)
-        with self._file(COUNTERS, texts) as file:
-            for window in windows([parked]):
-                rows = parked.read(window.spans[0], parked.names, texts)
+        counters = self._outlined(COUNTERS)
+        with self._file(COUNTERS, counters.texts) as file:
+            for window in windows([counters]):
+                rows = counters.read(window.spans[0], counters.parked.names)
                 file.add(rows.take(counter_order(rows)), {})
 
 
-def _ordered(parked: Parked, texts: dict[str, Strings]) -> Iterator[Rows]:
-    for window in windows([parked]):
-        rows = parked.read(window.spans[0], _DEVICE, texts)
+def _ordered(device: Outline) -> Iterator[Rows]:
+    for window in windows([device]):
+        rows = device.read(window.spans[0], _DEVICE)
         yield rows.take(device_order(rows))

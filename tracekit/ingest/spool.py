@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from tracekit.schema import C
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     import numpy.typing as npt
@@ -33,14 +33,11 @@ if TYPE_CHECKING:
 def park(directory: Path, number: int, batches: dict[str, pa.RecordBatch]) -> None:
     """Write a chunk's batches, each sorted by time, as part `number` of their tables."""
     for table, batch in batches.items():
-        store(_part(directory, table, number), batch.schema, [_by_time(batch)])
-
-
-def store(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
-    """Write batches as one file."""
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
+        with (
+            pa.OSFile(str(_part(directory, table, number)), "wb") as sink,
+            pa.ipc.new_stream(sink, batch.schema) as writer,
+        ):
+            writer.write_batch(_by_time(batch))
 
 
 def discard(directory: Path, number: int) -> None:
@@ -66,15 +63,15 @@ def _by_time(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 @contextmanager
-def mapped(path: Path, fields: Sequence[int] = ()) -> Iterator[pa.RecordBatchFileReader]:
-    """A file of batches; what is read of it stays mapped into memory while something refers to it.
+def _mapped(path: Path, fields: Sequence[int] = ()) -> Iterator[pa.RecordBatchStreamReader]:
+    """A part; what is read of it stays mapped into memory while something refers to it.
 
     Args:
-        path: The file.
+        path: Its file.
         fields: Places of the columns that are wanted; all of them by default.
     """
-    options = pa.ipc.IpcReadOptions(included_fields=list(fields))
-    with pa.memory_map(str(path)) as source, pa.ipc.open_file(source, options=options) as reader:
+    options = pa.ipc.IpcReadOptions(included_fields=list(fields), use_threads=False)
+    with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source, options=options) as reader:
         yield reader
 
 
@@ -138,7 +135,7 @@ class Parked:
         """The columns of its parts, which all have the same; none when nothing was parked."""
         if not self._paths:
             return pa.schema([])
-        with mapped(self._paths[0]) as reader:
+        with _mapped(self._paths[0]) as reader:
             return reader.schema
 
     @property
@@ -154,32 +151,18 @@ class Parked:
     def part(self, number: int, columns: Sequence[str]) -> pa.RecordBatch:
         """These columns of a part, which stays mapped as long as they are referred to."""
         fields = [self.schema.get_field_index(column) for column in columns]
-        with mapped(self._paths[number], fields) as reader:
-            return reader.get_batch(0)
+        with _mapped(self._paths[number], fields) as reader:
+            return reader.read_next_batch().select(columns)
 
     def times(self, number: int) -> Ints:
         """The sorted times of a part."""
         found: Ints = self.part(number, [self.time]).column(0).to_numpy()
         return found
 
-    @cached_property
-    def lengths(self) -> list[int]:
-        """Rows of each part."""
-        return [self.part(number, [self.time]).num_rows for number in self.parts]
-
-    @property
-    def rows(self) -> int:
-        """Rows over all parts."""
-        return sum(self.lengths)
-
     def distinct(self, column: str) -> Ints:
         """Sorted distinct values of a column of integers."""
         found = [pc.unique(self.part(number, [column]).column(0)).to_numpy() for number in self.parts]
         return np.unique(np.concatenate([np.empty(0, np.int64), *found]))
-
-    def whole(self, number: int) -> Span:
-        """All rows of a part."""
-        return Span(part=number, first=0, stop=self.lengths[number])
 
     def read(self, spans: Sequence[Span], columns: Sequence[str], texts: dict[str, Strings]) -> Rows:
         """Rows of some parts, one span behind the other.
@@ -196,10 +179,10 @@ class Parked:
 
     def _piece(self, span: Span, columns: Sequence[str], texts: dict[str, Strings]) -> Rows:
         batch = self.part(span.part, columns).slice(span.first, span.stop - span.first)
-        found = dict(zip(batch.schema.names, batch.columns, strict=True))
+        found = dict(zip(columns, batch.columns, strict=True))
         for name in texts.keys() & found.keys():
             found[name] = texts[name].codes(span.part, found[name])
-        return Rows(count=batch.num_rows, columns={name: found[name] for name in columns})
+        return Rows(count=batch.num_rows, columns=found)
 
     def _type(self, name: str, texts: dict[str, Strings]) -> pa.DataType:
         return pa.int32() if name in texts else self.schema.field(name).type

@@ -10,11 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     import numpy.typing as npt
-
-    from tracekit.ingest.spool import Parked
 
     Codes = npt.NDArray[np.int32]
 
@@ -57,37 +55,26 @@ NO_STRINGS = Strings([], [])
 """A text column of a table without rows."""
 
 
-def unified(parked: Parked, columns: Sequence[str] | None = None) -> dict[str, Strings]:
-    """The text columns of a table, all of them or those named; they are read once.
+class Collected:
+    """The values of a text column, collected part by part."""
 
-    Example:
-        >>> unified(parked)["kind"].values  # doctest: +SKIP
-        ['annotation', 'op', 'runtime']
-    """
-    chosen = [
-        field.name
-        for field in parked.schema
-        if pa.types.is_dictionary(field.type) and (columns is None or field.name in columns)
-    ]
-    known: dict[str, dict[str, int]] = {name: {} for name in chosen}
-    seen: dict[str, list[Codes]] = {name: [] for name in chosen}
-    for number in parked.parts if chosen else ():
-        batch = parked.part(number, chosen)
-        for name, column in zip(batch.schema.names, batch.columns, strict=True):
-            seen[name].append(_numbered(column.dictionary, known[name]))
-    return {name: _sorted(known[name], seen[name]) for name in chosen}
+    def __init__(self) -> None:
+        self._known: dict[str, int] = {}
+        self._seen: list[Codes] = []
 
+    def add(self, dictionary: pa.StringArray) -> None:
+        """Add the next part's values, in the order of its codes."""
+        known = self._known
+        self._seen.append(
+            np.array([known.setdefault(value, len(known)) for value in dictionary.to_pylist()], np.int32)
+        )
 
-def _numbered(dictionary: pa.StringArray, known: dict[str, int]) -> Codes:
-    """Numbers of a part's values in the order in which all parts' values came."""
-    return np.array([known.setdefault(value, len(known)) for value in dictionary.to_pylist()], np.int32)
-
-
-def _sorted(known: dict[str, int], seen: list[Codes]) -> Strings:
-    values = sorted(known)
-    place = np.empty(len(values), np.int32)
-    place[[known[value] for value in values]] = np.arange(len(values), dtype=np.int32)
-    return Strings(values, [place[codes] for codes in seen])
+    def strings(self) -> Strings:
+        """The values of all parts."""
+        values = sorted(self._known)
+        place = np.empty(len(values), np.int32)
+        place[[self._known[value] for value in values]] = np.arange(len(values), dtype=np.int32)
+        return Strings(values, [place[codes] for codes in self._seen])
 
 
 def compact(codes: npt.NDArray[Any], values: pa.StringArray) -> pa.DictionaryArray:

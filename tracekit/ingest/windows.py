@@ -19,13 +19,12 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from tracekit.ingest.spool import Parked
+    from tracekit.ingest.outline import Outline
 
     Ints = npt.NDArray[np.int64]
 
 ROWS = 1 << 18
 """About how many rows a window has."""
-_SAMPLES = 1 << 17
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +40,7 @@ class Window:
     until: int | None
 
 
-def windows(tables: Sequence[Parked]) -> Iterator[Window]:
+def windows(tables: Sequence[Outline]) -> Iterator[Window]:
     """Windows over tables that are read beside each other, in order of time; none when they have no rows."""
     if not any(table.rows for table in tables):
         return
@@ -51,25 +50,26 @@ def windows(tables: Sequence[Parked]) -> Iterator[Window]:
         yield Window(spans=tuple(spans.pop(number, []) for spans in cut), until=until)
 
 
-def _borders(tables: Sequence[Parked]) -> Ints:
+def _borders(tables: Sequence[Outline]) -> Ints:
     """First instants of the windows behind the first one."""
-    rows = sum(table.rows for table in tables)
-    if rows <= ROWS:
+    if sum(table.rows for table in tables) <= ROWS:
         return np.empty(0, np.int64)
-    stride = max(1, min(rows // _SAMPLES, ROWS))
-    sampled = [table.times(number)[::stride] for table in tables for number in table.parts]
-    every = max(1, ROWS // stride)
-    return np.unique(np.sort(np.concatenate(sampled))[every::every])
+    every = max(1, ROWS // tables[0].stride)
+    return np.unique(np.sort(np.concatenate([table.sampled for table in tables]))[every::every])
 
 
-def _cut(table: Parked, borders: Ints) -> defaultdict[int, list[Span]]:
+def _cut(table: Outline, borders: Ints) -> defaultdict[int, list[Span]]:
     """The spans of each window that has any."""
     found: defaultdict[int, list[Span]] = defaultdict(list)
-    for number in table.parts:
-        if not len(borders):
-            found[0].append(table.whole(number))
+    begin = np.searchsorted(borders, table.first, side="right").tolist()
+    end = np.searchsorted(borders, table.last, side="right").tolist()
+    for part, (first, last) in enumerate(zip(begin, end, strict=True)):
+        if first == last:
+            found[first].append(table.whole(part))
             continue
-        edges = [0, *np.searchsorted(table.times(number), borders).tolist(), table.lengths[number]]
-        for window in np.flatnonzero(np.diff(edges)).tolist():
-            found[window].append(Span(part=number, first=edges[window], stop=edges[window + 1]))
+        inner = np.searchsorted(table.parked.times(part), borders[first:last]).tolist()
+        edges = [0, *inner, table.lengths[part]]
+        for window, start, stop in zip(range(first, last + 1), edges, edges[1:], strict=False):
+            if start < stop:
+                found[window].append(Span(part=part, first=start, stop=stop))
     return found

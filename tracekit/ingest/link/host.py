@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from tracekit.ingest.link.lanes import Inherited, Open
+    from tracekit.ingest.link.lanes import Open
     from tracekit.ingest.link.steps import Steps
-    from tracekit.ingest.spool import Parked, Rows
-    from tracekit.ingest.texts import Strings
+    from tracekit.ingest.outline import Outline
+    from tracekit.ingest.spool import Rows
     from tracekit.ingest.windows import Window
 
     Ints = npt.NDArray[np.integer[Any]]
@@ -68,9 +68,10 @@ class HostWindow:
 class Host:
     """Rows of one process's host and its allocator events."""
 
-    def __init__(self, host: Parked, allocations: Parked, texts: dict[str, Strings], steps: Steps) -> None:
-        self._host, self._allocations, self._texts, self._steps = host, allocations, texts, steps
-        self._marks = Marks(texts)
+    def __init__(self, host: Outline, allocations: Outline, steps: Steps) -> None:
+        self._host, self._allocations, self._steps = host, allocations, steps
+        self._kinds = host.texts.get(C.KIND, NO_STRINGS)
+        self._marks = Marks(host.texts)
         self._threads = Threads()
 
     def windows(self, first: int) -> Iterator[HostWindow]:
@@ -86,35 +87,41 @@ class Host:
             yield linked
 
     def _linked(self, window: Window, carried: Open, first: int) -> tuple[HostWindow, Open]:
-        rows = self._host.read(window.spans[0], _HOST, self._texts)
-        rows = rows.take(host_order(rows, self._texts.get(C.KIND, NO_STRINGS)))
+        rows = self._host.read(window.spans[0], _HOST)
+        rows = rows.take(host_order(rows, self._kinds))
         lanes = self._lanes(rows, carried, first)
-        inherited = lanes.inherit(self._marks.own(rows, first))
-        events = self._allocations.read(window.spans[1], _ALLOCATIONS, {})
+        events = self._allocations.read(window.spans[1], _ALLOCATIONS)
         events = events.take(allocation_order(events))
-        found = inherited.at(lanes.places)
+        found = lanes.inherited.at(lanes.places)
         linked = HostWindow(
             first=first,
             rows=rows,
             step=self._steps.at(rows.integers(C.START_NS)),
             parent=lanes.parent_rows(),
-            depth=lanes.depths()[lanes.places],
+            depth=lanes.depth[lanes.places],
             op=found.op,
             phase=phases(found),
             module=found.module,
             is_op=self._marks.is_op(rows),
             is_call=self._marks.is_call(rows),
             allocations=events,
-            allocating=self._allocating(events, lanes, inherited),
+            allocating=self._allocating(events, lanes),
         )
-        return linked, carried if window.until is None else lanes.open_at(window.until, inherited)
+        return linked, carried if window.until is None else lanes.open_at(window.until)
 
     def _lanes(self, rows: Rows, carried: Open, first: int) -> Lanes:
         start = rows.integers(C.START_NS)
-        thread = self._threads.of(rows.integers(C.PID), rows.integers(C.TID))
-        return Lanes(carried, thread=thread, start=start, end=start + rows.integers(C.DUR_NS), first=first)
+        return Lanes(
+            carried,
+            self._marks.own(rows, first),
+            thread=self._threads.of(rows.integers(C.PID), rows.integers(C.TID)),
+            start=start,
+            end=start + rows.integers(C.DUR_NS),
+            first=first,
+        )
 
-    def _allocating(self, events: Rows, lanes: Lanes, inherited: Inherited) -> Ints:
+    def _allocating(self, events: Rows, lanes: Lanes) -> Ints:
         thread = self._threads.of(events.integers(C.PID), events.integers(C.TID))
         inside = lanes.innermost(thread, events.integers(C.T_NS))
-        return np.append(inherited.op, NONE)[inside]
+        op: Ints = np.append(lanes.inherited.op, NONE)[inside]
+        return op

@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from tracekit import intervals
-from tracekit.ingest.texts import unified
+from tracekit.ingest.outline import outlined
+from tracekit.ingest.texts import NO_STRINGS
 from tracekit.ingest.windows import windows
 from tracekit.schema import BUSY_KINDS, C, DeviceKind
 
@@ -27,13 +28,11 @@ def idle_batches(parked: Parked) -> Iterator[pa.RecordBatch]:
 
     The window of a device is from the first start to the last end of what occupied it.
     """
-    texts = unified(parked, [C.KIND])
-    if not texts:
-        return
-    occupying = texts[C.KIND].among(BUSY_KINDS)
+    table = outlined(parked, texts=[C.KIND])
+    occupying = table.texts.get(C.KIND, NO_STRINGS).among(BUSY_KINDS)
     covered: dict[int, int] = {}
-    for window in windows([parked]):
-        rows = parked.read(window.spans[0], _WANTED, texts)
+    for window in windows([table]):
+        rows = table.read(window.spans[0], _WANTED)
         busy = rows.take(np.flatnonzero(occupying[rows.codes(C.KIND)]))
         start, device = busy.integers(C.START_NS), busy.integers(C.DEVICE)
         end = start + busy.integers(C.DUR_NS)

@@ -1,20 +1,22 @@
 """Which host row encloses which, one window behind the other.
 
 Rows of a window lie in lanes, one per thread. In front of each lane stand the rows that are still open where
-the window begins: the innermost of them and all that enclose it. They carry what they have inherited, so
-nothing before the window is needed.
+the window begins. They carry what they have inherited, so nothing before the window is needed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from tracekit.ingest import nesting
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 Ints: TypeAlias = npt.NDArray[np.integer[Any]]
 Bools: TypeAlias = npt.NDArray[np.bool_]
@@ -42,20 +44,31 @@ class Inherited:
     forward: Ints
     module: Ints
 
+    @classmethod
+    def of(cls, columns: Sequence[Ints]) -> Inherited:
+        """From its columns, in order."""
+        return cls(**{each.name: column for each, column in zip(fields(cls), columns, strict=True)})
+
+    @property
+    def columns(self) -> list[Ints]:
+        """Its columns, in order."""
+        return [getattr(self, each.name) for each in fields(self)]
+
     def at(self, places: Ints) -> Inherited:
         """The same of rows at these places."""
-        return Inherited(**{field.name: getattr(self, field.name)[places] for field in fields(self)})
+        return self.of([column[places] for column in self.columns])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Open:
-    """Rows that are open at a border: for each thread the innermost one and all that enclose it.
+    """Rows that are open at a border and may enclose later ones, by thread and start.
 
     Attributes:
         thread: Number of the thread.
         start: Start, ns.
         end: End, ns.
         row: Row id.
+        depth: Number of enclosing rows.
         inherited: What they hand on.
     """
 
@@ -63,6 +76,7 @@ class Open:
     start: Ints
     end: Ints
     row: Ints
+    depth: Ints
     inherited: Inherited
 
 
@@ -71,6 +85,7 @@ NOTHING_OPEN = Open(
     start=_none(),
     end=_none(),
     row=_none(),
+    depth=_none(),
     inherited=Inherited(op=_none(), phase=_none(), forward=_none(), module=_none()),
 )
 
@@ -100,57 +115,53 @@ class Lanes:
         places: Where each row of the window stands.
         row: Row ids.
         parent: Place of the innermost enclosing row, -1 at the top.
+        depth: Number of enclosing rows.
+        inherited: What rows have from themselves or from those that enclose them.
     """
 
-    def __init__(self, carried: Open, *, thread: Ints, start: Ints, end: Ints, first: int) -> None:
+    def __init__(
+        self, carried: Open, own: Inherited, *, thread: Ints, start: Ints, end: Ints, first: int
+    ) -> None:
         """Lay out a window.
 
         Args:
             carried: What is open where it begins.
-            thread: Thread of each row; rows are in their final order.
+            own: What the window's rows say themselves; they are in their final order.
+            thread: Thread of each row.
             start: Their starts.
             end: Their ends.
             first: Row id of the first of them.
         """
-        before = len(carried.row)
+        rows = np.arange(first, first + len(start))
         threads = np.concatenate((carried.thread, thread))
-        self._order = order = np.argsort(threads, kind="stable").astype(np.int32)
-        self._carried, self._ghost = carried, order < before
-        self._thread = threads[order]
-        self._start = np.concatenate((carried.start, start))[order]
-        self._end = np.concatenate((carried.end, end))[order]
-        self.row = np.concatenate((carried.row, np.arange(first, first + len(start))))[order]
-        self.places = _inverse(order)[before:]
+        self._order = np.argsort(threads, kind="stable").astype(np.int32)
+        self._thread = threads[self._order]
+        self._start, self._end = self._laid(carried.start, start), self._laid(carried.end, end)
+        self.row = self._laid(carried.row, rows)
+        self.places = _inverse(self._order)[len(carried.row) :]
         self.parent = nesting.parents(self._thread, self._start, self._end)
+        local = nesting.depths(self.parent)
+        values = [self._laid(*pair) for pair in zip(carried.inherited.columns, own.columns, strict=True)]
+        self.inherited = Inherited.of(nesting.inherited(self.parent, local, values))
+        self.depth = local + self._left_out(carried, local)
+
+    def _laid(self, carried: Ints, own: Ints) -> Ints:
+        laid: Ints = np.concatenate((carried.astype(own.dtype), own))[self._order]
+        return laid
+
+    def _left_out(self, carried: Open, local: Ints) -> Ints:
+        """How many of the rows around each row were not carried."""
+        known = self._laid(carried.depth, np.full(len(self.places), NONE))
+        missing = np.where(known == NONE, NONE, known - local)
+        if not (missing > 0).any():
+            return np.zeros_like(local)
+        (found,) = nesting.inherited(self.parent, local, [missing])
+        return np.maximum(found, 0).astype(local.dtype)
 
     def parent_rows(self) -> Ints:
         """Row id of the parent of each row of the window, -1 at the top."""
         parent: Ints = np.append(self.row, NONE)[self.parent[self.places]]
         return parent
-
-    def depths(self) -> Ints:
-        """Number of enclosing rows: all that enclose the innermost open row were carried with it."""
-        return nesting.depths(self.parent)
-
-    def inherit(self, own: Inherited) -> Inherited:
-        """What each row has from itself or from the innermost enclosing row that has it.
-
-        Args:
-            own: What the window's rows say themselves.
-        """
-        return Inherited(
-            **{
-                each.name: self._inherit(getattr(self._carried.inherited, each.name), getattr(own, each.name))
-                for each in fields(Inherited)
-            }
-        )
-
-    def _inherit(self, carried: Ints, own: Ints) -> Ints:
-        value: Ints = np.concatenate((carried.astype(own.dtype), own))[self._order]
-        has = value != NONE
-        if not has.any():
-            return value
-        return np.append(value, value.dtype.type(NONE))[nesting.nearest(self.parent, has | self._ghost)]
 
     def innermost(self, thread: Ints, times: Ints) -> Ints:
         """Place of the innermost row that covers each instant on its thread, -1 if none does."""
@@ -163,24 +174,22 @@ class Lanes:
             found[asked] = np.where(inner >= 0, first + inner, NONE)
         return found
 
-    def open_at(self, until: int, inherited: Inherited) -> Open:
-        """What is open at an instant behind all rows: the last one of each thread that is, and its parents.
-
-        Rows that enclose nothing later any more are left out: the last open one outlasts them.
-        """
-        late = np.flatnonzero(self._end > until)
-        last = late[np.append(self._thread[late[1:]] != self._thread[late[:-1]], True)[: len(late)]]
-        chain = [last]
-        while len(chain[-1]):
-            above = self.parent[chain[-1]]
-            chain.append(above[above >= 0])
-        kept = np.sort(np.concatenate(chain))
+    def open_at(self, until: int) -> Open:
+        """What is open at an instant behind all rows, and ends after all that is open inside of it."""
+        late = np.flatnonzero(self._end > until)[::-1]
+        # ends as ranks, those of each further thread above all of the last one: a running maximum serves all
+        _, rank = np.unique(self._end[late], return_inverse=True)
+        thread = np.cumsum(np.append(True, self._thread[late[1:]] != self._thread[late[:-1]])[: len(late)])
+        reach = rank + thread * (len(late) + 1)
+        outlasts = np.append(True, reach[1:] > np.maximum.accumulate(reach)[:-1])[: len(late)]
+        kept = late[outlasts][::-1]
         return Open(
             thread=self._thread[kept],
             start=self._start[kept],
             end=self._end[kept],
             row=self.row[kept],
-            inherited=inherited.at(kept),
+            depth=self.depth[kept],
+            inherited=self.inherited.at(kept),
         )
 
 

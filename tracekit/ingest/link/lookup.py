@@ -9,15 +9,13 @@ import numpy as np
 import pyarrow as pa
 
 from tracekit.ingest import spool
+from tracekit.ingest.outline import outlined
 from tracekit.ingest.windows import windows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     import numpy.typing as npt
-
-    from tracekit.ingest.spool import Rows
 
     Ints = npt.NDArray[np.integer[Any]]
 
@@ -103,14 +101,14 @@ class _InMemory:
 
 @dataclass(frozen=True)
 class _InFile:
-    """A file of blocks, sorted by key over all of them; `first` is the first key of each."""
+    """A file of rows of int64, by key; `first` is the first key of each block."""
 
     path: Path
     first: Ints
     columns: int
 
     def find(self, wanted: Ints) -> list[Ints]:
-        found: list[Ints] = [np.full(len(wanted), NONE, np.int64) for _ in range(self.columns)]
+        found: list[Ints] = [np.full(len(wanted), NONE, np.int64) for _ in range(self.columns - 1)]
         block = np.searchsorted(self.first, wanted, side="right") - 1
         needed = np.unique(block[block >= 0])
         for begin in range(0, len(needed), _BLOCKS):
@@ -121,30 +119,24 @@ class _InFile:
         return found
 
     def _read(self, blocks: Ints) -> _InMemory:
-        with spool.mapped(self.path) as reader:
-            read = pa.Table.from_batches([reader.get_batch(block) for block in blocks.tolist()])
-        return _InMemory([column.to_numpy() for column in read.columns])
+        size = BLOCK * self.columns
+        read = [np.fromfile(self.path, np.int64, size, offset=8 * size * block) for block in blocks.tolist()]
+        return _InMemory(list(np.concatenate(read).reshape(-1, self.columns).T))
 
 
 def _merged(parked: spool.Parked, path: Path) -> _InFile:
-    first: list[int] = []
-    spool.store(path, parked.schema, _blocks(parked, first))
-    return _InFile(path, np.array(first, np.int64), len(parked.names) - 1)
-
-
-def _blocks(parked: spool.Parked, first: list[int]) -> Iterator[pa.RecordBatch]:
-    """All rows by key, a block at a time; notes the first key of each."""
-    for window in windows([parked]):
-        rows = parked.read(window.spans[0], parked.names, {})
-        batch = _batch(_firsts(_columns(rows)))
-        for begin in range(0, batch.num_rows, BLOCK):
-            block = batch.slice(begin, BLOCK)
-            first.append(block.column(0)[0].as_py())
-            yield block
-
-
-def _columns(rows: Rows) -> list[Ints]:
-    return [rows.integers(name) for name in rows.columns]
+    """Put all rows into one file, by key."""
+    first: list[Ints] = [np.empty(0, np.int64)]
+    done = 0
+    table = outlined(parked)
+    with path.open("wb") as file:
+        for window in windows([table]):
+            rows = table.read(window.spans[0], parked.names)
+            columns = _firsts([rows.integers(name) for name in parked.names])
+            np.stack(columns, axis=1).tofile(file)
+            first.append(columns[0][-done % BLOCK :: BLOCK])
+            done += len(columns[0])
+    return _InFile(path, np.concatenate(first), len(parked.names))
 
 
 def _firsts(columns: list[Ints]) -> list[Ints]:
@@ -156,7 +148,5 @@ def _firsts(columns: list[Ints]) -> list[Ints]:
 
 
 def _batch(columns: list[Ints]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(
-        [pa.array(column, pa.int64()) for column in columns],
-        names=[f"c{place}" for place in range(len(columns))],
-    )
+    names = [f"c{place}" for place in range(len(columns))]
+    return pa.RecordBatch.from_arrays([pa.array(column, pa.int64()) for column in columns], names=names)

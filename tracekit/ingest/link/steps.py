@@ -17,7 +17,8 @@ from tracekit.schema import C, HostKind
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from tracekit.ingest.spool import Parked, Rows
+    from tracekit.ingest.outline import Outline
+    from tracekit.ingest.spool import Rows
     from tracekit.ingest.texts import Strings
 
     Ints = npt.NDArray[np.integer[Any]]
@@ -44,12 +45,11 @@ class Steps:
         return np.where(inside, self.number[index], NONE)
 
 
-def find_steps(host: Parked, texts: dict[str, Strings]) -> Steps:
+def find_steps(host: Outline) -> Steps:
     """Steps that the host marked; where several threads did, the one that marked most of them counts."""
-    names = texts.get(C.NAME, NO_STRINGS)
+    names = host.texts.get(C.NAME, NO_STRINGS)
     for marker in step_names.MARKERS:
-        matches = names.matching(marker.match)
-        rows = _marked(host, texts, matches)
+        rows = _marked(host, names.matching(marker.match))
         if rows is not None:
             found = [marker.match(names.values[code]) for code in rows.codes(C.NAME)]
             return _steps(rows, np.array([int(each[1]) for each in found if each], np.int64), names)
@@ -57,14 +57,14 @@ def find_steps(host: Parked, texts: dict[str, Strings]) -> Steps:
     return Steps(number=none, name=[], start=none, end=none)
 
 
-def _marked(host: Parked, texts: dict[str, Strings], matches: Bools) -> Rows | None:
+def _marked(host: Outline, matches: Bools) -> Rows | None:
     """Annotations with one of these names, in their final order; None without any."""
-    kinds = texts.get(C.KIND, NO_STRINGS)
+    kinds = host.texts.get(C.KIND, NO_STRINGS)
     annotation = kinds.among([HostKind.ANNOTATION])
     found = []
-    for part in host.parts:
-        if matches[texts[C.NAME].recode[part]].any():
-            rows = host.read([host.whole(part)], _WANTED, texts)
+    for part in host.parked.parts:
+        if matches[host.texts[C.NAME].recode[part]].any():
+            rows = host.read([host.whole(part)], _WANTED)
             marked = matches[rows.codes(C.NAME)] & annotation[rows.codes(C.KIND)]
             found.append(rows.take(np.flatnonzero(marked)))
     marking = joined(found) if found else None

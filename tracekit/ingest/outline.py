@@ -1,0 +1,97 @@
+"""What must be known of a parked table before its rows are read in order; each part is opened once for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from tracekit.ingest import windows
+from tracekit.ingest.spool import Span
+from tracekit.ingest.texts import Collected
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from tracekit.ingest.spool import Parked, Rows
+    from tracekit.ingest.texts import Strings
+
+    Ints = npt.NDArray[np.int64]
+
+_STRIDE = 64
+"""Of so many neighbouring rows of a part the time of one is kept, where windows are large."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outline:
+    """A parked table, ready to be read.
+
+    Attributes:
+        parked: The table.
+        texts: Its text columns.
+        lengths: Rows of each part.
+        first: First time of each part that has rows, 0 of others.
+        last: Last time of each part that has rows, 0 of others.
+        sampled: Times of some rows, each of which stands for `stride` of them.
+        stride: How many.
+    """
+
+    parked: Parked
+    texts: dict[str, Strings]
+    lengths: list[int]
+    first: Ints
+    last: Ints
+    sampled: Ints
+    stride: int
+
+    @property
+    def rows(self) -> int:
+        """Rows over all parts."""
+        return sum(self.lengths)
+
+    def whole(self, part: int) -> Span:
+        """All rows of a part."""
+        return Span(part=part, first=0, stop=self.lengths[part])
+
+    def read(self, spans: Sequence[Span], columns: Sequence[str]) -> Rows:
+        """Rows of some parts; columns that were not parked are left out."""
+        return self.parked.read(spans, columns, self.texts)
+
+
+def outlined(parked: Parked, *, texts: Sequence[str] | None = None) -> Outline:
+    """Read what is in a table's parts.
+
+    Args:
+        parked: The table.
+        texts: The text columns that will be read; all of them by default.
+    """
+    chosen = [
+        field.name
+        for field in parked.schema
+        if pa.types.is_dictionary(field.type) and (texts is None or field.name in texts)
+    ]
+    stride = max(1, min(_STRIDE, windows.ROWS // _STRIDE))
+    collected = {name: Collected() for name in chosen}
+    lengths, first, last, sampled = [], [], [], [np.empty(0, np.int64)]
+    for part in parked.parts:
+        time, *columns = parked.part(part, [parked.time, *chosen]).columns
+        for name, column in zip(chosen, columns, strict=True):
+            collected[name].add(column.dictionary)
+        times = time.to_numpy()
+        lengths.append(len(times))
+        first.append(int(times[0]) if len(times) else 0)
+        last.append(int(times[-1]) if len(times) else 0)
+        sampled.append(times[::stride].copy())  # a view would keep the part mapped
+    return Outline(
+        parked=parked,
+        texts={name: each.strings() for name, each in collected.items()},
+        lengths=lengths,
+        first=np.array(first, np.int64),
+        last=np.array(last, np.int64),
+        sampled=np.concatenate(sampled),
+        stride=stride,
+    )
