@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 import llvmlite
 import llvmlite.binding as llvm
 
-from tracekit import ingest, schema
+from tracekit import schema
+from tracekit.ingest import flops, kineto
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +35,8 @@ def place() -> Path:
     """The file that has, or will have, the machine code."""
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     made_of = hashlib.sha256(f"{sys.version} {llvmlite.__version__} {_target()}".encode())
-    for file in [Path(schema.__file__), *sorted(Path(ingest.__file__).parent.rglob("*.py"))]:
+    sources = Path(kineto.__file__).parent.rglob("*.py")
+    for file in [Path(schema.__file__), Path(flops.__file__), *sorted(sources)]:
         made_of.update(file.read_bytes())
     return root / "tracekit" / "scan" / f"{made_of.hexdigest()[:24]}.o"
 
