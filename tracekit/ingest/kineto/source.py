@@ -12,6 +12,8 @@ from isal import isal_zlib
 from isal.igzip_lib import IsalError
 
 from tracekit.errors import UnusableInputError
+from tracekit.ingest.kineto.blocks import inflate
+from tracekit.ingest.pool import cores
 
 if TYPE_CHECKING:
     import io
@@ -87,6 +89,8 @@ class GzipStream(Stream):
         super().__init__(raw)
         self._path = path
         self._member = isal_zlib.decompressobj(wbits=_GZIP_FORMAT)
+        self._blocks = inflate(raw, cores()) if raw.seekable() else iter(())
+        self._ready = memoryview(b"")  # text of blocks that is not given out yet
         self._inside = False  # a member has begun and not ended
         self._waiting = b""
         self._given = self._taken = 0
@@ -117,6 +121,11 @@ class GzipStream(Stream):
 
     def _some(self, limit: int) -> bytes:
         """Some more text; empty at the end."""
+        if not self._ready and (inflated := next(self._blocks, None)):
+            self._ready, self._taken = memoryview(inflated.text), self._taken + inflated.taken
+        if self._ready:
+            given, self._ready = bytes(self._ready[:limit]), self._ready[limit:]
+            return given
         while not self.damage:
             self._waiting = self._waiting or self._more()
             if not self._inside:
