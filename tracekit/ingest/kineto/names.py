@@ -29,6 +29,9 @@ HOST_CATEGORIES = {
     "python_function": HostKind.PYTHON,
     "overhead": HostKind.OVERHEAD,
 }
+NAMED_KINDS = (HostKind.OP, HostKind.RUNTIME)
+"""Kinds of the host that `host_kind` may make others of."""
+
 DERIVED_CATEGORIES = frozenset({"gpu_user_annotation", "Trace", "ac2g", "fwdbwd"})
 """Categories that repeat what other events say; leaving them out loses nothing."""
 

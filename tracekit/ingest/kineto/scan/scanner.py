@@ -59,19 +59,19 @@ class Scanner:
         sheets = self._room(text.length)
         address = np.frombuffer(text.buffer, np.uint8).ctypes.data
         found: list[Batches] = []
-        tally, start = Tally(), 0
+        tally, start, crowded = Tally(), 0, -1
         while True:
             sheets.clear()
             end = self._code.scan(
                 address, text.length, start, self._interner.address, sheets.address, self._places.ctypes.data
             )
             place = sheets.count(PLACE)
-            if end == SURPRISED or (end == CROWDED and place == start and self._texts.fresh):
-                return None
+            if end == SURPRISED or (end == CROWDED and place == crowded):
+                return None  # or an event for which no table has room
             found.append(batches(sheets, self._texts, text.view, tally))
             if end != CROWDED:
                 return Scanned(_joined(found), tally, place if end == CLOSED else None)
-            start = place
+            start = crowded = place
             self._forget()
 
     def _room(self, length: int) -> Sheets:

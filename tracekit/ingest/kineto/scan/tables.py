@@ -15,17 +15,17 @@ from tracekit.ingest.kineto.columns import fitting_devices
 from tracekit.ingest.kineto.events import decode_counters
 from tracekit.ingest.kineto.scan import layout, sheets
 from tracekit.ingest.kineto.scan.texts import coded, distinct
-from tracekit.schema import ALLOCATIONS, COUNTERS, DEVICE_INTERVALS, HOST_INTERVALS, C, DeviceKind, HostKind
+from tracekit.schema import ALLOCATIONS, COUNTERS, DEVICE_INTERVALS, HOST_INTERVALS, C, DeviceKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    import numpy.typing as npt
 
     from tracekit.ingest.kineto.batches import Batches, Tally
     from tracekit.ingest.kineto.scan.sheets import Sheets
     from tracekit.ingest.kineto.scan.texts import Ints, Texts
 
-_NAMED_KINDS = (HostKind.OP, HostKind.RUNTIME)
-"""Kinds of the host that a name may change."""
 _COPY = layout.DEVICE_KINDS.index(DeviceKind.MEMCPY)
 
 
@@ -53,7 +53,7 @@ def batches(filled: Sheets, texts: Texts, text: memoryview, tally: Tally) -> Bat
 
 def _ignored(filled: Sheets, texts: Texts) -> Counter[str]:
     codes, count = np.unique(filled.rows(sheets.UNKNOWN, sheets.N_UNKNOWN)[0], return_counts=True)
-    return Counter(dict(zip(texts.strings(codes), count.tolist(), strict=True)))
+    return Counter(dict(zip(texts.strings.of(codes), count.tolist(), strict=True)))
 
 
 def _integers(values: Ints) -> pa.Array:
@@ -70,14 +70,13 @@ def _host(filled: Sheets, texts: Texts) -> pa.RecordBatch | None:
         return None
     codes = dict(zip(layout.HOST_TEXTS, filled.rows(sheets.HOST_TEXTS, sheets.N_HOST), strict=True))
     known, place = distinct(codes[C.NAME], texts.count)
-    named = texts.strings(known)
-    _refuse_hidden_ops(known, named)
+    _refuse_hidden_ops(known, texts)
     return pa.RecordBatch.from_pydict(
         {
             C.START_NS: None,  # a part's columns stand in one order, whoever decodes it
             C.DUR_NS: None,
-            C.KIND: _host_kinds(rows[-1], place, named),
-            C.NAME: coded(place, named),
+            C.KIND: _host_kinds(rows[-1], known, place, texts),
+            C.NAME: coded(place, texts.strings.of(known)),
             **_columns(layout.HOST, rows),
             C.INPUT_SHAPES: _fragments(codes[C.INPUT_SHAPES], texts),
             C.INPUT_DTYPES: _fragments(codes[C.INPUT_DTYPES], texts),
@@ -87,18 +86,17 @@ def _host(filled: Sheets, texts: Texts) -> pa.RecordBatch | None:
     )
 
 
-def _refuse_hidden_ops(known: Ints, named: list[str]) -> None:
+def _refuse_hidden_ops(known: Ints, texts: Texts) -> None:
     """A counted op whose name is written with escapes was not seen to be one."""
-    unseen = (name for code, name in zip(known.tolist(), named, strict=True) if code >= layout.COUNTED)
-    if not flops.COUNTED.isdisjoint(unseen):
+    escaped = known[texts.escaped.of(known)]
+    if len(escaped) and not flops.COUNTED.isdisjoint(texts.strings.of(escaped)):
         raise SurpriseError
 
 
-def _host_kinds(kinds: Ints, place: Ints, named: list[str]) -> pa.DictionaryArray:
-    for kind in _NAMED_KINDS:
-        number = layout.HOST_KINDS.index(kind)
-        becomes = np.array([layout.HOST_KINDS.index(names.host_kind(kind, name)) for name in named])
-        kinds = np.where(kinds == number, becomes[place], kinds)
+def _host_kinds(kinds: Ints, known: Ints, place: Ints, texts: Texts) -> pa.DictionaryArray:
+    for kind, becomes in texts.kinds.items():
+        concerned = kinds == layout.HOST_KINDS.index(kind)
+        kinds = np.where(concerned, becomes.of(known)[place], kinds)
     return _of_few(kinds, layout.HOST_KINDS)
 
 
@@ -109,15 +107,14 @@ def _of_few(numbers: Ints, values: tuple[str, ...]) -> pa.DictionaryArray:
 
 def _fragments(codes: Ints, texts: Texts) -> pa.DictionaryArray:
     known, place = distinct(codes, texts.count)
-    return coded(place, texts.fragments(known))
+    return coded(place, texts.fragments.of(known))
 
 
 def _stacks(codes: Ints, texts: Texts) -> pa.DictionaryArray:
     known, place = distinct(codes, texts.count)
-    stacks = texts.strings(known)
-    if "" in stacks:
-        place = np.where(place == stacks.index(""), -1, place)
-    return coded(place, stacks)
+    stacks = texts.strings.of(known)
+    empty = np.flatnonzero(stacks == "")
+    return coded(np.where(np.isin(place, empty), -1, place) if len(empty) else place, stacks)
 
 
 def _flops(name: Ints, shapes: Ints, values: Ints, texts: Texts) -> pa.Array:
@@ -142,7 +139,7 @@ def _device(filled: Sheets, texts: Texts) -> pa.RecordBatch | None:
         return None
     devices, occupancy = (list(layout.DEVICE).index(name) for name in (C.DEVICE, C.OCCUPANCY_PCT))
     known, place = distinct(filled.rows(sheets.DEVICE_TEXTS, sheets.N_DEVICE)[0], texts.count)
-    named = texts.strings(known)
+    named = texts.strings.of(known)
     return pa.RecordBatch.from_pydict(
         {
             C.START_NS: None,
@@ -158,7 +155,7 @@ def _device(filled: Sheets, texts: Texts) -> pa.RecordBatch | None:
 
 
 def _copies(
-    is_copy: np.ndarray[tuple[int], np.dtype[np.bool_]], place: Ints, named: list[str]
+    is_copy: np.ndarray[tuple[int], np.dtype[np.bool_]], place: Ints, named: npt.NDArray[np.object_]
 ) -> dict[str, pa.Array]:
     copied, copy = distinct(np.where(is_copy, place, -1), len(named))
     ends = [names.copy_ends(named[number]) for number in copied]

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tracekit.ingest.kineto import names
 from tracekit.ingest.kineto.columns import compact_json
+from tracekit.ingest.kineto.scan import layout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tracekit.ingest.kineto.scan.interner import Interner
+    from tracekit.schema import HostKind
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 
@@ -35,50 +39,67 @@ def distinct(codes: Ints, count: int) -> tuple[Ints, Ints]:
     return found, place[codes]
 
 
-def coded(places: Ints, values: Sequence[str]) -> pa.DictionaryArray:
+def coded(places: Ints, values: Sequence[str] | npt.NDArray[np.object_]) -> pa.DictionaryArray:
     """A text column from each row's place among values, -1 for null."""
     indices = pa.array(places, pa.int32(), mask=places < 0)
     return pa.DictionaryArray.from_arrays(indices, pa.array(values, pa.string()))
 
 
+class Known:
+    """Something about each code, found out when it is first asked for.
+
+    Example:
+        >>> lengths = Known(lambda code: 10 * code, np.int64)
+        >>> lengths.of(np.array([2, 5]))
+        array([20, 50])
+    """
+
+    def __init__(self, find: Callable[[int], Any], kind: type[np.generic]) -> None:
+        self._find = find
+        self._values = np.empty(0, kind)
+        self._there = np.empty(0, np.bool_)
+
+    def of(self, codes: Ints) -> npt.NDArray[Any]:
+        """It, of rising codes."""
+        missing = (int(codes[-1]) + 1 if len(codes) else 0) - len(self._there)
+        if missing > 0:
+            more = missing + len(self._there)
+            self._values = np.append(self._values, np.empty(more, self._values.dtype))
+            self._there = np.append(self._there, np.zeros(more, np.bool_))
+        for code in codes[~self._there[codes]].tolist():
+            self._values[code] = self._find(code)
+        self._there[codes] = True
+        return self._values[codes]
+
+
 class Texts:
-    """What the codes of an interner stand for, as a string's text and as compact JSON."""
+    """What the codes of an interner stand for.
+
+    Attributes:
+        strings: What strings say.
+        fragments: JSON, written compactly.
+        escaped: Whether a string is written with escapes.
+        kinds: Kinds of the host whose members a name may make another kind of; for each, which.
+    """
 
     def __init__(self, interner: Interner) -> None:
         self._interner = interner
-        self._strings: dict[int, str] = {}
-        self._fragments: dict[int, str] = {}
+        self.strings = Known(lambda code: _string(self.raw(code)), np.object_)
+        self.fragments = Known(lambda code: compact_json(self.raw(code)), np.object_)
+        self.escaped = Known(lambda code: b"\\" in self.raw(code), np.bool_)
+        self.kinds = {kind: Known(partial(self._kind, kind), np.int64) for kind in names.NAMED_KINDS}
+
+    def _kind(self, kind: HostKind, code: int) -> int:
+        return layout.HOST_KINDS.index(names.host_kind(kind, _string(self.raw(code))))
 
     @property
     def count(self) -> int:
         """How many codes there are."""
         return self._interner.count
 
-    @property
-    def fresh(self) -> bool:
-        """Whether nothing was decoded yet."""
-        return not self._strings
-
     def raw(self, code: int) -> bytes:
         """The text as it stands in the file; nothing for -1."""
         return self._interner.bytes_of(code) if code >= 0 else b""
-
-    def strings(self, codes: Ints) -> list[str]:
-        """What strings say."""
-        return self._of(codes, self._strings, _string)
-
-    def fragments(self, codes: Ints) -> list[str]:
-        """JSON, written compactly."""
-        return self._of(codes, self._fragments, compact_json)
-
-    def _of(self, codes: Ints, known: dict[int, str], decode: Callable[[bytes], str]) -> list[str]:
-        found = []
-        for code in codes.tolist():
-            text = known.get(code)
-            if text is None:
-                text = known[code] = decode(self.raw(code))
-            found.append(text)
-        return found
 
 
 def _string(raw: bytes) -> str:
