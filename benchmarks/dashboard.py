@@ -12,6 +12,7 @@ run, until the numbers of the overview are to be read. It needs a quiet machine.
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import subprocess
 import sys
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 PATIENCE_MS = 180_000
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 _SERVE = "from tracekit.cli.main import main; main()"
 _ZOOMS = """async (rounds) => {
   const canvas = document.getElementById("timeline-canvas");
@@ -170,7 +172,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--intervals", type=int, default=5_000_000)
     parser.add_argument("--rounds", type=int, default=60)
-    parser.add_argument("--chromium", default=shutil.which("chromium"))
+    parser.add_argument("--chromium", default=next(filter(None, map(shutil.which, BROWSERS)), None))
+    parser.add_argument("--json", action="store_true", help="print one JSON object, without limits")
     options = parser.parse_args()
     arguments = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
@@ -179,6 +182,9 @@ def main() -> None:
         browser = playwright.chromium.launch(executable_path=options.chromium, args=arguments)
         measures = [*zooming(browser, folder / "large", options.rounds), *cold(browser, folder)]
         browser.close()
+    if options.json:
+        print(json.dumps({f"{one.what}, {one.unit}": one.value for one in measures}))
+        return
     print(f"{options.intervals:,} intervals, {options.rounds} zooms, Chromium without a GPU")
     sys.exit(report(measures))
 

@@ -1,0 +1,145 @@
+"""Measure tracekit beside its peers, and write what came out as JSON and as a page.
+
+    just bench                         everything: 10 MB, 100 MB and 1 GB, three rounds; hours
+    just bench ingest nsys             only these parts
+    just bench --quick                 10 MB, one round
+    just bench --large                 4 GB too
+    just bench analyses --only kernels --only ops
+
+Inputs are amplified from a simulated and a recorded trace and kept in .bench/, where the peers get
+environments of their own (benchmarks/peers.txt). A contender that fails, takes too long or too much memory is
+named with the reason, and the others go on. Use a quiet machine: contenders take turns, but nothing makes up
+for a neighbour.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from benchmarks.parts import PARTS
+from benchmarks.parts.plan import Plan
+from benchmarks.peers import environments
+from benchmarks.report.document import SCHEMA, document
+from benchmarks.report.machine import machine, versions
+from benchmarks.report.page import page, sections
+from benchmarks.runner import Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SIZES, LARGE = (10.0, 100.0, 1000.0), 4000.0
+ROUNDS = 3
+SHARE_OF_MEMORY = 0.8
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    found = argparse.ArgumentParser(
+        prog="just bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = found.add_argument
+    add("parts", nargs="*", metavar="PART", help=f"what to measure: {', '.join(PARTS)}; all by default")
+    add("--quick", action="store_true", help="10 MB and one round, written to .bench/ unless told otherwise")
+    add("--large", action="store_true", help="4 GB too")
+    add("--sizes", type=_sizes, metavar="MB,...", help="these sizes of inputs, in MB")
+    add("--rounds", type=int, help=f"how often each contender runs; {ROUNDS} by default")
+    add(
+        "--only",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="peers and analyses with this in their name",
+    )
+    add("--source", type=Path, metavar="TRACE", help="amplify this Kineto trace, of a device")
+    add("--export", type=Path, metavar="SQLITE", help="amplify this export of Nsight Systems")
+    add(
+        "--timeout",
+        type=float,
+        default=900,
+        metavar="S",
+        help="end a run after so long (default: %(default)s)",
+    )
+    add("--memory-gb", type=float, help="end a run that has more memory; by default 80 %% of what is free")
+    add("--offline", action="store_true", help="install no peers; use those that are there")
+    add("--folder", type=Path, default=Path(".bench"), help="for inputs and peers (default: %(default)s)")
+    add("--json", type=Path, metavar="FILE", help="results; by default docs/benchmarks.json")
+    add("--page", type=Path, metavar="FILE", help="the page; by default beside the results, as .md")
+    return found
+
+
+def _sizes(text: str) -> tuple[float, ...]:
+    sizes = tuple(sorted(float(word) for word in text.split(",")))
+    if not sizes or sizes[0] <= 0:
+        raise argparse.ArgumentTypeError(f"{text}: sizes are above 0")
+    return sizes
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, print and write."""
+    options = parser().parse_args(arguments)
+    unknown = [name for name in options.parts if name not in PARTS]
+    if unknown:
+        parser().error(f"no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    plan, results = planned(options), results_of(options)
+    for name in options.parts or PARTS:
+        facts = machine()
+        found = document(PARTS[name](plan))
+        found |= {"machine": facts, "versions": versions(plan.peers), "options": _told(plan)}
+        write(results, options.page or results.with_suffix(".md"), name, found)
+        print("\n\n".join(sections(found)), end="\n\n", flush=True)
+    _say(f"wrote {results} and {options.page or results.with_suffix('.md')}")
+    shutil.rmtree(plan.folder / "scratch", ignore_errors=True)
+
+
+def planned(options: argparse.Namespace) -> Plan:
+    """What the command line asks for."""
+    sizes = options.sizes or (SIZES[:1] if options.quick else SIZES)
+    memory_gb = options.memory_gb or SHARE_OF_MEMORY * psutil.virtual_memory().available / 1e9
+    return Plan(
+        sizes=(*sizes, LARGE) if options.large and LARGE not in sizes else sizes,
+        rounds=options.rounds or (1 if options.quick else ROUNDS),
+        folder=options.folder.absolute(),
+        limits=Limits(wall_s=options.timeout, memory_mb=memory_gb * 1e3),
+        peers=environments(options.folder.absolute() / "peers", install=not options.offline, tell=_say),
+        source=options.source,
+        export=options.export,
+        only=tuple(options.only),
+        tell=_say,
+    )
+
+
+def results_of(options: argparse.Namespace) -> Path:
+    """Where the results go: those of a quick look never in place of the documented ones."""
+    if options.json:
+        return Path(options.json)
+    return options.folder / "quick.json" if options.quick else Path("docs/benchmarks.json")
+
+
+def write(results: Path, text: Path, name: str, part: dict[str, Any]) -> None:
+    """Put a part among the results, and write the page anew from all of them."""
+    found = json.loads(results.read_text()) if results.is_file() else {"schema": SCHEMA, "parts": {}}
+    parts = {**found["parts"], name: part}
+    found["parts"] = {known: parts[known] for known in PARTS if known in parts}
+    results.parent.mkdir(parents=True, exist_ok=True)
+    results.write_text(json.dumps(found, indent=1) + "\n")
+    text.write_text(page(found, source=results.name))
+
+
+def _told(plan: Plan) -> dict[str, Any]:
+    limits = {"timeout_s": plan.limits.wall_s, "memory_gb": round(plan.limits.memory_mb / 1e3, 1)}
+    return {"sizes_mb": list(plan.sizes), "rounds": plan.rounds, **limits, "only": list(plan.only)}
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()
