@@ -124,9 +124,9 @@ def results_of(options: argparse.Namespace) -> Path:
 
 def write(results: Path, text: Path, name: str, part: dict[str, Any]) -> None:
     """Put a part among the results, and write the page anew from all of them."""
-    found = json.loads(results.read_text()) if results.is_file() else {"schema": SCHEMA, "parts": {}}
-    parts = {**found["parts"], name: part}
-    found["parts"] = {known: parts[known] for known in PARTS if known in parts}
+    before = json.loads(results.read_text())["parts"] if results.is_file() else {}
+    parts = {**before, name: part}
+    found = {"schema": SCHEMA, "parts": {known: parts[known] for known in PARTS if known in parts}}
     results.parent.mkdir(parents=True, exist_ok=True)
     results.write_text(json.dumps(found, indent=1) + "\n")
     text.write_text(page(found, source=results.name))

@@ -2,8 +2,8 @@
 
     python -m benchmarks.analyses [--mb 1000] [--source TRACE] [--run RUN --store DIR] [ANALYSIS...]
 
-The run is imported from a trace amplified from a small one (by default from a simulated program) unless one is
-named. What each analysis costs with growing size is measured by `python -m benchmarks analyses`.
+The run is imported from a trace amplified from a small one (by default from a simulated program) unless one
+is named. What each analysis costs with growing size is measured by `python -m benchmarks analyses`.
 """
 
 from __future__ import annotations

@@ -20,14 +20,15 @@ if TYPE_CHECKING:
 _ZOOMS = 60
 
 
-def contenders(run: Imported) -> Sequence[Contender]:
+def contenders(run: Imported, names: Sequence[str] = ()) -> Sequence[Contender]:
     """A program that asks for every page, one that builds and draws the timeline, and a browser.
 
     Args:
         run: What they look at.
+        names: Only those with one of these in their name; all where empty.
     """
     missing = "" if find_spec("dash") else "not installed: the extra `dashboard`"
-    return [
+    found = [
         _pages(run, missing),
         replace(
             program("timeline", "builds, reads and draws", "draw_timeline.py", run.store, against=""),
@@ -35,6 +36,7 @@ def contenders(run: Imported) -> Sequence[Contender]:
         ),
         _browser(run, missing),
     ]
+    return [one for one in found if not names or any(name in one.name for name in names)]
 
 
 def _pages(run: Imported, missing: str) -> Contender:

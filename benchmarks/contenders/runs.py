@@ -22,10 +22,12 @@ def contenders(imported: Imported, names: Sequence[str] = ()) -> Sequence[Conten
 
     Args:
         imported: What they read.
-        names: Only these analyses.
+        names: Only analyses with one of these in their name; all where empty.
     """
     found = []
-    for name in (OPENING, *(names or registry.names(registry.ANALYSES)), EVERY):
+    every = registry.names(registry.ANALYSES)
+    chosen = [name for name in every if not names or any(word in name for word in names)]
+    for name in (OPENING, *chosen, EVERY):
         asked, does = _SPECIAL.get(name, (name, "opens the run and does the analysis"))
         arguments = (imported.store, imported.run, asked)
         found.append(program(name, does, "analyze_run.py", *arguments, against=""))

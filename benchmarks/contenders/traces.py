@@ -80,7 +80,7 @@ def _parsers(trace: Trace, peers: Mapping[str, Environment], cut: Pieces) -> lis
 
 
 def _tables(trace: Trace, peers: Mapping[str, Environment], cut: Pieces) -> list[Contender]:
-    forms = {"": ("", trace.path), ", lines": (" of one event a line, rewritten beforehand", cut.lines)}
+    forms = {"": ("", trace.path), ", lines": (", rewritten beforehand to one event a line,", cut.lines)}
     return [
         program(
             f"{name} read_json{suffix}",

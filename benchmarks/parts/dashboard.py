@@ -29,4 +29,4 @@ def _case(plan: Plan, size: float) -> Case:
     base = bases.main(plan)
     plan.tell(f"importing a trace of {size:g} MB from {base.path.name}")
     run = runs.imported(traces.plain(plan.inputs, base, size))
-    return plan.case(base.name, run.size, run.events, contenders(run))
+    return plan.case(base.name, run.size, run.events, contenders(run, plan.only))

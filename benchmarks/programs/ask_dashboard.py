@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tracekit.dashboards.site import registered
@@ -20,12 +21,12 @@ _BLOCK = '"type":"block"'
 
 
 @contextmanager
-def serving(store: str):
+def serving(store: str) -> Iterator[str]:
     """The address of the command that people run."""
     command = [sys.executable, "-P", "-c", _SERVE, "dashboard", "--port", "0", "--store", store]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
-        words = process.stdout.readline().split()
+        words = process.stdout.readline().split() if process.stdout else []
         yield next(word for word in words if word.startswith("http"))
     finally:
         process.terminate()
@@ -37,7 +38,7 @@ def fetched(address: str, body: object = None) -> bytes:
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(address, data, {"Content-Type": "application/json"})  # noqa: S310
     with urllib.request.urlopen(request) as answer:  # noqa: S310
-        return answer.read()
+        return bytes(answer.read())
 
 
 def question(output: str, page: str, block: str, run: str) -> dict[str, object]:

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from benchmarks.runner import Row
 
 SCHEMA = "tracekit.bench/1"
+SECONDS = ("_s", "_ms", ", s", ", ms")
 COSTS = ("wall_s", "cpu_s", "peak_mb")
+PARSING = "parse_cpu_s"
+"""What a parser tells of itself alone; its ratio is to all CPU seconds of the other's process."""
 
 
 def document(part: Part) -> dict[str, Any]:
@@ -61,14 +64,22 @@ def _row(row: Row) -> dict[str, Any]:
 
 
 def ratios(row: dict[str, Any], base: dict[str, Any]) -> dict[str, float | None]:
-    """The medians of a row, each divided by that of another; none where either was not measured."""
+    """The medians of a row, each divided by that of another; none where either was not measured.
+
+    Args:
+        row: A contender's figures.
+        base: Those of the one it is compared with; empty where there is none.
+    """
     measured = [name for name in COSTS if name in row and name in base]
-    return {name: ratio(row[name]["median"], base[name]["median"]) for name in measured}
+    found = {name: ratio(row[name]["median"], base[name]["median"]) for name in measured}
+    if found and PARSING in row["told"]:
+        found[PARSING] = ratio(row["told"][PARSING]["median"], base["cpu_s"]["median"])
+    return found
 
 
 def fits(cases: Sequence[Case]) -> list[dict[str, Any]]:
     """With which power of its events each contender's costs grow, over the sizes of each series."""
-    found = []
+    found: list[dict[str, Any]] = []
     for series, sizes in groupby(sorted(cases, key=lambda case: case.series), key=lambda case: case.series):
         found += _fits(series, list(sizes))
     return found
@@ -86,6 +97,6 @@ def _fits(series: str, cases: list[Case]) -> Iterable[dict[str, Any]]:
             cost: exponent(events, [row[cost]["median"] for row in rows]) for cost in ("wall_s", "cpu_s")
         }
         told = set.intersection(*(set(row["told"]) for row in rows))
-        for each in sorted(one for one in told if one.endswith(("_s", "_ms"))):
+        for each in sorted(one for one in told if one.endswith(SECONDS)):
             powers[each] = exponent(events, [row["told"][each]["median"] for row in rows])
         yield {"series": series, "contender": name, "events": events, "exponents": powers}

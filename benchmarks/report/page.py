@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.report import told
+from benchmarks.report.document import COSTS, PARSING
+from benchmarks.report.text import number, spread, table
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
 OPENING = Path(__file__).with_name("opening.md").read_text().strip()
+RATIOS = {"wall_s": "wall ×", "cpu_s": "CPU ×", "peak_mb": "memory ×", PARSING: "parse alone, CPU ×"}
 
 
 def page(found: dict[str, Any], *, source: str) -> str:
@@ -29,98 +33,72 @@ def sections(part: dict[str, Any]) -> Iterator[str]:
     """A part: heading, how it was measured and where, a table for each input, and how costs grow."""
     yield f"## {part['title']}"
     yield part["text"]
-    yield _where(part)
+    yield conditions(part)
+    yield table(("", "against", "what a run does"), _who(part["cases"]), numbers=False)
     for case in part["cases"]:
-        size = f"{case['bytes'] / 1e6:,.4g} MB, {case['events']:,} {part['unit']}"
-        yield f"### {case['series']}: {size}"
+        yield f"### {case['series']}: {number(case['bytes'] / 1e6)} MB, {case['events']:,} {part['unit']}"
         yield table(*_costs(case, part["inside"]))
-        yield from _tolds(case, part)
+        yield from _failures(case)
+    if not part["inside"]:
+        yield from told.tables(part)
     if any(power is not None for fit in part["fits"] for power in fit["exponents"].values()):
         yield "### Exponents"
         yield table(*_powers(part))
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    r"""A Markdown table; all but the first column are numbers.
-
-    Example:
-        >>> print(table(["name", "s"], [["a|b", "1"]]))
-        | name | s |
-        |---|---:|
-        | a\|b | 1 |
-    """
-    lines = [head, ["---", *["---:"] * (len(head) - 1)]]
-    cells = [[str(cell).replace("|", "\\|") for cell in row] for row in rows]
-    drawn = [f"| {' | '.join(row)} |" for row in [lines[0], *cells]]
-    return "\n".join([drawn[0], f"|{'|'.join(lines[1])}|", *drawn[1:]])
-
-
-def _where(part: dict[str, Any]) -> str:
+def conditions(part: dict[str, Any]) -> str:
+    """Where and how a part was measured, in two paragraphs."""
     machine, options = part["machine"], part["options"]
     libraries = ", ".join(f"{name} {version}" for name, version in part["versions"].items())
     return (
         f"{machine['measured_at']}: {machine['cpu']}, {machine['cores']} cores, {machine['memory_gb']} GB, "
-        f"{machine['system']}, Python {machine['python']}; load before {machine['load_before']}; "
-        f"{options['rounds']} rounds; a run is ended after {options['timeout_s']:g} s or at "
+        f"{machine['system']}, Python {machine['python']}; load before {machine['load_before']}; rounds: "
+        f"{options['rounds']}; a run is ended after {options['timeout_s']:g} s or at "
         f"{options['memory_gb']:.3g} GB.\n\n{libraries}."
     )
 
 
+def _who(cases: Sequence[dict[str, Any]]) -> list[tuple[str, ...]]:
+    rows = {row["contender"]: row for case in cases for row in case["rows"]}
+    return [(name, row["against"] or "–", row["does"]) for name, row in rows.items()]
+
+
 def _costs(case: dict[str, Any], inside: Sequence[str]) -> tuple[list[str], list[list[str]]]:
-    told = [name for name in inside if any(name in row.get("told", {}) for row in case["rows"])]
-    compared = any(row["ratios"] for row in case["rows"])
-    against = ["wall ×", "CPU ×", "memory ×", "against"] if compared else []
-    head = ["", "wall s", "CPU s", "peak MB", *told, *against, "what a run does"]
-    return head, [_cost(row, told, compared=compared) for row in case["rows"]]
+    names = [name for name in inside if any(name in row.get("told", {}) for row in case["rows"])]
+    ratios = [name for name in RATIOS if any(name in row["ratios"] for row in case["rows"])]
+    head = ["", "wall s", "CPU s", "peak MB", *names, *(RATIOS[name] for name in ratios)]
+    return head, [_cost(row, names, ratios) for row in case["rows"]]
 
 
-def _cost(row: dict[str, Any], told: Sequence[str], *, compared: bool) -> list[str]:
-    if row["failed"] and not row["runs"]:
-        blank = ["–"] * (3 + len(told) + 4 * compared)
-        return [
-            row["contender"],
-            *blank,
-            row["failed"] if "installed" in row["failed"] else f"failed: {row['failed']}",
-        ]
-    figures = [_spread(row[name]) for name in ("wall_s", "cpu_s")]
-    inside = [_spread(row["told"][name]) if name in row["told"] else "–" for name in told]
-    ratios = [_number(row["ratios"].get(name)) for name in ("wall_s", "cpu_s", "peak_mb")] if compared else []
-    against = [row["against"] or "–"] if compared else []
-    does = row["does"] + (f"; then failed: {row['failed']}" if row["failed"] else "")
-    return [row["contender"], *figures, f"{row['peak_mb']['median']:,.0f}", *inside, *ratios, *against, does]
+def _cost(row: dict[str, Any], names: Sequence[str], ratios: Sequence[str]) -> list[str]:
+    if not row["runs"]:
+        return [row["contender"], *["–"] * (len(COSTS) + len(names) + len(ratios))]
+    costs = [spread(row[name]) for name in COSTS]
+    inside = [spread(row["told"].get(name)) for name in names]
+    return [row["contender"], *costs, *inside, *(number(row["ratios"].get(name)) for name in ratios)]
 
 
-def _tolds(case: dict[str, Any], part: dict[str, Any]) -> Iterator[str]:
-    """What processes told of themselves, where no column shows it."""
-    if part["inside"]:
-        return
-    for row in case["rows"]:
-        if row.get("told"):
-            names = sorted(row["told"], key=lambda name: (name.rsplit("_", 1)[0], name))
-            yield f"*{row['contender']}*"
-            yield table(["", "median (least–most)"], [[name, _spread(row["told"][name])] for name in names])
+def _failures(case: dict[str, Any]) -> Iterator[str]:
+    """Who did not finish, and why."""
+    failed = [row for row in case["rows"] if row["failed"]]
+    if failed:
+        yield "\n".join(f"- {row['contender']}: {_why(row)}" for row in failed)
+
+
+def _why(row: dict[str, Any]) -> str:
+    why: str = row["failed"]
+    if why.startswith("not installed"):
+        return why
+    rounds = f" after {len(row['runs'])} rounds" if row["runs"] else ""
+    return f"failed{rounds}: {why}"
 
 
 def _powers(part: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
-    told = sorted({name for fit in part["fits"] for name in fit["exponents"] if name in part["inside"]})
-    columns = ["wall_s", "cpu_s", *told]
+    inside = sorted({name for fit in part["fits"] for name in fit["exponents"] if name in part["inside"]})
+    columns = ["wall_s", "cpu_s", *inside]
     rows = []
-    for series, fits in groupby(part["fits"], key=lambda fit: fit["series"]):
-        for fit in fits:
-            powers = [_number(fit["exponents"].get(name)) for name in columns]
-            sizes = "–".join(f"{count:,}" for count in (min(fit["events"]), max(fit["events"])))
-            rows.append([f"{fit['contender']} ({series})", *powers, sizes])
+    for fit in part["fits"]:
+        powers = [number(fit["exponents"].get(name)) for name in columns]
+        sizes = "–".join(f"{count:,}" for count in (min(fit["events"]), max(fit["events"])))
+        rows.append([f"{fit['contender']} ({fit['series']})", *powers, sizes])
     return ["", *columns, part["unit"]], rows
-
-
-def _spread(values: dict[str, float]) -> str:
-    if values["min"] == values["max"]:
-        return _number(values["median"])
-    return f"{_number(values['median'])} ({_number(values['min'])}–{_number(values['max'])})"
-
-
-def _number(value: float | None) -> str:
-    """Three digits that count, and never less than whole ones."""
-    if value is None:
-        return "–"
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

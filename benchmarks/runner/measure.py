@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-import psutil
-
 from benchmarks.runner import memory
 from benchmarks.runner.cost import Cost, Failure
 
@@ -81,11 +79,11 @@ def measure(
 
 def _watched(pid: int, start: float, limits: Limits) -> tuple[str, int]:
     """Wait until a process has ended; the limit that it passed, and the most bytes it had."""
-    peak, passed, process, handle = 0, "", psutil.Process(pid), os.pidfd_open(pid)
+    peak, passed, handle = 0, "", os.pidfd_open(pid)
     try:
         while not passed:
             began = time.perf_counter()
-            peak = max(peak, memory.tree(process))
+            peak = max(peak, memory.tree(pid))
             passed = _passed(began - start, peak, limits)
             pause = max(SAMPLE_S, SHARE * (time.perf_counter() - began))
             if select.select([handle], [], [], pause)[0]:
