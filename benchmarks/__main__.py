@@ -60,6 +60,11 @@ def parser() -> argparse.ArgumentParser:
     add("--source", type=Path, metavar="TRACE", help="amplify this Kineto trace, of a device")
     add("--export", type=Path, metavar="SQLITE", help="amplify this export of Nsight Systems")
     add(
+        "--as-it-is",
+        action="store_true",
+        help="measure --source and --export themselves, whatever --sizes says",
+    )
+    add(
         "--timeout",
         type=float,
         default=900,
@@ -110,6 +115,7 @@ def planned(options: argparse.Namespace) -> Plan:
         peers=environments(options.folder.absolute() / "peers", install=not options.offline, tell=_say),
         source=options.source,
         export=options.export,
+        as_it_is=options.as_it_is,
         only=tuple(options.only),
         tell=_say,
     )

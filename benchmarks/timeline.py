@@ -29,6 +29,8 @@ from tracekit.schema import TABLES, C, DeviceKind, HostKind
 from tracekit.store import Store
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tracekit.dashboards.timeline.index import Index
 
     from tracekit.run import Run
@@ -100,7 +102,7 @@ def _host(random: np.random.Generator, count: int, _: int) -> dict[str, Any]:
     return {C.ROW_ID: row, **columns}
 
 
-def _text(codes: Any, values: list[str]) -> pa.DictionaryArray:
+def _text(codes: Any, values: Sequence[str]) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array([str(value) for value in values]))
 
 

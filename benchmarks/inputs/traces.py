@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from benchmarks.amplify import amplify
+from benchmarks.inputs.cut import events
 from benchmarks.inputs.kept import kept
 
 if TYPE_CHECKING:
@@ -49,6 +50,21 @@ def plain(folder: Path, base: Base, megabytes: float) -> Trace:
 
     place = folder / f"{base.name}-{megabytes:g}MB"
     facts = kept(place, base.path, make, size=size)
+    path = place / "trace" / "trace.json"
+    return Trace(path=path, form="plain", base=base, size=facts["size"], events=facts["events"])
+
+
+def given(folder: Path, base: Base) -> Trace:
+    """A plain trace that is large already, as it is."""
+
+    def make(draft: Path) -> dict[str, int]:
+        (draft / "trace").mkdir()
+        (draft / "trace" / "trace.json").symlink_to(base.path.absolute())
+        size = base.path.stat().st_size
+        return {"events": sum(map(len, events(base.path))), "size": size}
+
+    place = folder / f"given-{base.name}"
+    facts = kept(place, base.path, make)
     path = place / "trace" / "trace.json"
     return Trace(path=path, form="plain", base=base, size=facts["size"], events=facts["events"])
 

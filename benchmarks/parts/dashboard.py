@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from benchmarks.contenders.dashboard import contenders
-from benchmarks.inputs import runs, traces
+from benchmarks.inputs import runs
 from benchmarks.parts import bases
 from benchmarks.parts.part import Case, Part, about
 
 if TYPE_CHECKING:
+    from benchmarks.inputs.traces import Trace
     from benchmarks.parts.plan import Plan
 
 
@@ -21,12 +22,10 @@ def measured(plan: Plan) -> Part:
         text=about("dashboard"),
         inside=(),
         unit="intervals",
-        cases=tuple(_case(plan, size) for size in plan.sizes),
+        cases=tuple(_case(plan, trace) for trace in bases.large(plan)),
     )
 
 
-def _case(plan: Plan, size: float) -> Case:
-    base = bases.main(plan)
-    plan.tell(f"importing a trace of {size:g} MB from {base.path.name}")
-    run = runs.imported(traces.plain(plan.inputs, base, size))
-    return plan.case(base.name, run.size, run.events, contenders(run, plan.only))
+def _case(plan: Plan, trace: Trace) -> Case:
+    run = runs.imported(trace)
+    return plan.case(trace.base.name, run.size, run.events, contenders(run, plan.only))

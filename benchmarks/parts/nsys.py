@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from benchmarks.contenders.exports import contenders
-from benchmarks.inputs import exports
 from benchmarks.parts import bases
 from benchmarks.parts.part import Case, Part, about
 
 if TYPE_CHECKING:
+    from benchmarks.inputs.exports import Export
     from benchmarks.parts.plan import Plan
 
 
@@ -21,12 +21,11 @@ def measured(plan: Plan) -> Part:
         text=about("nsys"),
         inside=("read_s",),
         unit="rows",
-        cases=tuple(_case(plan, size) for size in plan.sizes),
+        cases=tuple(_case(plan, export) for export in bases.large_exports(plan)),
     )
 
 
-def _case(plan: Plan, size: float) -> Case:
-    base = bases.export(plan)
-    plan.tell(f"making an export of {size:g} MB from {base.path.name}")
-    made = exports.export(plan.inputs, base, size)
-    return plan.case(f"{base.name}, SQLite", made.size, made.events, contenders(made, plan.peers))
+def _case(plan: Plan, export: Export) -> Case:
+    return plan.case(
+        f"{export.base.name}, SQLite", export.size, export.events, contenders(export, plan.peers)
+    )

@@ -28,6 +28,7 @@ class Plan:
         peers: Where each peer is installed.
         source: A Kineto trace to amplify in place of the built-in ones; None for those.
         export: A SQLite export to amplify in place of the simulated one; None for that.
+        as_it_is: Whether those are large already, and are measured themselves.
         only: Parts of names; a contender whose name has none of them is left out. Empty for everybody.
         tell: Told how far it is.
     """
@@ -39,6 +40,7 @@ class Plan:
     peers: Mapping[str, Environment]
     source: Path | None = None
     export: Path | None = None
+    as_it_is: bool = False
     only: tuple[str, ...] = ()
     tell: Callable[[str], None] = print
 

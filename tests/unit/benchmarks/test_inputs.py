@@ -10,8 +10,9 @@ import pytest
 
 from benchmarks.inputs import bases, exports, runs, traces
 from benchmarks.inputs.bases import Base
+from benchmarks.inputs.cut import borders
 from benchmarks.inputs.kept import kept
-from benchmarks.inputs.pieces import borders, pieces
+from benchmarks.inputs.pieces import pieces
 from benchmarks.parts.bases import RECORDED
 from benchmarks.peers.environments import LIST, listed
 
