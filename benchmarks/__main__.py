@@ -32,7 +32,9 @@ from benchmarks.report.page import page, sections
 from benchmarks.runner import Limits
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    from benchmarks.parts.part import Part
 
 SIZES, LARGE = (10.0, 100.0, 1000.0), 4000.0
 ROUNDS = 3
@@ -94,13 +96,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser().error(f"no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
     plan, results = planned(options), results_of(options)
     for name in options.parts or PARTS:
-        facts = machine()
-        found = document(PARTS[name](plan))
-        found |= {"machine": facts, "versions": versions(plan.peers), "options": _told(plan)}
-        write(results, options.page or results.with_suffix(".md"), name, found)
+        found = measured(PARTS[name], plan, lambda part: write(results, options.page, part))
         print("\n\n".join(sections(found)), end="\n\n", flush=True)
-    _say(f"wrote {results} and {options.page or results.with_suffix('.md')}")
     shutil.rmtree(plan.folder / "scratch", ignore_errors=True)
+
+
+def measured(part: Part, plan: Plan, keep: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """Measure a part; what came out so far is kept after every input, for a part may take hours."""
+    facts: dict[str, Any] = {"name": part.name, "machine": machine(), "versions": versions(plan.peers)}
+    found, cases = {**facts, "options": _told(plan), **document(part, [])}, []
+    for case in part.measure(plan):
+        cases.append(case)
+        found |= document(part, cases)
+        keep(found)
+    return found
 
 
 def planned(options: argparse.Namespace) -> Plan:
@@ -128,14 +137,16 @@ def results_of(options: argparse.Namespace) -> Path:
     return options.folder / "quick.json" if options.quick else Path("docs/benchmarks.json")
 
 
-def write(results: Path, text: Path, name: str, part: dict[str, Any]) -> None:
+def write(results: Path, text: Path | None, part: dict[str, Any]) -> None:
     """Put a part among the results, and write the page anew from all of them."""
     before = json.loads(results.read_text())["parts"] if results.is_file() else {}
-    parts = {**before, name: part}
+    parts = {**before, part["name"]: part}
     found = {"schema": SCHEMA, "parts": {known: parts[known] for known in PARTS if known in parts}}
     results.parent.mkdir(parents=True, exist_ok=True)
     results.write_text(json.dumps(found, indent=1) + "\n")
-    text.write_text(page(found, source=results.name))
+    place = text or results.with_suffix(".md")
+    place.write_text(page(found, source=results.name))
+    _say(f"  wrote {results} and {place}")
 
 
 def _told(plan: Plan) -> dict[str, Any]:

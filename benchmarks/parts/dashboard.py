@@ -7,25 +7,27 @@ from typing import TYPE_CHECKING
 from benchmarks.contenders.dashboard import contenders
 from benchmarks.inputs import runs
 from benchmarks.parts import bases
-from benchmarks.parts.part import Case, Part, about
+from benchmarks.parts.part import Part, about
 
 if TYPE_CHECKING:
-    from benchmarks.inputs.traces import Trace
+    from collections.abc import Iterator
+
+    from benchmarks.parts.part import Case
     from benchmarks.parts.plan import Plan
 
 
-def measured(plan: Plan) -> Part:
-    """Measure what the dashboard's server and its timeline take."""
-    return Part(
-        name="dashboard",
-        title="Asking the dashboard",
-        text=about("dashboard"),
-        inside=(),
-        unit="intervals",
-        cases=tuple(_case(plan, trace) for trace in bases.large(plan)),
-    )
+def cases(plan: Plan) -> Iterator[Case]:
+    """The dashboard's server, its timeline, and a browser."""
+    for trace in bases.large(plan):
+        run = runs.imported(trace)
+        yield plan.case(trace.base.name, run.size, run.events, contenders(run, plan.only))
 
 
-def _case(plan: Plan, trace: Trace) -> Case:
-    run = runs.imported(trace)
-    return plan.case(trace.base.name, run.size, run.events, contenders(run, plan.only))
+PART = Part(
+    name="dashboard",
+    title="Asking the dashboard",
+    text=about("dashboard"),
+    inside=(),
+    unit="intervals",
+    measure=cases,
+)

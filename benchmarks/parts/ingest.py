@@ -9,29 +9,29 @@ from benchmarks.contenders.traces import contenders
 from benchmarks.inputs.pieces import pieces
 from benchmarks.inputs.traces import gzipped
 from benchmarks.parts import bases
-from benchmarks.parts.part import Case, Part, about
+from benchmarks.parts.part import Part, about
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from benchmarks.parts.part import Case
     from benchmarks.parts.plan import Plan
 
 
-def measured(plan: Plan) -> Part:
-    """Measure everybody who reads a trace, plain and gzipped."""
-    return Part(
-        name="ingest",
-        title="Reading a Kineto trace",
-        text=about("ingest"),
-        inside=("read_s", "parse_s", "load_s", "breakdown_s"),
-        unit="events",
-        cases=tuple(_cases(plan)),
-    )
-
-
-def _cases(plan: Plan) -> Iterator[Case]:
+def cases(plan: Plan) -> Iterator[Case]:
+    """Everybody who reads a trace, plain and gzipped."""
     for plain in chain(bases.large(plan), bases.recorded(plan)):
         cut = pieces(plain)
         for trace in (plain, gzipped(plain)):
             who = contenders(trace, plan.peers, cut)
             yield plan.case(f"{trace.base.name}, {trace.form}", trace.size, trace.events, who)
+
+
+PART = Part(
+    name="ingest",
+    title="Reading a Kineto trace",
+    text=about("ingest"),
+    inside=("read_s", "parse_s", "load_s", "breakdown_s"),
+    unit="events",
+    measure=cases,
+)

@@ -1,4 +1,4 @@
-"""A part that has been measured."""
+"""What a part of the benchmarks is, and what is measured of it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from benchmarks.parts.plan import Plan
     from benchmarks.runner import Row
 
 
@@ -29,7 +32,7 @@ class Case:
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """What was measured of one thing.
+    """One thing that is measured.
 
     Attributes:
         name: By which it is asked for.
@@ -37,7 +40,7 @@ class Part:
         text: How it was measured, and what that leaves out.
         inside: What processes told of themselves that tables show, of all that is kept.
         unit: What an event is called.
-        cases: From small to large within a series.
+        measure: Measures one case after another, from small to large within a series.
     """
 
     name: str
@@ -45,7 +48,7 @@ class Part:
     text: str
     inside: tuple[str, ...]
     unit: str
-    cases: tuple[Case, ...]
+    measure: Callable[[Plan], Iterator[Case]]
 
 
 def about(name: str) -> str:

@@ -43,7 +43,7 @@ class Limits:
 def measure(
     command: Sequence[str], *, limits: Limits | None = None, environment: Mapping[str, str] | None = None
 ) -> Cost | Failure:
-    r"""Run a command to its end, or to a limit.
+    """Run a command to its end, or to a limit.
 
     Args:
         command: Program and arguments. Numbers in a JSON object on its last line of output are kept.
@@ -52,7 +52,7 @@ def measure(
 
     Example:
         >>> import sys
-        >>> measure([sys.executable, "-c", "print('{\\"load_s\\": 2.5}')"]).told
+        >>> measure([sys.executable, "-c", "import json; print(json.dumps({'load_s': 2.5}))"]).told
         {'load_s': 2.5}
     """
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as log:

@@ -19,8 +19,11 @@ def row(name: str, *walls: float, against: str = "", failed: str = "", **told: f
     return Row(contender=contender, costs=tuple(costs), failed=failed)
 
 
-def part(*cases: Case, inside: tuple[str, ...] = ("parse_s",)) -> Part:
-    return Part(name="p", title="A part", text="How.", inside=inside, unit="events", cases=cases)
+def documented(*cases: Case, inside: tuple[str, ...] = ("parse_s",)) -> dict[str, Any]:
+    part = Part(
+        name="p", title="A part", text="How.", inside=inside, unit="events", measure=lambda _: iter(cases)
+    )
+    return document(part, list(part.measure(None)))  # type: ignore[arg-type]
 
 
 def case(events: int, *rows: Row, series: str = "s") -> Case:
@@ -31,12 +34,12 @@ def found(cases: list[Case], **options: Any) -> dict[str, Any]:
     machine = {"cores": 2, "memory_gb": 1, "measured_at": "", "cpu": "", "system": "", "python": ""}
     chosen = {"rounds": 3, "timeout_s": 1.0, "memory_gb": 1.0}
     measured = {"machine": {**machine, "load_before": 0}, "versions": {"peer": "1"}, "options": chosen}
-    return {**document(part(*cases, **options)), **measured}
+    return {**documented(*cases, **options), **measured}
 
 
 def test_ratios_are_those_of_medians() -> None:
     base, peer = row("base", 1.0, 9.0, 2.0), row("peer", 30.0, 5.0, 6.0, against="base", parse_cpu_s=1.0)
-    first, second = document(part(case(10, base, peer)))["cases"][0]["rows"]
+    first, second = documented(case(10, base, peer))["cases"][0]["rows"]
     assert first["ratios"] == {}
     assert second["ratios"] == {"wall_s": 3.0, "cpu_s": 3.0, "peak_mb": 3.0, "parse_cpu_s": 0.25}
     assert second["wall_s"] == {"median": 6.0, "min": 5.0, "max": 30.0}
@@ -55,27 +58,27 @@ def test_who_failed_has_no_ratio(failing: str) -> None:
         )
         for name in ("base", "peer")
     ]
-    shown = document(part(case(10, *rows)))["cases"][0]["rows"]
+    shown = documented(case(10, *rows))["cases"][0]["rows"]
     assert [one["ratios"] for one in shown] == [{}, {}]
 
 
 def test_exponents_are_fitted_over_the_sizes_of_a_series() -> None:
     cases = [case(n, row("linear", n / 10, parse_s=n * n / 1e4)) for n in (10, 100, 1000)]
-    (fit,) = document(part(*cases))["fits"]
+    (fit,) = documented(*cases)["fits"]
     assert fit["events"] == [10, 100, 1000]
     assert fit["exponents"] == pytest.approx({"wall_s": 1, "cpu_s": 1, "parse_s": 2})
 
 
 def test_series_are_fitted_apart_and_one_size_gives_nothing() -> None:
     cases = [case(10, row("a", 1.0)), case(100, row("a", 1.0), series="t")]
-    fits = document(part(*cases))["fits"]
+    fits = documented(*cases)["fits"]
     assert [fit["series"] for fit in fits] == ["s", "t"]
     assert all(power is None for fit in fits for power in fit["exponents"].values())
 
 
 def test_a_size_at_which_one_failed_is_left_out_of_its_fit() -> None:
     cases = [case(10, row("a", 1.0)), case(100, row("a", 10.0)), case(1000, row("a", failed="no"))]
-    (fit,) = document(part(*cases))["fits"]
+    (fit,) = documented(*cases)["fits"]
     assert fit["events"] == [10, 100]
     assert fit["exponents"]["wall_s"] == pytest.approx(1)
 
