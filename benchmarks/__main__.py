@@ -46,12 +46,16 @@ def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(
         prog="just bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    add = found.add_argument
-    add("parts", nargs="*", metavar="PART", help=f"what to measure: {', '.join(PARTS)}; all by default")
+    _what(found.add_argument_group("what is measured").add_argument)
+    _how(found.add_argument_group("how, and where it goes").add_argument)
+    return found
+
+
+def _what(add: Callable[..., object]) -> None:
+    add("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; all by default")
     add("--quick", action="store_true", help="10 MB and one round, written to .bench/ unless told otherwise")
     add("--large", action="store_true", help="4 GB too")
     add("--sizes", type=_sizes, metavar="MB,...", help="these sizes of inputs, in MB")
-    add("--rounds", type=int, help=f"how often each contender runs; {ROUNDS} by default")
     add(
         "--only",
         action="append",
@@ -61,11 +65,11 @@ def parser() -> argparse.ArgumentParser:
     )
     add("--source", type=Path, metavar="TRACE", help="amplify this Kineto trace, of a device")
     add("--export", type=Path, metavar="SQLITE", help="amplify this export of Nsight Systems")
-    add(
-        "--as-it-is",
-        action="store_true",
-        help="measure --source and --export themselves, whatever --sizes says",
-    )
+    add("--as-it-is", action="store_true", help="measure --source and --export themselves, at no other size")
+
+
+def _how(add: Callable[..., object]) -> None:
+    add("--rounds", type=int, help=f"how often each contender runs; {ROUNDS} by default")
     add(
         "--timeout",
         type=float,
@@ -73,12 +77,16 @@ def parser() -> argparse.ArgumentParser:
         metavar="S",
         help="end a run after so long (default: %(default)s)",
     )
-    add("--memory-gb", type=float, help="end a run that has more memory; by default 80 %% of what is free")
+    add(
+        "--memory-gb",
+        type=float,
+        metavar="GB",
+        help="end a run that has more; by default 80 %% of what is free",
+    )
     add("--offline", action="store_true", help="install no peers; use those that are there")
     add("--folder", type=Path, default=Path(".bench"), help="for inputs and peers (default: %(default)s)")
     add("--json", type=Path, metavar="FILE", help="results; by default docs/benchmarks.json")
     add("--page", type=Path, metavar="FILE", help="the page; by default beside the results, as .md")
-    return found
 
 
 def _sizes(text: str) -> tuple[float, ...]:
