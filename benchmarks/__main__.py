@@ -9,7 +9,7 @@
 Inputs are amplified from a simulated and a recorded trace and kept in .bench/, where the peers get
 environments of their own (benchmarks/peers.txt). A contender that fails, takes too long or too much memory is
 named with the reason, and the others go on. Use a quiet machine: contenders take turns, but nothing makes up
-for a neighbour.
+for a neighbour. The inputs up to 1 GB take 4 GB of the disk, those of --large 12 GB more.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from benchmarks.parts import PARTS
 from benchmarks.parts.plan import Plan
 from benchmarks.peers import environments
 from benchmarks.report.document import SCHEMA, document
-from benchmarks.report.machine import machine, versions
+from benchmarks.report.machine import machine, peers, versions
 from benchmarks.report.page import page, sections
 from benchmarks.runner import Limits
 
@@ -111,8 +111,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def measured(part: Part, plan: Plan, keep: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     """Measure a part; what came out so far is kept after every input, for a part may take hours."""
-    facts: dict[str, Any] = {"name": part.name, "machine": machine(), "versions": versions(plan.peers)}
-    found, cases = {**facts, "options": _told(plan), **document(part, [])}, []
+    facts: dict[str, Any] = {"name": part.name, "machine": machine(), "options": _told(plan)}
+    facts |= {"versions": versions(), "peers": peers(plan.peers)}
+    found, cases = {**facts, **document(part, [])}, []
     for case in part.measure(plan):
         cases.append(case)
         found |= document(part, cases)

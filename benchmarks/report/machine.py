@@ -32,10 +32,14 @@ def machine() -> dict[str, Any]:
     }
 
 
-def versions(peers: Mapping[str, Environment]) -> dict[str, str]:
-    """Versions of tracekit, its libraries and its peers; of a peer that is not there, why."""
-    found = {name: metadata.version(name) for name in LIBRARIES}
-    return found | {f"{name} (peer)": peer.version or peer.missing for name, peer in peers.items()}
+def versions() -> dict[str, str]:
+    """Versions of tracekit and of the libraries it does its work with."""
+    return {name: metadata.version(name) for name in LIBRARIES}
+
+
+def peers(environments: Mapping[str, Environment]) -> dict[str, str]:
+    """Versions of the peers; of one that is not there, why."""
+    return {f"{name} (peer)": peer.version or peer.missing for name, peer in environments.items()}
 
 
 def _cpu() -> str:

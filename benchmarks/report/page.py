@@ -34,14 +34,14 @@ def sections(part: dict[str, Any]) -> Iterator[str]:
     yield f"## {part['title']}"
     yield part["text"]
     yield conditions(part)
-    yield table(("", "against", "what a run does"), _who(part["cases"]), numbers=False)
+    yield table(*_who(part["cases"]), numbers=False)
     for case in part["cases"]:
         yield f"### {case['series']}: {number(case['bytes'] / 1e6)} MB, {case['events']:,} {part['unit']}"
         yield table(*_costs(case, part["inside"]))
         yield from _failures(case)
     if not part["inside"]:
         yield from told.tables(part)
-    if any(power is not None for fit in part["fits"] for power in fit["exponents"].values()):
+    elif any(power is not None for fit in part["fits"] for power in fit["exponents"].values()):
         yield "### Exponents"
         yield table(*_powers(part))
 
@@ -49,7 +49,9 @@ def sections(part: dict[str, Any]) -> Iterator[str]:
 def conditions(part: dict[str, Any]) -> str:
     """Where and how a part was measured, in two paragraphs."""
     machine, options = part["machine"], part["options"]
-    libraries = ", ".join(f"{name} {version}" for name, version in part["versions"].items())
+    compared = any(row["against"] for case in part["cases"] for row in case["rows"])
+    known = {**part["versions"], **(part["peers"] if compared else {})}
+    libraries = ", ".join(f"{name} {version}" for name, version in known.items())
     return (
         f"{machine['measured_at']}: {machine['cpu']}, {machine['cores']} cores, {machine['memory_gb']} GB, "
         f"{machine['system']}, Python {machine['python']}; load before {machine['load_before']}; rounds: "
@@ -58,9 +60,12 @@ def conditions(part: dict[str, Any]) -> str:
     )
 
 
-def _who(cases: Sequence[dict[str, Any]]) -> list[tuple[str, ...]]:
+def _who(cases: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
     rows = {row["contender"]: row for case in cases for row in case["rows"]}
-    return [(name, row["against"] or "–", row["does"]) for name, row in rows.items()]
+    if not any(row["against"] for row in rows.values()):
+        return ["", "what a run does"], [[name, row["does"]] for name, row in rows.items()]
+    who = [[name, row["against"] or "–", row["does"]] for name, row in rows.items()]
+    return ["", "against", "what a run does"], who
 
 
 def _costs(case: dict[str, Any], inside: Sequence[str]) -> tuple[list[str], list[list[str]]]:

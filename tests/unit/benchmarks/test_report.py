@@ -33,7 +33,12 @@ def case(events: int, *rows: Row, series: str = "s") -> Case:
 def found(cases: list[Case], **options: Any) -> dict[str, Any]:
     machine = {"cores": 2, "memory_gb": 1, "measured_at": "", "cpu": "", "system": "", "python": ""}
     chosen = {"rounds": 3, "timeout_s": 1.0, "memory_gb": 1.0}
-    measured = {"machine": {**machine, "load_before": 0}, "versions": {"peer": "1"}, "options": chosen}
+    measured = {
+        "machine": {**machine, "load_before": 0},
+        "versions": {"library": "1"},
+        "peers": {"peer": "2"},
+        "options": chosen,
+    }
     return {**documented(*cases, **options), **measured}
 
 
@@ -93,6 +98,7 @@ def test_the_page_shows_medians_ratios_and_failures() -> None:
     assert "| peer | 6 | 12 | 60 | 3 | 3 | 3 |" in written
     assert "- peer: failed after 2 rounds: over the memory limit" in written
     assert "- gone: not installed" in written
+    assert "library 1, peer 2." in written
     assert "Exponents" not in written
 
 
@@ -101,6 +107,7 @@ def test_what_programs_tell_is_shown_by_size() -> None:
     written = page({"parts": {"p": found(cases, inside=())}}, source="results.json")
     assert "| b_first_ms | 20 | 200 | 1 |\n| b_again_ms | 10 | 100 | 1 |" in written
     assert "b_kb" not in written
+    assert "library 1." in written
 
 
 @pytest.mark.parametrize(
