@@ -80,10 +80,11 @@ def _parsers(trace: Trace, peers: Mapping[str, Environment], cut: Pieces) -> lis
 
 
 def _tables(trace: Trace, peers: Mapping[str, Environment], cut: Pieces) -> list[Contender]:
-    forms = {"": ("", trace.path), ", lines": (", rewritten beforehand to one event a line,", cut.lines)}
+    rewritten = ", rewritten beforehand to one event a line,"
+    forms = {"read_json": ("", trace.path), "read_ndjson": (rewritten, cut.lines)}
     return [
         program(
-            f"{name} read_json{suffix}",
+            f"{name} {reader}",
             f"reads the text{words} into a table in memory, on all cores",
             _FRAMES,
             name,
@@ -92,5 +93,5 @@ def _tables(trace: Trace, peers: Mapping[str, Environment], cut: Pieces) -> list
             peer=peers[name],
         )
         for name in ("polars", "duckdb")
-        for suffix, (words, path) in forms.items()
+        for reader, (words, path) in forms.items()
     ]

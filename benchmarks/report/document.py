@@ -60,7 +60,8 @@ def _row(row: Row) -> dict[str, Any]:
     }
     if row.costs:
         found |= {name: spread([getattr(cost, name) for cost in row.costs]) for name in COSTS}
-        found["told"] = {name: spread([cost.told[name] for cost in row.costs]) for name in row.costs[0].told}
+        always = [name for name in row.costs[0].told if all(name in cost.told for cost in row.costs)]
+        found["told"] = {name: spread([cost.told[name] for cost in row.costs]) for name in always}
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -94,6 +95,7 @@ def _once(contender: Contender, scratch: Path, limits: Limits | None) -> Cost | 
     scratch.mkdir(parents=True)
     try:
         contender.prepare(scratch)
+        os.sync()  # what others left to be written is not this one's to wait for
         return measure(contender.command(scratch), limits=limits, environment=contender.environment)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)

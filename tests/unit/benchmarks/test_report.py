@@ -67,6 +67,13 @@ def test_who_failed_has_no_ratio(failing: str) -> None:
     assert [one["ratios"] for one in shown] == [{}, {}]
 
 
+def test_only_what_every_run_told_is_kept() -> None:
+    contender = row("a").contender
+    runs = [Cost(wall_s=1, cpu_s=1, peak_mb=1, told=told) for told in ({"x_s": 1, "y_s": 2}, {"x_s": 3})]
+    (shown,) = documented(case(10, Row(contender=contender, costs=tuple(runs))))["cases"][0]["rows"]
+    assert shown["told"] == {"x_s": {"median": 2, "min": 1, "max": 3}}
+
+
 def test_exponents_are_fitted_over_the_sizes_of_a_series() -> None:
     cases = [case(n, row("linear", n / 10, parse_s=n * n / 1e4)) for n in (10, 100, 1000)]
     (fit,) = documented(*cases)["fits"]
