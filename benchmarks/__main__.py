@@ -1,6 +1,6 @@
 """Measure tracekit beside its peers, and write what came out as JSON and as a page.
 
-    just bench                         everything: 10 MB, 100 MB and 1 GB, three rounds; hours
+    just bench                         everything: 10 MB, 100 MB and 1 GB, three rounds; over an hour
     just bench ingest nsys             only these parts
     just bench --quick                 10 MB, one round
     just bench --large                 4 GB too
@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -106,7 +105,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name in options.parts or PARTS:
         found = measured(PARTS[name], plan, lambda part: write(results, options.page, part))
         print("\n\n".join(sections(found)), end="\n\n", flush=True)
-    shutil.rmtree(plan.folder / "scratch", ignore_errors=True)
 
 
 def measured(part: Part, plan: Plan, keep: Callable[[dict[str, Any]], None]) -> dict[str, Any]:

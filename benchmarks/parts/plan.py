@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -62,7 +63,7 @@ class Plan:
         """
         self.tell(f"{series}: {size / 1e6:,.1f} MB, {events:,} events")
         chosen = [one for one in contenders if self._asked(one)]
-        scratch = (self.folder / "scratch").absolute()
+        scratch = self.folder / f"scratch-{os.getpid()}"
         rows = interleaved(
             chosen,
             rounds=self.rounds,
