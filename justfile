@@ -37,13 +37,19 @@ format:
 types:
     {{python}} -m mypy
 
-# Measure tracekit itself; needs a quiet machine.
+# Measure tracekit beside its peers and write docs/benchmarks.md; needs a quiet machine. See `just bench --help`.
 bench *arguments:
-    {{python}} -m benchmarks.ingest {{arguments}}
+    {{python}} -m benchmarks {{arguments}}
+
+# How often the verdicts of comparisons are wrong, on simulated noise.
+bench-statistics *arguments:
+    {{python}} -m benchmarks.statistics {{arguments}}
+
+# The limits that analyses, the timeline and the dashboard keep; needs a quiet machine.
+bench-limits:
     {{python}} -m benchmarks.analyses
-    {{python}} -m benchmarks.statistics
-    {{python}} -m benchmarks.dashboard
     {{python}} -m benchmarks.timeline
+    {{python}} -m benchmarks.dashboard
 
 # Write the pages that come from metadata.
 docs:

@@ -36,8 +36,7 @@ def amplify(source: Path, target: Path, size: int) -> int:
     target.chmod(0o644)
     file = sqlite3.connect(target)
     file.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;")
-    there = {name for (name,) in file.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    tables = sorted(there & TABLES)
+    tables = _tables(file)
     period, fresh = _extent(file, tables)
     last = {table: file.execute(f"SELECT max(rowid) FROM {table}").fetchone()[0] or 0 for table in tables}  # noqa: S608
     copies = max(1, size // (target.stat().st_size or 1)) + 1
@@ -49,9 +48,20 @@ def amplify(source: Path, target: Path, size: int) -> int:
             file.commit()
         copy += 1
     file.commit()
-    rows = sum(file.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables)  # noqa: S608
+    rows = count(file)
     file.close()
-    return int(rows)
+    return rows
+
+
+def count(file: sqlite3.Connection) -> int:
+    """Number of rows of events."""
+    counts = (file.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in _tables(file))  # noqa: S608
+    return int(sum(counts))
+
+
+def _tables(file: sqlite3.Connection) -> list[str]:
+    there = {name for (name,) in file.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    return sorted(there & TABLES)
 
 
 def _columns(file: sqlite3.Connection, table: str) -> list[str]:

@@ -29,6 +29,8 @@ from tracekit.schema import TABLES, C, DeviceKind, HostKind
 from tracekit.store import Store
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tracekit.dashboards.timeline.index import Index
 
     from tracekit.run import Run
@@ -38,6 +40,7 @@ RUN_ID = "20261121T000000Z-synthetic-000000"
 CALL_NS, CALLS = 1_000, 8
 """A group of nested host rows starts every so many ns times its rows."""
 BUILD_S, PEAK_MB, DRAW_MS = 6.0, 600.0, 20.0
+LANES, WIDTH, ROUNDS = 40, 1_400, 9
 
 
 def synthetic(store: Store, intervals: int) -> Run:
@@ -99,7 +102,7 @@ def _host(random: np.random.Generator, count: int, _: int) -> dict[str, Any]:
     return {C.ROW_ID: row, **columns}
 
 
-def _text(codes: Any, values: list[str]) -> pa.DictionaryArray:
+def _text(codes: Any, values: Sequence[str]) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array([str(value) for value in values]))
 
 
@@ -188,9 +191,9 @@ def main() -> None:
     """Measure and print; exit with 1 where a limit is passed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--intervals", type=int, default=5_000_000)
-    parser.add_argument("--lanes", type=int, default=40)
-    parser.add_argument("--width", type=int, default=1_400)
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--lanes", type=int, default=LANES)
+    parser.add_argument("--width", type=int, default=WIDTH)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:

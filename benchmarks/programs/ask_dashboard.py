@@ -1,0 +1,96 @@
+"""Start `tracekit dashboard` on a store, and ask for every part of every page, twice, one after another.
+
+    ask_dashboard.py STORE RUN
+
+`PAGE_first_ms` is what a page's parts take when nothing has been asked of the run, in all; `PAGE_again_ms`
+when they were shown before. The browser's own work is not in it.
+"""
+
+import json
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tracekit.dashboards.site import registered
+
+_SERVE = "from tracekit.cli.main import main; main()"
+_BLOCK = '"type":"block"'
+
+
+@contextmanager
+def serving(store: str) -> Iterator[str]:
+    """The address of the command that people run."""
+    command = [sys.executable, "-P", "-c", _SERVE, "dashboard", "--port", "0", "--store", store]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        words = process.stdout.readline().split() if process.stdout else []
+        yield next(word for word in words if word.startswith("http"))
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def fetched(address: str, body: object = None) -> bytes:
+    """The answer to a question."""
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(address, data, {"Content-Type": "application/json"})  # noqa: S310
+    with urllib.request.urlopen(request) as answer:  # noqa: S310
+        return bytes(answer.read())
+
+
+def question(output: str, page: str, block: str, run: str) -> dict[str, object]:
+    """What a browser sends so that one block of a page is filled."""
+    place = {"type": "block", "page": page, "name": block}
+    view = {"path": f"/{page}", "search": f"?run={run}"}
+    return {
+        "output": output,
+        "outputs": [{"id": place, "property": name} for name in ("children", "aria-busy")],
+        "inputs": [
+            {"id": "view", "property": "data", "value": view},
+            {"id": "theme", "property": "data", "value": "light"},
+            {"id": {**place, "type": "again"}, "property": "data"},
+        ],
+        "state": [{"id": place, "property": "id", "value": place}],
+        "changedPropIds": ["view.data"],
+    }
+
+
+def asked(address: str, output: str, page: str, blocks: list[str], run: str) -> tuple[float, int, int]:
+    """Milliseconds, bytes and failures of a page's blocks."""
+    start = time.perf_counter()
+    answers = [
+        fetched(f"{address}_dash-update-component", question(output, page, block, run)) for block in blocks
+    ]
+    took = (time.perf_counter() - start) * 1e3
+    return took, sum(map(len, answers)), sum(b"tk-trouble" in answer for answer in answers)
+
+
+def main() -> None:
+    """Ask and print."""
+    store, run = sys.argv[1:]
+    pages = {name: list(page.blocks) for name, page in sorted(registered().items()) if page.blocks}
+    told: dict[str, float] = {"failures": 0}
+    with serving(store) as address:
+        told["index_ms"] = _page(address)
+        entries = json.loads(fetched(f"{address}_dash-dependencies"))
+        output = next(entry["output"] for entry in entries if _BLOCK in entry["output"])
+        for page, blocks in pages.items():
+            for time_ in ("first", "again"):
+                took, size, failures = asked(address, output, page, blocks, run)
+                told[f"{page}_{time_}_ms"] = took
+                told["failures"] += failures
+            told[f"{page}_kb"] = size / 1e3
+    print(json.dumps(told))
+
+
+def _page(address: str) -> float:
+    start = time.perf_counter()
+    fetched(address)
+    return (time.perf_counter() - start) * 1e3
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""From costs to figures, a JSON document, and the page that is written from it."""
