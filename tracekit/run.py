@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
 
     from tracekit.meta import RunMeta
+    from tracekit.schema import Column
 
 
 @dataclass(frozen=True)
@@ -95,16 +96,17 @@ class Run:
 
         Takes and raises what `arrow` does.
         """
-        frame: pd.DataFrame = self.arrow(name, columns=columns, where=where).to_pandas(
-            types_mapper=_nullable_type
-        )
-        required = {
-            column.name: column.type.to_pandas_dtype()
-            for column in TABLES[name].columns
-            if column.name in frame and not column.nullable and pa.types.is_integer(column.type)
-        }
-        exact: pd.DataFrame = frame.astype(required)
-        return exact
+        import pandas as pd
+
+        held = self.arrow(name, columns=columns, where=where)
+        specs = {column.name: column for column in TABLES[name].columns}
+        made: dict[str, object] = {}
+        rows = held.num_rows
+        for column in held.column_names:  # each is let go once it is converted
+            made[column] = _converted(held[column], specs[column])
+            held = held.drop_columns([column])
+            pa.default_memory_pool().release_unused()
+        return pd.DataFrame(made, index=pd.RangeIndex(rows), copy=False)
 
     def _location(self, name: str) -> Path:
         directory = self.path / name
@@ -128,6 +130,13 @@ def _by_start(table: pa.Table) -> pa.Table:
         if key in table.column_names:
             return table.sort_by(key)
     return table
+
+
+def _converted(column: pa.ChunkedArray, spec: Column) -> object:
+    """One column as pandas has it: integers exact, with a mask only where null is possible."""
+    if pa.types.is_integer(column.type) and not spec.nullable:
+        return column.to_numpy()
+    return column.to_pandas(types_mapper=_nullable_type)
 
 
 def _nullable_type(type_: pa.DataType) -> object:
