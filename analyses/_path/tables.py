@@ -43,6 +43,7 @@ _CLASS_KINDS = {
 WHAT_IF = [C.RANK, "removed", "where", "saving_ns", "saving_share", "new_step_ns", "path_ns"]
 TOTAL = "total_ns"
 """Saving over all steps of a rank: what findings add up, no column of the result."""
+_TEXT = (C.KIND, "op")
 _COUNTED = ("path_ns", "share", "segments")
 
 
@@ -110,7 +111,7 @@ def _totals(paths: pd.DataFrame, keys: list[str], whole: list[str]) -> pd.DataFr
     """Time, share of the windows and number of segments by keys, the longest of each window first."""
     grouped = paths.groupby(keys, sort=True, observed=True)[C.DUR_NS]
     table = grouped.agg(path_ns="sum", segments="count").reset_index()
-    table = table.astype({name: object for name in (C.KIND, "op") if name in keys})
+    table = table.astype({name: str for name in _TEXT if name in keys})
     windows = table.groupby(whole)["path_ns"].transform("sum")
     table["share"] = share(table["path_ns"], windows.to_numpy(np.int64))
     order = [*whole, "path_ns", *(key for key in keys if key not in whole)]

@@ -19,6 +19,8 @@ from tracekit.schema import C, HostKind, Phase
 from .common import NO_PARENT, Places, known
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
 
     from tracekit.intervals import Ints, Union
@@ -146,16 +148,28 @@ class HostLines:
             active = active[a[active] != b[active]]
         return a
 
+    @cached_property
+    def shown_names(self) -> Objects:
+        """The distinct names without addresses of objects."""
+        return np.array([_ADDRESS.sub("", str(name)) for name in self.names], object)
+
     def labels(self, rows: Ints, absent: str) -> Objects:
         """Names of rows without addresses of objects, one word where there is none."""
-        texts = np.array([*(_ADDRESS.sub("", str(name)) for name in self.names), absent], object)
-        codes = np.append(self.name, len(self.names))
-        found: Objects = texts[codes[rows]]
+        found: Objects = np.array([*self.shown_names, absent], object)[self.name_codes(rows)]
         return found
+
+    def categories(self, rows: Ints, absent: str) -> pd.Categorical:
+        """The same as categories, in the order of their texts."""
+        return coded([*self.shown_names, absent], self.name_codes(rows))
+
+    def name_codes(self, rows: Ints) -> Small:
+        """Places of rows' names among the names and, behind these, one for rows that are not there."""
+        codes: Small = np.append(self.name, np.int32(len(self.names)))[rows]
+        return codes
 
     def ids(self, rows: Ints) -> pd.Series:
         """Ids of rows, missing where there is none."""
-        return pd.Series(np.append(self.row_id, NO_PARENT)[rows], dtype="Int64").where(pd.Series(rows >= 0))
+        return pd.Series(pd.arrays.IntegerArray(np.append(self.row_id, NO_PARENT)[rows], rows < 0))
 
     def unions(self, marked: Bools) -> dict[int, Union]:
         """The union of the marked rows of each thread that has any."""
@@ -193,6 +207,20 @@ def read(run: Run) -> HostLines:
         depth=depth[order],
         loading=loading[order],
     )
+
+
+def coded(texts: Sequence[str], codes: Small) -> pd.Categorical:
+    """Text by number, with each text once and in the order of texts.
+
+    Example:
+        >>> coded(["b", "a", "b"], np.array([0, 1, 2])).codes.tolist()
+        [1, 0, 1]
+    """
+    used = np.unique(codes)
+    distinct, place = np.unique(np.array([*texts, None], object)[used], return_inverse=True)
+    moved = np.zeros(len(texts), np.int32)
+    moved[used] = place
+    return pd.Categorical.from_codes(moved[codes], pd.Index(distinct, dtype=object))
 
 
 class _Held:
