@@ -55,7 +55,7 @@ from ._path import tables as path_tables
 from ._path.host import FAR
 from ._path.walk import WINDOW, Walker, Window, graph
 from ._path.whatif import Span, WhatIf
-from ._shared.common import NO_STEPS, RANK, STEP, UNLINKED, absent_device_note, ints
+from ._shared.common import NO_STEPS, RANK, STEP, UNLINKED, absent_device_note
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,7 +79,7 @@ def compute(run: Run) -> Result:
         return Result(notes=(absent_device_note(run),))
     steps = step_windows(run)
     found = [_of_rank(run, rank, steps[steps[C.RANK] == rank]) for rank in ranks]
-    paths = pd.concat([path for path, _, _ in found], ignore_index=True)
+    paths = path_tables.joined([path for path, _, _ in found])
     what_if = pd.concat([table for _, table, _ in found], ignore_index=True)
     tables = path_tables.tables(run, paths, what_if, marked=len(steps) > 0)
     notes = tuple(dict.fromkeys(note for _, _, own in found for note in own))
@@ -91,16 +91,23 @@ def _of_rank(run: Run, rank: int, steps: pd.DataFrame) -> tuple[pd.DataFrame, pd
     """Segments of the paths of one rank, its what-if table, and notes."""
     own = graph(run, rank)
     walker = Walker(own)
+    span = _span(own, steps)
+    table = _what_if(own, walker, span, max(1, len(steps)))
     numbers, windows = zip(*_windows(own, steps), strict=True)
     path = path_findings.with_idle(path_tables.named(own, walker.paths(windows)), own)
-    step = pd.array(numbers, dtype="Int64").take(ints(path, WINDOW))
-    path = path.drop(columns=WINDOW)
+    step = pd.array(numbers, dtype="Int64").take(path.pop(WINDOW).to_numpy())
     path[C.RANK], path[C.STEP] = rank, step
-    span = _span(own, steps)
-    whole = path_tables.inside(path_tables.named(own, walker.paths([span.window])), span.steps)
-    table = path_tables.what_if(WhatIf(own, span), whole, max(1, len(steps)))
-    behind = path_findings.idle_behind_waits(own, span)
-    return path, table.assign(**{C.RANK: rank, path_findings.BEHIND: behind}), _notes(own)
+    return path, table.assign(**{C.RANK: rank}), _notes(own)
+
+
+def _what_if(own: Graph, walker: Walker, span: Span, steps: int) -> pd.DataFrame:
+    """What removing each of what is on the path from the first step to the last would save."""
+    path = path_tables.described(own, walker.paths([span.window]))
+    path = path_tables.inside(path, span.steps)
+    sums = path.groupby([C.KIND, "op"], observed=True)[C.DUR_NS].sum().reset_index()
+    del path
+    table = path_tables.what_if(WhatIf(own, span), sums, steps)
+    return table.assign(**{path_findings.BEHIND: path_findings.idle_behind_waits(own, span)})
 
 
 def _windows(own: Graph, steps: pd.DataFrame) -> list[tuple[int | None, Window]]:

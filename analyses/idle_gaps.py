@@ -63,6 +63,8 @@ from ._shared.common import DEVICE, NO_STEPS, RANK, absent_device_note, ints, sh
 from ._shared.gaps import AFTER, BEFORE
 
 if TYPE_CHECKING:
+    from pandas.api.extensions import ExtensionArray
+
     from tracekit.run import Run
 
     from ._idle.rows import Idle
@@ -92,9 +94,11 @@ def compute(run: Run) -> Result:
     notes: list[str] = [] if len(windows) else [NO_STEPS]
     if gaps.empty:
         return Result(tables, notes=(*notes, NEVER_IDLE))
-    tables = {"by_cause": _by_cause(gaps, windows), "by_op": _by_op(gaps), **tables, "gaps": _listed(gaps)}
     notes += _unknown_note(idle, gaps) + _other_notes(idle, gaps)
-    return Result(tables, advice.findings(run, gaps, tables["summary"]), tuple(notes))
+    del idle  # what follows needs the room
+    findings = advice.findings(run, gaps, tables["summary"])
+    tables = {"by_cause": _by_cause(gaps, windows), "by_op": _by_op(gaps), **tables, "gaps": _listed(gaps)}
+    return Result(tables, findings, tuple(notes))
 
 
 def _by_cause(gaps: pd.DataFrame, windows: pd.DataFrame) -> pd.DataFrame:
@@ -111,8 +115,8 @@ def _by_cause(gaps: pd.DataFrame, windows: pd.DataFrame) -> pd.DataFrame:
 def _per_step(table: pd.DataFrame, gaps: pd.DataFrame, windows: pd.DataFrame) -> pd.Series:
     """Idle time inside of the profiled steps, per step of the rank; missing without steps."""
     keys = [*_PLACE, CAUSE]
-    inside = gaps.astype({CAUSE: object}).assign(**{C.DUR_NS: shared_gaps.inside_steps(gaps, windows)})
-    sums = inside.groupby(keys, as_index=False)[C.DUR_NS].sum()
+    inside = gaps[keys].assign(**{C.DUR_NS: shared_gaps.inside_steps(gaps, windows)})
+    sums = inside.groupby(keys, observed=True)[C.DUR_NS].sum().reset_index().astype({CAUSE: object})
     found = table[keys].merge(sums, how="left", on=keys)[C.DUR_NS].astype("Int64").fillna(0)
     steps = table[C.RANK].map(windows.groupby(C.RANK).size()).astype("Int64")
     per_step: pd.Series = found // steps
@@ -120,15 +124,16 @@ def _per_step(table: pd.DataFrame, gaps: pd.DataFrame, windows: pd.DataFrame) ->
 
 
 def _by_op(gaps: pd.DataFrame) -> pd.DataFrame:
-    ordered = gaps.sort_values([C.DUR_NS, C.ROW_ID], ascending=[False, True])
     keys = [*_PLACE, CAUSE, OP, SOURCE]
-    grouped = ordered.assign(**{CAUSE: ordered[CAUSE].astype(object)}).groupby(keys, sort=True, observed=True)
+    order = np.lexsort((ints(gaps, C.ROW_ID), -ints(gaps, C.DUR_NS)))
+    grouped = gaps[[*keys, C.DUR_NS, C.ROW_ID]].iloc[order].groupby(keys, sort=True, observed=True)
     table = grouped.agg(
         gaps=(C.DUR_NS, "size"),
         idle_ns=(C.DUR_NS, "sum"),
         longest_ns=(C.DUR_NS, "max"),
         longest_row=(C.ROW_ID, "first"),
     ).reset_index()
+    table = table.astype(dict.fromkeys((CAUSE, OP, SOURCE), str))
     idle = gaps.groupby(_PLACE)[C.DUR_NS].sum().rename("whole")
     table["share"] = share(table[IDLE_NS], ints(table.join(idle, on=_PLACE), "whole"))
     table = table.sort_values([IDLE_NS, *keys], ascending=[False, *(True for _ in keys)])
@@ -136,9 +141,16 @@ def _by_op(gaps: pd.DataFrame) -> pd.DataFrame:
 
 
 def _listed(gaps: pd.DataFrame) -> pd.DataFrame:
-    shown = gaps[gaps[C.DUR_NS] >= LISTED_NS].assign(**{CAUSE: lambda rows: rows[CAUSE].astype(object)})
-    shown = shown.sort_values([C.DUR_NS, C.RANK, C.ROW_ID], ascending=[False, True, True])
-    return shown[[column.name for column in _GAPS]].reset_index(drop=True)
+    length = ints(gaps, C.DUR_NS)
+    order = np.lexsort((ints(gaps, C.ROW_ID), ints(gaps, C.RANK), -length))
+    order = order[: int((length >= LISTED_NS).sum())]
+    shown = {column.name: _plain(gaps[column.name].array[order]) for column in _GAPS}
+    return pd.DataFrame(shown, copy=False)
+
+
+def _plain(values: ExtensionArray) -> ExtensionArray | pd.Series:
+    """Categories as the texts they share: each in a place of its own would be many times the size."""
+    return pd.Series(values.astype(object), dtype=object) if isinstance(values, pd.Categorical) else values
 
 
 def _summary(idle: Idle, gaps: pd.DataFrame, windows: pd.DataFrame) -> pd.DataFrame:
@@ -147,7 +159,7 @@ def _summary(idle: Idle, gaps: pd.DataFrame, windows: pd.DataFrame) -> pd.DataFr
     for (rank, device), own in idle.device.groupby(_PLACE, sort=True):
         start, end = spans(own)
         first, last = int(start.min()), int(end.max())
-        mine = gaps[(gaps[C.RANK] == rank) & (gaps[C.DEVICE] == device)]
+        mine = gaps.loc[(gaps[C.RANK] == rank) & (gaps[C.DEVICE] == device), [C.DUR_NS, CAUSE]]
         lengths = np.sort(ints(mine, C.DUR_NS))
         row = {C.RANK: rank, C.DEVICE: device, "window_ns": last - first, "gaps": len(lengths)}
         row |= {IDLE_NS: int(lengths.sum()), "listed": int((lengths >= LISTED_NS).sum())}
@@ -164,7 +176,7 @@ def _summary(idle: Idle, gaps: pd.DataFrame, windows: pd.DataFrame) -> pd.DataFr
 
 
 def _sum_of(gaps: pd.DataFrame, causes: tuple[Cause, ...]) -> int:
-    return idle_rows.total(gaps[gaps[CAUSE].isin([str(cause) for cause in causes])])
+    return int(gaps[C.DUR_NS][gaps[CAUSE].isin([str(cause) for cause in causes])].sum())
 
 
 def _edges(windows: pd.DataFrame, first: int, last: int) -> object:

@@ -88,7 +88,8 @@ def _described(run: Run, idle: Idle) -> pd.DataFrame:
     marks = host.of_kind(HostKind.ANNOTATION) & ~host.named(host_lines.STEP_MARKER)
     around = np.where(op >= 0, op, host.up_to(rows, marks))
     ids = host.ids(rows)
-    table = pd.DataFrame({C.RANK: host.rank[rows], CALL: host.labels(rows, ""), C.START_NS: host.start[rows]})
+    rank = host.rank[rows].astype(np.int64)
+    table = pd.DataFrame({C.RANK: rank, CALL: host.labels(rows, ""), C.START_NS: host.start[rows]})
     table[C.DUR_NS] = host.end[rows] - host.start[rows]
     table[OP] = host.labels(around, OUTSIDE)
     table[SOURCE] = source_lines(run, host.ids(np.where(op >= 0, op, rows)))

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from tracekit import meta as run_meta
+from tracekit import pruning
 from tracekit.errors import UnusableInputError
 from tracekit.schema import BUSY_KINDS, TABLES, C
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
 
     from tracekit.meta import RunMeta
+    from tracekit.pruning import Window
+    from tracekit.schema import Column
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ class Run:
         *,
         columns: Sequence[str] | None = None,
         where: pc.Expression | None = None,
+        window: Window | None = None,
     ) -> pa.Table:
         """One table as Arrow, rows sorted by start.
 
@@ -63,6 +67,8 @@ class Run:
             name: A table of `tracekit.schema.TABLES`.
             columns: Only these columns, in this order; all of them by default.
             where: Only rows that satisfy this expression; row groups that cannot match are not read.
+            window: Only rows that overlap this time or start in it, from its start until before its end, ns
+                since the run's t0; row groups without any are not read, in none of the parts.
 
         Returns:
             The rows; an empty table with the right columns when the run has none.
@@ -76,6 +82,10 @@ class Run:
             return schema.empty_table().select(wanted)
         try:
             dataset = ds.dataset(self._location(name), format="parquet", schema=schema)
+            if window is not None:
+                inside = pruning.rows_in(schema, window)
+                dataset = pruning.row_groups_in(dataset, window)
+                where = inside if where is None else inside & where
             table = dataset.to_table(columns=wanted, filter=where)
         except (OSError, pa.ArrowInvalid) as error:
             raise UnusableInputError(
@@ -90,21 +100,23 @@ class Run:
         *,
         columns: Sequence[str] | None = None,
         where: pc.Expression | None = None,
+        window: Window | None = None,
     ) -> pd.DataFrame:
         """One table as a DataFrame: exact integers (`Int64` where null is possible), text as categories.
 
         Takes and raises what `arrow` does.
         """
-        frame: pd.DataFrame = self.arrow(name, columns=columns, where=where).to_pandas(
-            types_mapper=_nullable_type
-        )
-        required = {
-            column.name: column.type.to_pandas_dtype()
-            for column in TABLES[name].columns
-            if column.name in frame and not column.nullable and pa.types.is_integer(column.type)
-        }
-        exact: pd.DataFrame = frame.astype(required)
-        return exact
+        import pandas as pd
+
+        held = self.arrow(name, columns=columns, where=where, window=window)
+        specs = {column.name: column for column in TABLES[name].columns}
+        made: dict[str, object] = {}
+        rows = held.num_rows
+        for column in held.column_names:  # each is let go once it is converted
+            made[column] = _converted(held[column], specs[column])
+            held = held.drop_columns([column])
+            pa.default_memory_pool().release_unused()
+        return pd.DataFrame(made, index=pd.RangeIndex(rows), copy=False)
 
     def _location(self, name: str) -> Path:
         directory = self.path / name
@@ -128,6 +140,13 @@ def _by_start(table: pa.Table) -> pa.Table:
         if key in table.column_names:
             return table.sort_by(key)
     return table
+
+
+def _converted(column: pa.ChunkedArray, spec: Column) -> object:
+    """One column as pandas has it: integers exact, with a mask only where null is possible."""
+    if pa.types.is_integer(column.type) and not spec.nullable:
+        return column.to_numpy()
+    return column.to_pandas(types_mapper=_nullable_type)
 
 
 def _nullable_type(type_: pa.DataType) -> object:

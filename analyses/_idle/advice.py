@@ -18,19 +18,39 @@ from .._shared import gaps as shared_gaps
 from .._shared.common import LAUNCH_PATTERN, ints, share
 from .._shared.units import duration
 from .causes import Cause
-from .rows import BETWEEN, CALL, CAUSE, HOST_NS, OP, RESTING, SOURCE, total, worst_devices
+from .rows import (
+    ANCHOR_ROW,
+    BETWEEN,
+    CALL,
+    CAUSE,
+    HOST_NS,
+    OP,
+    RESTING,
+    SOURCE,
+    WAIT_ROW,
+    of_places,
+    total,
+    worst_devices,
+)
 from .rules import CALLS, COMPUTES, COMPUTES_NS, DEPENDS, LAUNCHES, LEAST_IDLE, LEAST_SMALL, LOADING, SMALL
 from .words import amount, evidence, one_off, weightiest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import numpy.typing as npt
     import pandas as pd
 
     from tracekit.analysis import Rule
     from tracekit.run import Run
     from tracekit.savings import Budget
 
+    Flags = npt.NDArray[np.bool_]
+
+_ASKED = [
+    *(C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.ROW_ID, C.LAUNCH_ROW),
+    *(CAUSE, OP, CALL, SOURCE, HOST_NS, RESTING, WAIT_ROW, ANCHOR_ROW),
+]
 _BETWEEN = BETWEEN[:-1]
 """How labels of gaps begin in which nothing on the host covers most of its part."""
 _MEMORY = r"(?i)malloc|free|hostalloc"
@@ -43,21 +63,21 @@ _PROFILED = "; the profiler slows the host, so without it the gaps are shorter"
 def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Finding, ...]:
     """Advice on the gaps that count: of idle devices, and inside the profiled steps where there are any."""
     allowed = budget(run)
-    own = _of_idle_devices(run, gaps, summary)
-    late = own[own[CAUSE] == Cause.LAUNCH_BOUND]
-    long = (late[HOST_NS] >= COMPUTES_NS).to_numpy(bool)
-    calling = long & (late[CALL] != "").to_numpy(bool)
-    rules: tuple[tuple[pd.DataFrame, Callable[[pd.DataFrame, Budget], Finding], float], ...] = (
-        (late[~long], _launches, LEAST_SHARE),
-        (late[long & ~calling], _computes, LEAST_SHARE),
-        (late[calling], _calls, LEAST_SHARE),
-        (own[own[CAUSE] == Cause.DATALOAD], _loading, LEAST_SHARE),
-        (own[own[CAUSE] == Cause.STREAM_DEPENDENCY], _depends, LEAST_SHARE),
-        (own[own[CAUSE] == Cause.KERNEL_TO_KERNEL], _small, LEAST_SMALL),
+    own = _of_idle_devices(run, gaps[_ASKED], summary)
+    late = (own[CAUSE] == Cause.LAUNCH_BOUND).to_numpy(bool)
+    long = (own[HOST_NS] >= COMPUTES_NS).fillna(value=False).to_numpy(bool)
+    calling = (own[CALL] != "").to_numpy(bool)
+    rules: tuple[tuple[Flags, Callable[[pd.DataFrame, Budget], Finding], float], ...] = (
+        (late & ~long, _launches, LEAST_SHARE),
+        (late & long & ~calling, _computes, LEAST_SHARE),
+        (late & long & calling, _calls, LEAST_SHARE),
+        ((own[CAUSE] == Cause.DATALOAD).to_numpy(bool), _loading, LEAST_SHARE),
+        ((own[CAUSE] == Cause.STREAM_DEPENDENCY).to_numpy(bool), _depends, LEAST_SHARE),
+        ((own[CAUSE] == Cause.KERNEL_TO_KERNEL).to_numpy(bool), _small, LEAST_SMALL),
     )
     found = []
-    for rows, rule, least in rules:
-        worst = worst_devices(rows)
+    for chosen, rule, least in rules:
+        worst = worst_devices(own[chosen])
         if allowed.matters(total(worst), least=least):
             found.append(rule(worst, allowed))
     return tuple(found)
@@ -77,7 +97,7 @@ def _of_idle_devices(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> pd.
         gaps = gaps[gaps[C.DUR_NS] > 0]
     idle = gaps.groupby([C.RANK, C.DEVICE], as_index=False)[C.DUR_NS].sum().merge(places)
     idle = idle[share(idle[C.DUR_NS], ints(idle, "window_ns")) >= LEAST_IDLE]
-    return gaps.merge(idle[[C.RANK, C.DEVICE]], on=[C.RANK, C.DEVICE])
+    return gaps[of_places(gaps, idle)]
 
 
 def _launches(rows: pd.DataFrame, allowed: Budget) -> Finding:

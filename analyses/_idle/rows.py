@@ -13,7 +13,7 @@ from tracekit.schema import C, HostKind
 from .._shared import gaps as shared_gaps
 from .._shared import host_lines
 from .._shared.common import NO_PARENT, ints
-from .._shared.hosts import NO_OP, NO_SOURCE, source_lines
+from .._shared.hosts import NO_OP, source_lines
 from . import causes
 from .causes import CAUSES, Cause
 from .waits import waits
@@ -69,33 +69,36 @@ def described(run: Run, idle: Idle) -> pd.DataFrame:
     subject = _subjects(idle)
     anchor = host.up_to(subject, _tells(host))
     next_op = host.at(_picked(idle.device[C.OP_ROW], gaps[shared_gaps.AFTER]))
-    earlier_op = host.at(_picked(idle.device[C.OP_ROW], gaps[shared_gaps.BEFORE]))
-    common = host.up_to(host.common(earlier_op, next_op), host.of_kind(HostKind.OP))
     shown = gaps[[C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.STEP, C.ROW_ID]].copy()
     shown[CAUSE] = pd.Categorical.from_codes(why.cause, categories=pd.Index(CAUSES))
-    shown[NEXT_OP] = host.labels(next_op, NO_OP)
+    shown[NEXT_OP] = host.categories(next_op, NO_OP)
     shown[OP] = _op_labels(idle, anchor, next_op)
-    shown[CALL] = host.labels(np.where(_is_call(host, subject), subject, NO_PARENT), "")
-    shown[COMMON_OP] = host.labels(common, NO_COMMON)
-    for name, column in ((shared_gaps.BEFORE, shared_gaps.BEFORE), (shared_gaps.AFTER, shared_gaps.AFTER)):
-        shown[name] = idle.device[C.NAME].astype(object).to_numpy(object)[gaps[column].to_numpy()]
+    shown[CALL] = host.categories(np.where(_is_call(host, subject), subject, NO_PARENT), "")
+    shown[COMMON_OP] = host.categories(_common(idle, next_op), NO_COMMON)
+    for name in (shared_gaps.BEFORE, shared_gaps.AFTER):
+        shown[name] = idle.device[C.NAME].array.take(gaps[name].to_numpy())
     launch = gaps[shared_gaps.LAUNCH].to_numpy()
-    known = pd.Series(launch >= 0)
-    shown[HOST_NS] = pd.Series(why.host_ns, dtype="Int64").where(known)
-    shown[QUEUED_NS] = pd.Series(why.queued_ns, dtype="Int64").where(known)
+    shown[HOST_NS] = _known(why.host_ns, launch >= 0)
+    shown[QUEUED_NS] = _known(why.queued_ns, launch >= 0)
     length = np.append(host.end - host.start, 0)[why.wait]
-    shown[WAIT_NS] = pd.Series(length, dtype="Int64").where(pd.Series(why.wait >= 0))
+    shown[WAIT_NS] = _known(length, why.wait >= 0)
     shown[WAIT_ROW] = host.ids(why.wait)
     shown[C.LAUNCH_ROW] = host.ids(launch)
     source = np.where(anchor >= 0, anchor, np.where(next_op >= 0, next_op, launch))
     shown[ANCHOR_ROW] = host.ids(source)
-    shown[SOURCE] = _sources(run, shown[ANCHOR_ROW])
+    shown[SOURCE] = source_lines(run, shown[ANCHOR_ROW]).astype("category")
     shown[RESTING] = why.resting
     return shown
 
 
-def _sources(run: Run, rows: pd.Series) -> pd.Series:
-    return source_lines(run, rows).astype(object).where(rows.notna(), NO_SOURCE)
+def _common(idle: Idle, next_op: Ints) -> Ints:
+    """The innermost op around the ops that launched before and after each gap."""
+    earlier_op = idle.host.at(_picked(idle.device[C.OP_ROW], idle.gaps[shared_gaps.BEFORE]))
+    return idle.host.up_to(idle.host.common(earlier_op, next_op), idle.host.of_kind(HostKind.OP))
+
+
+def _known(values: Ints, known: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> pd.arrays.IntegerArray:
+    return pd.arrays.IntegerArray(values.astype(np.int64, copy=False), ~known)
 
 
 def _picked(values: pd.Series, places: pd.Series) -> pd.Series:
@@ -124,27 +127,41 @@ def _is_call(host: HostLines, rows: Ints) -> np.ndarray[tuple[int], np.dtype[np.
     return found
 
 
-def _op_labels(idle: Idle, anchor: Ints, next_op: Ints) -> np.ndarray[tuple[int], np.dtype[np.object_]]:
+def _op_labels(idle: Idle, anchor: Ints, next_op: Ints) -> pd.Categorical:
     """What held the device up: an op, annotation or frame, or what came next where none did."""
     host, why = idle.host, idle.explained
-    following = host.labels(next_op, "")
-    between = np.array([f"(between ops, before {name})" if name else BETWEEN for name in following], object)
-    queued = np.where(following == "", NO_OP, following)
-    absent = np.where(why.queued, queued, between)
-    unknown = why.cause == CAUSES.index(Cause.UNKNOWN)
-    absent = np.where(unknown, NOT_LAUNCHED, absent)
-    absent = np.where(why.cause == CAUSES.index(Cause.SYNC), OUTSIDE, absent)
-    plain = host.labels(anchor, "")
-    found: np.ndarray[tuple[int], np.dtype[np.object_]] = np.where(anchor >= 0, plain, absent)
-    return found
+    plain = [*host.shown_names, ""]
+    between = [f"(between ops, before {name})" if name else BETWEEN for name in plain]
+    queued = [name or NO_OP for name in plain]
+    following = host.name_codes(next_op)
+    codes = np.where(why.queued, 2, 1) * len(plain) + following
+    codes[why.cause == CAUSES.index(Cause.UNKNOWN)] = 3 * len(plain)
+    codes[why.cause == CAUSES.index(Cause.SYNC)] = 3 * len(plain) + 1
+    codes = np.where(anchor >= 0, host.name_codes(anchor), codes)
+    return host_lines.coded([*plain, *between, *queued, NOT_LAUNCHED, OUTSIDE], codes)
 
 
 def worst_devices(gaps: pd.DataFrame) -> pd.DataFrame:
     """Of each rank the gaps of the device with most of their time: devices of a rank wait side by side."""
     totals = gaps.groupby([C.RANK, C.DEVICE], sort=True)[C.DUR_NS].sum().reset_index()
     worst = totals.sort_values([C.DUR_NS, C.DEVICE], ascending=[False, True]).drop_duplicates(C.RANK)
-    kept = gaps.merge(worst[[C.RANK, C.DEVICE]], on=[C.RANK, C.DEVICE])
-    return kept.sort_values([C.DUR_NS, C.RANK, C.ROW_ID], ascending=[False, True, True], ignore_index=True)
+    kept = gaps[of_places(gaps, worst)]
+    order = np.lexsort((ints(kept, C.ROW_ID), ints(kept, C.RANK), -ints(kept, C.DUR_NS)))
+    return kept.iloc[order].reset_index(drop=True)
+
+
+def of_places(gaps: pd.DataFrame, places: pd.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Which gaps are of these devices.
+
+    Args:
+        gaps: Rows with rank and device.
+        places: The same.
+    """
+    found = np.zeros(len(gaps), np.bool_)
+    rank, device = ints(gaps, C.RANK), ints(gaps, C.DEVICE)
+    for own_rank, own_device in zip(ints(places, C.RANK), ints(places, C.DEVICE), strict=True):
+        found |= (rank == own_rank) & (device == own_device)
+    return found
 
 
 def total(gaps: pd.DataFrame) -> int:

@@ -50,7 +50,7 @@ def weightiest(rows: pd.DataFrame, keys: Sequence[str] = (OP, SOURCE)) -> str:
         for (_, row), part in zip(first.iterrows(), shares, strict=True)
         if part >= LEAST_NAMED
     ]
-    if (rows[OP] == BETWEEN).all() and not rows[SOURCE].any():
+    if (rows[OP] == BETWEEN).all() and not (rows[SOURCE] != "").any():
         return "No op or source line was recorded there"
     verb = "is" if len(parts) == 1 else "are"
     if parts:

@@ -27,7 +27,7 @@ from tracekit.kernel_names import matches
 from tracekit.run import busy
 from tracekit.schema import BUSY_KINDS, C, DeviceKind
 
-from .._shared.common import NO_PARENT, ints
+from .._shared.common import NO_PARENT, ints, known
 from .host import FAR
 
 if TYPE_CHECKING:
@@ -52,8 +52,8 @@ _READ = (
     C.OP_ROW,
     C.SRC_MEMORY,
     C.DST_MEMORY,
-    C.COPY_KIND,
 )
+_KEPT = (C.ROW_ID, C.KIND, C.NAME, C.STEP, C.OP_ROW, C.SRC_MEMORY, C.DST_MEMORY)
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Device:
     """The busy intervals of one rank, stream by stream in the order they end.
 
     Attributes:
-        frame: Their rows, in this order.
+        frame: What else is asked of their rows, in this order.
         lane: Number of the stream each is on, over all devices.
         bounds: First interval of each lane, and the number of intervals at the end.
         lanes: Device and stream of each lane.
@@ -113,13 +113,13 @@ def read(run: Run, rank: int, host: Host) -> Device:
     is_sync = (frame[C.KIND] == DeviceKind.SYNC).to_numpy(bool)
     syncs, frame = frame[is_sync], frame[~is_sync]
     device = frame[C.DEVICE].to_numpy(np.int64)
-    stream = frame[C.STREAM].fillna(NO_PARENT).to_numpy(np.int64)
+    stream = known(frame[C.STREAM])
     lane, lanes = _lanes(device, stream)
     start = ints(frame, C.START_NS)
     end = start + ints(frame, C.DUR_NS)
     order = np.lexsort((ints(frame, C.ROW_ID), start, end, lane))
-    frame, lane, start, end = frame.iloc[order], lane[order], start[order], end[order]
-    call = host.position(frame[C.LAUNCH_ROW].fillna(NO_PARENT).to_numpy(np.int64))
+    call = host.position(known(frame[C.LAUNCH_ROW]))[order]
+    frame, lane, start, end = frame[[*_KEPT]].iloc[order], lane[order], start[order], end[order]
     begun = np.where(call >= 0, host.start[call], start) if len(host.start) else start
     thread = np.where(call >= 0, host.thread[call], NO_PARENT) if len(host.start) else call
     bounds = np.searchsorted(lane, np.arange(len(lanes) + 1))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ from tracekit.kernel_names import matches
 from tracekit.schema import C, HostKind, Phase
 from tracekit.step_names import MARKER
 
-from .._shared.common import HOST_FUNCTION_PATTERN, LAUNCH_PATTERN, NO_PARENT, ints
+from .._shared.common import HOST_FUNCTION_PATTERN, LAUNCH_PATTERN, Places, ints
 from .._shared.hosts import NO_OP
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from tracekit.run import Run
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
+Small: TypeAlias = npt.NDArray[np.integer[Any]]
+"""Numbers that need no 8 bytes: there are millions of rows."""
 
 LAUNCH, RUNTIME, SYNC, OP, OUTSIDE, PROFILER = (
     "launch call",
@@ -73,12 +75,12 @@ class Host:
     """
 
     row_id: Ints
-    thread: Ints
+    thread: Small
     start: Ints
     end: Ints
-    parent: Ints
-    kind: Ints
-    label: Ints
+    parent: Small
+    kind: Small
+    label: Small
     labels: list[str]
     waits: Bools
     frees: Bools
@@ -92,17 +94,12 @@ class Host:
         return _sliced(self)
 
     @cached_property
-    def _by_id(self) -> tuple[Ints, Ints]:
-        order = np.argsort(self.row_id, kind="stable")
-        return self.row_id[order], order
+    def _places(self) -> Places:
+        return Places(self.row_id)
 
     def position(self, row_ids: Ints) -> Ints:
         """Where rows with these ids stand, -1 for those that are not there."""
-        ids, order = self._by_id
-        if not len(ids):
-            return np.full(len(row_ids), NO_PARENT, np.int64)
-        at = np.minimum(np.searchsorted(ids, row_ids), len(ids) - 1)
-        return np.where(ids[at] == row_ids, order[at], NO_PARENT)
+        return self._places.of(row_ids)
 
 
 @dataclass(frozen=True)
@@ -119,9 +116,9 @@ class Slices:
     bounds: Ints
     start: Ints
     end: Ints
-    row: Ints
+    row: Small
 
-    def at(self, thread: Ints, times: Ints) -> Ints:
+    def at(self, thread: Small, times: Ints) -> Ints:
         """The slice of a thread that covers each instant; the earlier one at a cut's very end is not it."""
         found = np.zeros(len(times), np.int64)
         for lane in present(thread):
@@ -132,7 +129,7 @@ class Slices:
         return found
 
 
-def present(thread: Ints) -> list[int]:
+def present(thread: Small) -> list[int]:
     """Numbers of the threads that occur, without sorting; -1 stands for none.
 
     Example:
@@ -149,18 +146,19 @@ FAR = 1 << 61
 def read(run: Run, rank: int) -> Host:
     """The host rows of one rank."""
     frame = run.table("host_intervals", columns=_READ, where=pc.field(C.RANK) == rank)
-    codes = (frame[C.PID].to_numpy(np.int64) << 32) ^ frame[C.TID].to_numpy(np.int64)
-    thread, _ = pd.factorize(codes, sort=True)
-    start, row_id = ints(frame, C.START_NS), ints(frame, C.ROW_ID)
-    order = np.lexsort((row_id, -ints(frame, C.DUR_NS), start, thread))
+    start, row_id, length = (ints(frame, name) for name in (C.START_NS, C.ROW_ID, C.DUR_NS))
+    thread = _threads(frame)
+    order = np.lexsort((row_id, -length, start, thread))
     kind, label, labels = _described(frame)
-    start, thread, kind = start[order], thread[order].astype(np.int64), kind[order]
-    end = start + ints(frame, C.DUR_NS)[order]
-    parent = nesting.parents(thread, start, end).astype(np.int64)
+    name, by_phase = frame[C.NAME], (frame[C.PHASE] == Phase.BACKWARD).to_numpy(bool)
+    del frame
+    start, thread, kind = start[order], thread[order], kind[order]
+    end = start + length[order]
+    parent = nesting.parents(thread, start, end)
     own = label[order]
     nearest = nesting.nearest(parent, own >= 0)
-    backward = (matches(frame[C.NAME], _BACKWARD) | (frame[C.PHASE] == Phase.BACKWARD)).to_numpy(bool)[order]
-    marks = matches(frame[C.NAME], MARKER).to_numpy(bool)[order]
+    backward = (matches(name, _BACKWARD).to_numpy(bool) | by_phase)[order]
+    marks = matches(name, MARKER).to_numpy(bool)[order]
     runs_backward = np.bincount(thread, backward, minlength=1) > 0
     main = _main(thread, marks, (kind == KINDS.index(LAUNCH)), runs_backward)
     runs_backward[main] = False
@@ -171,19 +169,27 @@ def read(run: Run, rank: int) -> Host:
         end=end,
         parent=parent,
         kind=kind,
-        label=np.where(nearest >= 0, own[nearest], len(labels) - 1) if len(own) else own,
+        label=np.where(nearest >= 0, own[nearest], np.int32(len(labels) - 1)) if len(own) else own,
         labels=labels,
-        waits=matches(frame[C.NAME], _WAIT_EVENT).to_numpy(bool)[order],
-        frees=matches(frame[C.NAME], _FREE).to_numpy(bool)[order],
-        asynchronous=matches(frame[C.NAME], _ASYNC).to_numpy(bool)[order],
+        waits=matches(name, _WAIT_EVENT).to_numpy(bool)[order],
+        frees=matches(name, _FREE).to_numpy(bool)[order],
+        asynchronous=matches(name, _ASYNC).to_numpy(bool)[order],
         backward=runs_backward,
         main=main,
     )
 
 
-def _described(frame: pd.DataFrame) -> tuple[Ints, Ints, list[str]]:
+def _threads(frame: pd.DataFrame) -> Small:
+    """A small number for each thread of each process."""
+    codes = (frame[C.PID].to_numpy(np.int64) << 32) ^ frame[C.TID].to_numpy(np.int64)
+    thread, _ = pd.factorize(codes, sort=True)
+    found: Small = thread.astype(np.int32)
+    return found
+
+
+def _described(frame: pd.DataFrame) -> tuple[Small, Small, list[str]]:
     """Kind and label of each row, -1 for a row that gives no label of its own, and the labels' names."""
-    kind = np.full(len(frame), KINDS.index(OUTSIDE))
+    kind = np.full(len(frame), KINDS.index(OUTSIDE), np.int8)
     for value, code in _KIND_CODES.items():
         kind[(frame[C.KIND] == value).to_numpy(bool)] = code
     launch = matches(frame[C.NAME], LAUNCH_PATTERN) & ~matches(frame[C.NAME], HOST_FUNCTION_PATTERN)
@@ -191,11 +197,11 @@ def _described(frame: pd.DataFrame) -> tuple[Ints, Ints, list[str]]:
     names = frame[C.NAME].cat
     labelled = frame[C.KIND].isin([HostKind.OP, HostKind.ANNOTATION, HostKind.OVERHEAD])
     labelled &= ~matches(frame[C.NAME], MARKER)
-    label = np.where(labelled.to_numpy(bool), names.codes.to_numpy(np.int64), -1)
+    label = np.where(labelled.to_numpy(bool), names.codes.to_numpy(np.int32), np.int32(-1))
     return kind, label, [*names.categories.astype(str), NO_OP]
 
 
-def _main(thread: Ints, marks: Bools, launches: Bools, backward: Bools) -> int:
+def _main(thread: Small, marks: Bools, launches: Bools, backward: Bools) -> int:
     for chosen in (marks, launches & ~backward[thread], launches, np.ones(len(thread), np.bool_)):
         if chosen.any():
             return int(np.bincount(thread[chosen]).argmax())
@@ -203,28 +209,38 @@ def _main(thread: Ints, marks: Bools, launches: Bools, backward: Bools) -> int:
 
 
 def _sliced(host: Host) -> Slices:
-    kept = np.flatnonzero(host.end > host.start)
-    local = np.cumsum(host.end > host.start) - 1
-    thread = host.thread[kept]
-    above = host.parent[kept]  # whoever encloses something is not empty
-    above = np.where(above >= 0, local[above], -1)
-    place = np.arange(len(kept))
+    solid = host.end > host.start
+    kept = np.flatnonzero(solid).astype(np.int32)
     threads = int(host.thread.max()) + 1 if len(host.thread) else 1
-    lanes = np.arange(threads)
-    time = np.concatenate((np.full(threads, -FAR), host.end[kept], host.start[kept]))
-    lane = np.concatenate((lanes, thread, thread))
-    tie = np.concatenate((np.full(threads, -1), -place - 1, place))  # ends first, the inner one before
-    after = np.concatenate((np.full(threads, -1), above, place))
-    order = np.lexsort((tie, time, lane))
-    start, lane, row = time[order], lane[order], after[order]
-    last = np.concatenate((lane[1:] != lane[:-1], [True]))
-    end = np.concatenate((start[1:], [FAR]))
-    end[last] = FAR
+    order, start, lane = _cuts(host, kept, threads)
+    row = _after(host, solid, kept, threads)[order]
+    del order
+    end = np.append(start[1:], FAR)
+    end[np.append(lane[1:] != lane[:-1], [True])] = FAR
     solid = end > start
     row = row[solid]
     return Slices(
-        bounds=np.searchsorted(lane[solid], np.arange(threads + 1)),
+        bounds=np.searchsorted(lane[solid], np.arange(threads + 1, dtype=np.int32)),
         start=start[solid],
         end=end[solid],
-        row=np.where(row >= 0, kept[row], -1) if len(kept) else row,
+        row=np.where(row >= 0, kept[row], np.int32(-1)) if len(kept) else row,
     )
+
+
+def _cuts(host: Host, kept: Small, threads: int) -> tuple[Ints, Ints, Small]:
+    """All starts and ends of these rows in the order of threads and time; their time and their thread."""
+    place, lanes = np.arange(len(kept), dtype=np.int32), np.arange(threads, dtype=np.int32)
+    thread = host.thread[kept].astype(np.int32, copy=False)
+    time = np.concatenate((np.full(threads, -FAR), host.end[kept], host.start[kept]))
+    lane = np.concatenate((lanes, thread, thread))
+    tie = np.concatenate((np.full(threads, -1, np.int32), -place - 1, place))  # ends first, the inner before
+    order = np.lexsort((tie, time, lane))
+    return order, time[order], lane[order]
+
+
+def _after(host: Host, solid: Bools, kept: Small, threads: int) -> Small:
+    """The row, among these rows, that each cut leads into: the one around it, or the one that starts."""
+    local = np.cumsum(solid, dtype=np.int32) - 1
+    above = host.parent[kept]  # whoever encloses something is not empty
+    above = np.where(above >= 0, local[above], np.int32(-1))
+    return np.concatenate((np.full(threads, -1, np.int32), above, np.arange(len(kept), dtype=np.int32)))

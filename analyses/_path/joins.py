@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tracekit.intervals import Ints
 
     from .device import Device
-    from .host import Bools, Host
+    from .host import Bools, Host, Small
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,9 @@ class Joins:
         pairs: Join and interval of every dependence on the device.
     """
 
-    thread: Ints
+    thread: Small
     end: Ints
-    source_thread: Ints
+    source_thread: Small
     source: Ints
     target: Ints
     is_call: Bools
@@ -57,7 +57,7 @@ class Joins:
     cost: Ints
     pairs: tuple[Ints, Ints]
 
-    def last(self, thread: Ints, by: Ints, *, bound: bool) -> Ints:
+    def last(self, thread: Small, by: Ints, *, bound: bool) -> Ints:
         """The last join of a thread that ended by each instant, -1 if there is none."""
         found = np.full(len(by), NO_PARENT)
         rows = np.flatnonzero(self.bound) if bound else np.arange(len(self.end))

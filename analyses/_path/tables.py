@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import union_categoricals
 
 from tracekit.intervals import covered
 from tracekit.schema import C
@@ -16,9 +17,12 @@ from .walk import ALL_KINDS, COMMUNICATE, COMPUTE, GRAPH, LAUNCH_DELAY, MEMCPY, 
 from .whatif import CLASS, CLASSES, COMMUNICATION, COPIES, DEVICE_OP, HOST_OP, LAUNCHES, WAITS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tracekit.intervals import Union
     from tracekit.run import Run
 
+    from .host import Bools, Small
     from .walk import Graph
     from .whatif import WhatIf
 
@@ -39,26 +43,37 @@ _CLASS_KINDS = {
 WHAT_IF = [C.RANK, "removed", "where", "saving_ns", "saving_share", "new_step_ns", "path_ns"]
 TOTAL = "total_ns"
 """Saving over all steps of a rank: what findings add up, no column of the result."""
+_TEXT = (C.KIND, "op")
 _COUNTED = ("path_ns", "share", "segments")
 
 
 def named(own: Graph, path: pd.DataFrame) -> pd.DataFrame:
     """A path with kinds and ops as text, and row ids of the run's tables."""
-    interval, number = ints(path, "interval"), ints(path, "slice")
-    device_row = own.device.frame[C.ROW_ID].to_numpy(np.int64)[interval]
-    row = np.where(number >= 0, own.host.slices.row[number], -1)
-    host_row = own.host.row_id[row] if len(own.host.row_id) else row
+    interval, number = path["interval"].to_numpy(), path["slice"].to_numpy()
+    row = np.where(number >= 0, own.host.slices.row[number], np.int32(-1))
+    rows = own.host.row_id if len(own.host.row_id) else row
+    found = described(own, path)
+    found[WINDOW] = path[WINDOW]
+    found["device_row"] = _ids(ints(own.device.frame, C.ROW_ID)[interval], interval < 0)
+    found["host_row"] = _ids(rows[row], row < 0)
+    return found
+
+
+def described(own: Graph, path: pd.DataFrame) -> pd.DataFrame:
+    """A path with kinds and ops as text."""
     return pd.DataFrame(
         {
-            WINDOW: path[WINDOW],
-            C.KIND: pd.Categorical.from_codes(ints(path, "kind"), pd.Index(ALL_KINDS)),
-            "op": pd.Categorical.from_codes(ints(path, "label"), pd.Index(own.labels)),
+            C.KIND: pd.Categorical.from_codes(path["kind"].to_numpy(), pd.Index(ALL_KINDS)),
+            "op": pd.Categorical.from_codes(path["label"].to_numpy(), pd.Index(own.labels)),
             C.START_NS: ints(path, "start"),
             C.DUR_NS: ints(path, "end") - ints(path, "start"),
-            "device_row": pd.Series(device_row, dtype="Int64").where(interval >= 0),
-            "host_row": pd.Series(host_row, dtype="Int64").where(row >= 0),
-        }
+        },
+        copy=False,
     )
+
+
+def _ids(rows: Small, absent: Bools) -> pd.api.extensions.ExtensionArray:
+    return pd.arrays.IntegerArray(rows.astype(np.int64, copy=False), absent)
 
 
 def inside(path: pd.DataFrame, steps: Union) -> pd.DataFrame:
@@ -67,23 +82,36 @@ def inside(path: pd.DataFrame, steps: Union) -> pd.DataFrame:
     return path.assign(**{C.DUR_NS: covered(steps, start, start + length)})
 
 
+def joined(paths: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """The paths of all ranks, with one list of kinds and of ops, in the order of their names."""
+    named = {name: _sorted([path[name] for path in paths]) for name in (C.KIND, "op")}
+    whole = paths[0] if len(paths) == 1 else pd.concat(paths, ignore_index=True)
+    return whole.assign(**named)
+
+
+def _sorted(columns: Sequence[pd.Series]) -> pd.Categorical:
+    whole = union_categoricals([column.cat.remove_unused_categories() for column in columns])
+    return whole.reorder_categories(sorted(whole.categories))
+
+
 def tables(run: Run, paths: pd.DataFrame, what_if: pd.DataFrame, *, marked: bool) -> dict[str, pd.DataFrame]:
     """Every table of the analysis; per step only where steps are marked."""
-    plain = paths.astype({C.KIND: object, "op": object})
     made = {
-        "by_kind": _totals(plain, [C.RANK, C.KIND], [C.RANK]),
+        "by_kind": _totals(paths, [C.RANK, C.KIND], [C.RANK]),
         "what_if": what_if[WHAT_IF],
-        "by_op": _totals(plain, [C.RANK, C.KIND, "op"], [C.RANK]),
-        "segments": _longest(plain),
+        "by_op": _totals(paths, [C.RANK, C.KIND, "op"], [C.RANK]),
+        "segments": _longest(paths),
     }
     if marked:
-        made["per_step"] = _totals(plain, [C.RANK, C.STEP, C.KIND], [C.RANK, C.STEP])
+        made["per_step"] = _totals(paths, [C.RANK, C.STEP, C.KIND], [C.RANK, C.STEP])
     return made
 
 
 def _totals(paths: pd.DataFrame, keys: list[str], whole: list[str]) -> pd.DataFrame:
     """Time, share of the windows and number of segments by keys, the longest of each window first."""
-    table = paths.groupby(keys, sort=True)[C.DUR_NS].agg(path_ns="sum", segments="count").reset_index()
+    grouped = paths.groupby(keys, sort=True, observed=True)[C.DUR_NS]
+    table = grouped.agg(path_ns="sum", segments="count").reset_index()
+    table = table.astype({name: str for name in _TEXT if name in keys})
     windows = table.groupby(whole)["path_ns"].transform("sum")
     table["share"] = share(table["path_ns"], windows.to_numpy(np.int64))
     order = [*whole, "path_ns", *(key for key in keys if key not in whole)]
@@ -92,8 +120,14 @@ def _totals(paths: pd.DataFrame, keys: list[str], whole: list[str]) -> pd.DataFr
 
 
 def _longest(paths: pd.DataFrame) -> pd.DataFrame:
-    ordered = paths.sort_values(
-        [C.DUR_NS, C.RANK, C.START_NS, C.STEP, C.KIND], ascending=[False, True, True, True, True]
+    length = ints(paths, C.DUR_NS)
+    least = np.partition(length, -LISTED)[-LISTED] if len(length) > LISTED else 0
+    ordered = (
+        paths[length >= least]
+        .astype({C.KIND: object, "op": object})
+        .sort_values(
+            [C.DUR_NS, C.RANK, C.START_NS, C.STEP, C.KIND], ascending=[False, True, True, True, True]
+        )
     )
     columns = [C.RANK, C.STEP, C.KIND, "op", C.DUR_NS, C.START_NS, "device_row", "host_row"]
     return ordered.head(LISTED)[columns].reset_index(drop=True)

@@ -16,20 +16,20 @@ import pandas as pd
 from tracekit.kernel_names import COMMUNICATION, family, matches
 from tracekit.schema import C, DeviceKind
 
-from .._shared.common import NO_PARENT
+from .._shared.common import NO_PARENT, known
 from . import device as path_device
 from . import host as path_host
 from . import joins as path_joins
 from .host import FAR, KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from tracekit.intervals import Ints
     from tracekit.run import Run
 
     from .device import Device
-    from .host import Bools, Host
+    from .host import Host, Small
     from .joins import Joins
 
 COMPUTE, COMMUNICATE, MEMCPY, MEMSET, GRAPH = "compute", "communication", "memcpy", "memset", "graph"
@@ -107,7 +107,7 @@ def _kinds(device: Device) -> Ints:
 def _labels(host: Host, device: Device) -> tuple[Ints, list[str]]:
     names = device.frame[C.NAME].cat
     families = [family(name) for name in names.categories.astype(str)]
-    op = host.position(device.frame[C.OP_ROW].fillna(NO_PARENT).to_numpy(np.int64))
+    op = host.position(known(device.frame[C.OP_ROW]))
     number = {name: code for code, name in enumerate(dict.fromkeys([*host.labels, *families]))}
     own = np.array([number[name] for name in families], np.int64)[names.codes.to_numpy()]
     wrapper = number.get(WRAPPER, NO_PARENT)
@@ -135,35 +135,22 @@ class Walker:
         done = np.where(launched, host.end[device.call], begun) if len(host.end) else begun
         source = np.where(device.binding == path_device.WAIT, device.waited, device.previous)
         before = joins.last(device.thread, begun, bound=True)
-        self._intervals = list(
-            zip(
-                device.start.tolist(),
-                (device.binding == path_device.LAUNCH).tolist(),
-                source.tolist(),
-                np.maximum(begun, np.minimum(done, device.start)).tolist(),
-                device.thread.tolist(),
-                before.tolist(),
-                strict=True,
-            )
-        )
-        self._ends = device.end.tolist()
+        done = np.maximum(begun, np.minimum(done, device.start))
+        bound = device.binding == path_device.LAUNCH
+        self._intervals = _columns(device.start, bound, source, done, device.thread, before)
+        self._ends = device.end.data
         low = np.where(joins.is_call, path_device.ended(device, joins.target), joins.end)
-        self._joins = list(
-            zip(
-                low.tolist(),
-                np.where(joins.is_call, joins.target, NO_PARENT).tolist(),
-                joins.source.tolist(),
-                joins.source_thread.tolist(),
-                joins.last(joins.source_thread, joins.source, bound=True).tolist(),
-                strict=True,
-            )
-        )
+        target = np.where(joins.is_call, joins.target, NO_PARENT)
+        earlier = joins.last(joins.source_thread, joins.source, bound=True)
+        self._joins = _columns(low, target, joins.source, joins.source_thread, earlier)
+        self._most = len(device.start) + len(low) + 1  # equal times cannot make it go round
 
     def paths(self, windows: Sequence[Window]) -> pd.DataFrame:
         """The segments of the critical path of each window, in order of time: they sum to it exactly."""
         walked = [self._walk(window) for window in windows]
-        steps = np.array([step for own in walked for step in own], np.int64).reshape(-1, 4)
         number = np.repeat(np.arange(len(windows)), [len(own) for own in walked])
+        steps = np.fromiter(_flat(walked), np.int64, 4 * len(number)).reshape(-1, 4)
+        del walked
         low = np.array([window.start for window in windows], np.int64)[number]
         high = np.array([window.end for window in windows], np.int64)[number]
         inside = np.column_stack(
@@ -177,7 +164,7 @@ class Walker:
         main = self._graph.host.main
         join = self._graph.joins.last(np.array([main]), np.array([at]), bound=True).item()
         thread = main
-        for _ in range(len(self._intervals) + len(self._joins) + 1):  # equal times cannot make it go round
+        for _ in range(self._most):
             if at <= window.start:
                 return steps
             if interval >= 0:
@@ -188,7 +175,7 @@ class Walker:
         return steps
 
     def _from_device(self, steps: list[_Step], at: int, interval: int) -> tuple[int, int, int, int]:
-        start, by_launch, source, done, thread, join = self._intervals[interval]
+        start, by_launch, source, done, thread, join = (column[interval] for column in self._intervals)
         steps.append((_BUSY, interval, start, at))
         if by_launch:
             steps.append((_LAUNCHED, interval, done, start))
@@ -204,12 +191,21 @@ class Walker:
         if join < 0:
             steps.append((_HOST, thread, -FAR, at))
             return -FAR, NO_PARENT, NO_PARENT, NO_PARENT
-        low, target, source, other, before = self._joins[join]
+        low, target, source, other, before = (column[join] for column in self._joins)
         steps.append((_HOST, thread, low, at))
         if target >= 0:
             return low, target, NO_PARENT, NO_PARENT
         steps.append((_HANDED, thread, source, low))
         return source, NO_PARENT, other, before
+
+
+def _columns(*parts: Small) -> tuple[memoryview, ...]:
+    """Columns of numbers as what gives Python's own at once: the walk looks at few rows, one by one."""
+    return tuple(np.ascontiguousarray(part).data for part in parts)
+
+
+def _flat(walked: list[list[_Step]]) -> Iterator[int]:
+    return (number for own in walked for step in own for number in step)
 
 
 def _segments(graph: Graph, steps: Ints) -> pd.DataFrame:
@@ -221,14 +217,16 @@ def _segments(graph: Graph, steps: Ints) -> pd.DataFrame:
     """
     solid = steps[steps[:, 3] > steps[:, 2]]
     hosted = solid[:, 0] == _HOST
-    parts = [_of_device(graph, *solid[~hosted].T), _of_host(graph, *solid[hosted, 1:].T)]
-    table = pd.DataFrame({name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
-    return table.sort_values([WINDOW, "start"], kind="stable", ignore_index=True)
+    device, host = _of_device(graph, *solid[~hosted].T), _of_host(graph, *solid[hosted, 1:].T)
+    keys = [np.concatenate((device[name], host[name])) for name in ("start", WINDOW)]
+    order = np.lexsort(keys)
+    made = {name: np.concatenate((device.pop(name), host.pop(name)))[order] for name in [*device]}
+    return pd.DataFrame(made, copy=False)
 
 
 def _of_device(
     graph: Graph, what: Ints, which: Ints, start: Ints, end: Ints, window: Ints
-) -> dict[str, Ints]:
+) -> dict[str, Small]:
     long = end - start > SHORT_GAP_NS
     queued = np.where(long, ALL_KINDS.index(DEVICE_GAP), ALL_KINDS.index(QUEUE_DELAY))
     handed = what == _HANDED
@@ -245,41 +243,42 @@ def _of_device(
     )
     none = len(graph.host.labels) - 1
     return {
-        WINDOW: window,
+        WINDOW: window.astype(np.int32),
         "start": start,
         "end": end,
-        "kind": kind,
-        "label": np.where(handed, none, graph.label[interval]),
-        "interval": np.where(handed, NO_PARENT, which),
-        "slice": np.full(len(what), NO_PARENT),
+        "kind": kind.astype(np.int8),
+        "label": np.where(handed, none, graph.label[interval]).astype(np.int32),
+        "interval": np.where(handed, NO_PARENT, which).astype(np.int32),
+        "slice": np.full(len(what), NO_PARENT, np.int32),
     }
 
 
-def _of_host(graph: Graph, thread: Ints, start: Ints, end: Ints, window: Ints) -> dict[str, Ints]:
+def _of_host(graph: Graph, thread: Ints, start: Ints, end: Ints, window: Ints) -> dict[str, Small]:
     slices = graph.host.slices
     first, last = slices.at(thread, start), slices.at(thread, end - 1)
     counts = last - first + 1
-    stretch = np.repeat(np.arange(len(start)), counts)
-    place = np.arange(len(stretch)) - np.repeat(np.cumsum(counts) - counts, counts)
-    number = first[stretch] + place
+    stretch = np.repeat(np.arange(len(start), dtype=np.int32), counts)
+    number = np.arange(len(stretch)) - np.repeat(np.cumsum(counts) - counts - first, counts)
+    number = number.astype(np.int32)
     kind, label = described(graph.host, number)
-    kind = np.where(slices.start[number] == -FAR, ALL_KINDS.index(UNKNOWN), kind)
+    kind[slices.start[number] == -FAR] = ALL_KINDS.index(UNKNOWN)
     return {
-        WINDOW: window[stretch],
+        WINDOW: window.astype(np.int32)[stretch],
         "start": np.maximum(slices.start[number], start[stretch]),
         "end": np.minimum(slices.end[number], end[stretch]),
         "kind": kind,
         "label": label,
-        "interval": np.full(len(number), NO_PARENT),
+        "interval": np.full(len(number), NO_PARENT, np.int32),
         "slice": number,
     }
 
 
-def described(host: Host, number: Ints) -> tuple[Ints, Ints]:
+def described(host: Host, number: Small) -> tuple[Small, Small]:
     """Kind and label of slices of the host."""
     row = host.slices.row[number]
-    inside: Bools = row >= 0
-    kind = np.full(len(row), KINDS.index(path_host.OUTSIDE))
-    label = np.full(len(row), len(host.labels) - 1)
-    kind[inside], label[inside] = host.kind[row[inside]], host.label[row[inside]]
+    none = row < 0
+    known = len(host.kind) > 0
+    kind: Small = host.kind[row] if known else np.empty(len(row), np.int8)
+    label: Small = host.label[row] if known else np.empty(len(row), np.int32)
+    kind[none], label[none] = KINDS.index(path_host.OUTSIDE), len(host.labels) - 1
     return kind, label

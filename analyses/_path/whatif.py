@@ -2,7 +2,7 @@
 
 The nodes are the device intervals and the waits of host threads; the host time between two of them is a
 weight, so ops and calls that wait for nothing cost no node. Times follow in one pass in the order recorded,
-in exact integers, about 0.5 µs a node: each is at the latest of what it depends on plus the time from there.
+in exact integers (`_path.longest`): each is at the latest of what it depends on plus the time from there.
 Weights are the recorded ones for what bound a node, and the least that is known for what did not: nothing
 for a stream, the usual latency for a launch. With nothing removed the pass gives the recorded times.
 
@@ -24,6 +24,7 @@ from tracekit.intervals import covered
 
 from . import device as path_device
 from .host import FAR, KINDS
+from .longest import Longest
 from .walk import ALL_KINDS, COMMUNICATE, MEMCPY, described
 
 if TYPE_CHECKING:
@@ -31,8 +32,10 @@ if TYPE_CHECKING:
 
     from tracekit.intervals import Ints, Union
 
-    from .host import Bools
+    from .host import Bools, Small
     from .walk import Graph, Window
+
+    Cut = Callable[["_Stretch"], Ints]
 
 DEVICE_OP, HOST_OP, CLASS = "device", "host", "all"
 NOTHING = "nothing"
@@ -76,6 +79,16 @@ class Span:
         return found
 
 
+@dataclass(frozen=True)
+class _Stretch:
+    """Time of threads between two instants of each: the slices of both, and how much of these is before."""
+
+    first: Ints
+    last: Ints
+    first_part: Ints
+    last_part: Ints
+
+
 class WhatIf:
     """The dependences of one rank as arrays, and the pass over them."""
 
@@ -115,46 +128,32 @@ class WhatIf:
 
     def end(self, where: str, what: str) -> int:
         """When the span would end without this."""
-        times = self._times(where, what)
-        device = times[: self._intervals][self._span.device]
+        cut = self._cut(where, what)
+        on_device, others = self._longest.times(*self._weights(where, what, cut), self._told(where, what))
+        device = on_device[self._span.device]
         ends = [int(device.max())] if len(device) else []
         if self._span.host_end > -FAR:
             join = self._main_after
-            begun, at = self._origin(join), np.array([self._span.host_end])
-            lane = np.array([self._graph.host.main])
-            gone = self._cut(where, what)(lane, begun, at)
-            base = int(times[self._join_node(join)].item())
-            ends.append(base + int((at - begun - gone).item()))
+            base = int(others[self._join_node(join) - self._intervals].item())
+            ends.append(base + int((self._span.host_end - self._origin(join) - cut(self._at_end)).item()))
         return max(ends, default=self._span.end)
 
     def _join_node(self, join: Ints) -> Ints:
         return np.where(join >= 0, self._intervals + self._pairs + join, self._root)
 
-    def _times(self, where: str, what: str) -> Ints:
-        """The time of every node, then of the start and of never."""
-        weights, cost = self._weights(where, what)
-        order, (a, b, c) = self._order, self._sources(where, what)
-        recorded = np.concatenate(
-            (
-                self._graph.device.end,
-                self._graph.device.end[self._graph.joins.pairs[1]],
-                self._graph.joins.end,
-                [self._span.start, -FAR],
-            )
+    @cached_property
+    def _longest(self) -> Longest:
+        device, joins = self._graph.device, self._graph.joins
+        place = np.empty(self._total, np.int64)
+        place[self._order] = np.arange(self._total)
+        ends = (device.end, device.end[joins.pairs[1]], joins.end, [self._span.start, -FAR])
+        return Longest(
+            intervals=self._intervals,
+            lane=device.lane,
+            place=place,
+            recorded=np.concatenate(ends),
+            sources=self._sources,
         )
-        times: list[int] = recorded.tolist()
-        edges = zip((a, b, c), weights, strict=True)
-        columns = [order, *(part[order] for edge in edges for part in edge), cost[order]]
-        for node, one, to_one, two, to_two, three, to_three, own in zip(
-            *(column.tolist() for column in columns), strict=True
-        ):
-            time = times[one] + to_one
-            other = times[two] + to_two
-            if other > time:
-                time = other
-            other = times[three] + to_three
-            times[node] = (other if other > time else time) + own
-        return np.array(times, np.int64)
 
     @cached_property
     def _order(self) -> Ints:
@@ -166,7 +165,8 @@ class WhatIf:
         later = np.concatenate((device.end, np.zeros(self._pairs + self._waits, np.int64)))
         return np.lexsort((np.arange(self._total), later, stage, ready))
 
-    def _sources(self, where: str, what: str) -> tuple[Ints, Ints, Ints]:
+    @cached_property
+    def _sources(self) -> tuple[Ints, Ints, Ints]:
         """What each node depends on."""
         device = self._graph.device
         never = self._never
@@ -179,10 +179,18 @@ class WhatIf:
         second.append(np.full(self._waits, never))
         last = np.full(self._waits, never)
         last[self._graph.joins.pairs[0]] = self._intervals + np.arange(self._pairs)
-        if (where, what) == (CLASS, WAITS):
-            last[self._graph.joins.is_call & self._span.holds(self._graph.joins.end)] = never
         third.append(last)
         return np.concatenate(first), np.concatenate(second), np.concatenate(third)
+
+    def _told(self, where: str, what: str) -> Ints:
+        """The third of what each node depends on: without waits, no call waits for the device."""
+        third = self._sources[2]
+        if (where, what) != (CLASS, WAITS):
+            return third
+        joins = self._graph.joins
+        gone = np.zeros(self._total, np.bool_)
+        gone[self._total - self._waits :] = joins.is_call & self._span.holds(joins.end)
+        return np.where(gone, self._never, third)
 
     @cached_property
     def _chained(self) -> Ints:
@@ -191,14 +199,13 @@ class WhatIf:
         same = np.concatenate(([False], number[1:] == number[:-1]))[: len(number)]
         return np.where(same, self._intervals + np.arange(len(number)) - 1, self._never)
 
-    def _weights(self, where: str, what: str) -> tuple[tuple[Ints, Ints, Ints], Ints]:
+    def _weights(self, where: str, what: str, cut: Cut) -> tuple[tuple[Ints, Ints, Ints], Ints]:
         """The time from each dependence to its node, and what the node itself takes."""
         device, joins, start = self._graph.device, self._graph.joins, self._span.start
-        cut = self._cut(where, what)
         launching, waiting = ((where, what) == (CLASS, name) for name in (LAUNCHES, WAITS))
         origin = self._origin(self._launched_after)
         latency = np.where(launching & self._span.holds(device.start), 0, device.latency)
-        launched = device.begun - origin - cut(self._thread, origin, device.begun) + latency
+        launched = device.begun - origin - cut(self._before_launch) + latency
         alone = (device.call < 0) & (device.previous < 0)
         launched = np.where(alone, device.start - start, launched)
         gone = self._removed(where, what)
@@ -208,8 +215,8 @@ class WhatIf:
         gap = device.start - path_device.ended(device, device.waited)
         waited = np.where(device.binding == path_device.WAIT, gap, 0)
         origin = self._origin(self._arrived_after)
-        arrived = joins.source - origin - cut(joins.source_thread, origin, joins.source)
-        spent = np.where(joins.is_call, cut(joins.thread, joins.end - joins.cost, joins.end), 0)
+        arrived = joins.source - origin - cut(self._before_arrival)
+        spent = np.where(joins.is_call, cut(self._in_wait), 0)
         cost = np.where(joins.is_call & self._span.holds(joins.end) & waiting, 0, joins.cost - spent)
         no_pair, no_wait = np.zeros(self._pairs, np.int64), np.zeros(self._waits, np.int64)
         lasted = np.where(gone, 0, device.end - device.start)
@@ -233,20 +240,51 @@ class WhatIf:
             chosen = graph.kind == ALL_KINDS.index(MEMCPY if what == COPIES else COMMUNICATE)
         return chosen & self._span.holds(graph.device.start)
 
-    def _cut(self, where: str, what: str) -> Callable[[Ints, Ints, Ints], Ints]:
-        """A function that gives the removed time of threads between two instants of each."""
+    def _cut(self, where: str, what: str) -> Cut:
+        """A function that gives the removed time of stretches of threads."""
         if where == HOST_OP or (where, what) == (CLASS, LAUNCHES):
             removed = self._removed_slices(where, what)
-            slices, steps = self._graph.host.slices, self._span.steps
-            length = np.where(removed, covered(steps, slices.start, slices.end), 0)
-            before = np.cumsum(length) - length
+            length = np.where(removed, self._in_steps, 0)
+            before = np.cumsum(length)
+            before -= length
 
-            def passed(thread: Ints, times: Ints) -> Ints:
-                at = slices.at(thread, times)
-                return before[at] + np.where(removed[at], covered(steps, slices.start[at], times), 0)
+            def passed(at: Ints, part: Ints) -> Ints:
+                return before[at] + np.where(removed[at], part, 0)
 
-            return lambda thread, begin, end: passed(thread, end) - passed(thread, begin)
-        return lambda thread, begin, end: np.zeros(len(end), np.int64)
+            return lambda one: passed(one.last, one.last_part) - passed(one.first, one.first_part)
+        return lambda one: np.zeros(len(one.first), np.int64)
+
+    @cached_property
+    def _in_steps(self) -> Ints:
+        """How much of each slice of the host lies in the steps."""
+        slices = self._graph.host.slices
+        return covered(self._span.steps, slices.start, slices.end)
+
+    def _stretch(self, thread: Small, begin: Ints, end: Ints) -> _Stretch:
+        slices, steps = self._graph.host.slices, self._span.steps
+        first, last = slices.at(thread, begin), slices.at(thread, end)
+        parts = [covered(steps, slices.start[at], by) for at, by in ((first, begin), (last, end))]
+        return _Stretch(first.astype(np.int32), last.astype(np.int32), *parts)
+
+    @cached_property
+    def _before_launch(self) -> _Stretch:
+        device = self._graph.device
+        return self._stretch(self._thread, self._origin(self._launched_after), device.begun)
+
+    @cached_property
+    def _before_arrival(self) -> _Stretch:
+        joins = self._graph.joins
+        return self._stretch(joins.source_thread, self._origin(self._arrived_after), joins.source)
+
+    @cached_property
+    def _in_wait(self) -> _Stretch:
+        joins = self._graph.joins
+        return self._stretch(joins.thread, joins.end - joins.cost, joins.end)
+
+    @cached_property
+    def _at_end(self) -> _Stretch:
+        begun, lane = self._origin(self._main_after), np.array([self._graph.host.main])
+        return self._stretch(lane, begun, np.array([self._span.host_end]))
 
     def _removed_slices(self, where: str, what: str) -> Bools:
         """Which slices of the host take no time."""
@@ -261,6 +299,6 @@ class WhatIf:
         return inside
 
     @cached_property
-    def _described(self) -> tuple[Ints, Ints]:
+    def _described(self) -> tuple[Small, Small]:
         slices = self._graph.host.slices
-        return described(self._graph.host, np.arange(len(slices.start)))
+        return described(self._graph.host, np.arange(len(slices.start), dtype=np.int32))

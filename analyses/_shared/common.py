@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 NO_PARENT = -1
+_SPARSE = 8
+"""From how many possible ids a row on they are searched."""
 LAUNCH_PATTERN = r"(?i)(?:launch|memcpy|memset)"
 """Runtime and driver calls that put work on a device, but for those of `HOST_FUNCTION_PATTERN`."""
 HOST_FUNCTION_PATTERN = r"(?i)launchhostfunc"
@@ -151,9 +153,51 @@ def positions(row_ids: pd.Series, wanted: pd.Series) -> Ints:
         >>> positions(pd.Series([7, 9]), pd.Series([9, None, 8], dtype="Int64"))
         array([ 1, -1, -1])
     """
-    index = pd.Index(row_ids.to_numpy(dtype=np.int64))
-    found: Ints = index.get_indexer(wanted.fillna(NO_PARENT).to_numpy(dtype=np.int64)).astype(np.int64)
-    return found
+    return Places(row_ids.to_numpy(dtype=np.int64)).of(known(wanted))
+
+
+def known(ids: pd.Series) -> Ints:
+    """Ids as plain numbers, `NO_PARENT` where there is none.
+
+    Example:
+        >>> known(pd.Series([9, None], dtype="Int64"))
+        array([ 9, -1])
+    """
+    if isinstance(ids.dtype, pd.Int64Dtype):
+        found: Ints = ids.to_numpy(dtype=np.int64, na_value=NO_PARENT)
+        return found
+    return ids.fillna(NO_PARENT).to_numpy(dtype=np.int64)
+
+
+class Places:
+    """Where rows with given ids stand among rows with distinct ids.
+
+    Ids of a table leave few gaps, so that a place for every id there could be costs 4 bytes a row, and a
+    look-up one access; ids that are far apart are searched.
+
+    Example:
+        >>> Places(np.array([7, 9])).of(np.array([9, -1, 8]))
+        array([ 1, -1, -1])
+    """
+
+    def __init__(self, ids: Ints) -> None:
+        self._low, high = (int(ids.min()), int(ids.max())) if len(ids) else (0, -1)
+        self._room = high - self._low + 1
+        self._dense = self._room <= _SPARSE * len(ids)
+        if self._dense:
+            self._at = np.full(self._room + 1, NO_PARENT, np.int32)
+            self._at[ids - self._low] = np.arange(len(ids), dtype=np.int32)
+        else:
+            self._at = np.argsort(ids, kind="stable").astype(np.int32)
+            self._ids = ids[self._at]
+
+    def of(self, wanted: Ints) -> Ints:
+        """Places of the wanted ids, `NO_PARENT` for those that are not there."""
+        if self._dense:
+            inside = (wanted >= self._low) & (wanted < self._low + self._room)
+            return self._at[np.where(inside, wanted - self._low, self._room)].astype(np.int64)
+        near = np.minimum(np.searchsorted(self._ids, wanted), len(self._ids) - 1)
+        return np.where(self._ids[near] == wanted, self._at[near], NO_PARENT).astype(np.int64)
 
 
 def share(part: Ints | pd.Series, whole: int | Ints) -> Floats:

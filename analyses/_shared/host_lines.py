@@ -6,25 +6,29 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import pyarrow as pa
 
 from tracekit import intervals, step_names
 from tracekit.ingest import nesting
 from tracekit.schema import C, HostKind, Phase
 
-from .common import NO_PARENT
+from .common import NO_PARENT, Places, known
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
     from tracekit.intervals import Ints, Union
     from tracekit.run import Run
 
     Bools: TypeAlias = npt.NDArray[np.bool_]
     Objects: TypeAlias = npt.NDArray[np.object_]
+    Small: TypeAlias = npt.NDArray[np.integer[Any]]
 
 STEP_MARKER = step_names.MARKER
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
@@ -37,6 +41,8 @@ _COLUMNS = (
 @dataclass(frozen=True)
 class HostLines:
     """Host rows ordered by thread, start and depth; a position counts rows in that order, -1 is none.
+
+    What is small is held in small numbers: there are millions of rows.
 
     Attributes:
         row_id: Id of each row.
@@ -54,22 +60,21 @@ class HostLines:
     """
 
     row_id: Ints
-    kind: Ints
+    kind: Small
     kinds: Objects
-    name: Ints
+    name: Small
     names: Objects
-    rank: Ints
-    thread: Ints
+    rank: Small
+    thread: Small
     start: Ints
     end: Ints
-    parent: Ints
-    depth: Ints
+    parent: Small
+    depth: Small
     loading: Bools
 
     @cached_property
-    def index(self) -> pd.Index[int]:
-        """Positions by row id."""
-        return pd.Index(self.row_id)
+    def _places(self) -> Places:
+        return Places(self.row_id)
 
     @cached_property
     def lanes(self) -> dict[int, slice]:
@@ -81,9 +86,7 @@ class HostLines:
 
     def at(self, row_ids: pd.Series) -> Ints:
         """Positions of host rows by id, -1 where an id is null or not there."""
-        asked = row_ids.fillna(NO_PARENT).to_numpy(dtype=np.int64)
-        found: Ints = self.index.get_indexer(pd.Index(asked)).astype(np.int64)
-        return found
+        return self._places.of(known(row_ids))
 
     def of_kind(self, *kinds: HostKind) -> Bools:
         """Which rows are of these kinds."""
@@ -145,16 +148,28 @@ class HostLines:
             active = active[a[active] != b[active]]
         return a
 
+    @cached_property
+    def shown_names(self) -> Objects:
+        """The distinct names without addresses of objects."""
+        return np.array([_ADDRESS.sub("", str(name)) for name in self.names], object)
+
     def labels(self, rows: Ints, absent: str) -> Objects:
         """Names of rows without addresses of objects, one word where there is none."""
-        texts = np.array([*(_ADDRESS.sub("", str(name)) for name in self.names), absent], object)
-        codes = np.append(self.name, len(self.names))
-        found: Objects = texts[codes[rows]]
+        found: Objects = np.array([*self.shown_names, absent], object)[self.name_codes(rows)]
         return found
+
+    def categories(self, rows: Ints, absent: str) -> pd.Categorical:
+        """The same as categories, in the order of their texts."""
+        return coded([*self.shown_names, absent], self.name_codes(rows))
+
+    def name_codes(self, rows: Ints) -> Small:
+        """Places of rows' names among the names and, behind these, one for rows that are not there."""
+        codes: Small = np.append(self.name, np.int32(len(self.names)))[rows]
+        return codes
 
     def ids(self, rows: Ints) -> pd.Series:
         """Ids of rows, missing where there is none."""
-        return pd.Series(np.append(self.row_id, NO_PARENT)[rows], dtype="Int64").where(pd.Series(rows >= 0))
+        return pd.Series(pd.arrays.IntegerArray(np.append(self.row_id, NO_PARENT)[rows], rows < 0))
 
     def unions(self, marked: Bools) -> dict[int, Union]:
         """The union of the marked rows of each thread that has any."""
@@ -168,17 +183,15 @@ class HostLines:
 
 def read(run: Run) -> HostLines:
     """The host rows of a run, ordered by thread."""
-    table = run.arrow("host_intervals", columns=_COLUMNS).unify_dictionaries()
-    kind, kinds = _coded(table[C.KIND])
-    name, names = _coded(table[C.NAME])
-    phase, phases = _coded(table[C.PHASE])
-    rank, start = _integers(table[C.RANK]), _integers(table[C.START_NS])
-    row_id, depth = _integers(table[C.ROW_ID]), _integers(table[C.DEPTH])
-    thread = _threads(rank, _integers(table[C.PID]), _integers(table[C.TID]))
+    held = _Held(run.arrow("host_intervals", columns=_COLUMNS))
+    row_id, start = held.numbers(C.ROW_ID), held.numbers(C.START_NS)
+    rank, depth = held.numbers(C.RANK, np.int32), held.numbers(C.DEPTH, np.int32)
+    thread = _threads(rank, held.numbers(C.PID), held.numbers(C.TID))
     order = _order(thread, start, depth, row_id)
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    parent = pd.Index(row_id).get_indexer(pd.Index(_integers(table[C.PARENT_ROW])))
+    parent = _parents(order, row_id, held.numbers(C.PARENT_ROW))
+    kind, kinds = held.coded(C.KIND)
+    name, names = held.coded(C.NAME)
+    phase, phases = held.coded(C.PHASE)
     loading = np.isin(phase, np.flatnonzero(phases.astype(str) == str(Phase.DATALOAD)))
     return HostLines(
         row_id=row_id[order],
@@ -189,38 +202,68 @@ def read(run: Run) -> HostLines:
         rank=rank[order],
         thread=thread[order],
         start=start[order],
-        end=(start + _integers(table[C.DUR_NS]))[order],
-        parent=np.where(parent >= 0, place[parent], NO_PARENT)[order] if len(order) else row_id,
+        end=(start + held.numbers(C.DUR_NS))[order],
+        parent=parent,
         depth=depth[order],
         loading=loading[order],
     )
 
 
-def _coded(column: pa.ChunkedArray) -> tuple[Ints, Objects]:
-    """A text column as numbers, -1 where missing, and the texts they stand for."""
-    if not column.num_chunks:
-        return np.empty(0, np.int64), np.empty(0, object)
-    whole = pa.concat_arrays(column.chunks)
-    codes = whole.indices.fill_null(NO_PARENT).to_numpy(zero_copy_only=False).astype(np.int64)
-    return codes, np.array(whole.dictionary.to_pylist(), dtype=object)
+def coded(texts: Sequence[str], codes: Small) -> pd.Categorical:
+    """Text by number, with each text once and in the order of texts.
+
+    Example:
+        >>> coded(["b", "a", "b"], np.array([0, 1, 2])).codes.tolist()
+        [1, 0, 1]
+    """
+    used = np.unique(codes)
+    distinct, place = np.unique(np.array([*texts, None], object)[used], return_inverse=True)
+    moved = np.zeros(len(texts), np.int32)
+    moved[used] = place
+    return pd.Categorical.from_codes(moved[codes], pd.Index(distinct, dtype=object))
 
 
-def _integers(column: pa.ChunkedArray) -> Ints:
-    found: Ints = column.fill_null(NO_PARENT).to_numpy().astype(np.int64)
-    return found
+class _Held:
+    """Columns that are let go once they are asked for."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._columns = dict(zip(table.column_names, table.columns, strict=True))
+
+    def numbers(self, name: str, kind: type[np.integer[Any]] = np.int64) -> Any:
+        """A column of integers, -1 where missing."""
+        column = self._columns.pop(name)
+        plain = column.fill_null(NO_PARENT) if column.null_count else column
+        return plain.to_numpy().astype(kind, copy=False)
+
+    def coded(self, name: str) -> tuple[Small, Objects]:
+        """A text column as numbers, -1 where missing, and the texts they stand for."""
+        column = self._columns.pop(name).unify_dictionaries()
+        if not column.num_chunks:
+            return np.empty(0, np.int32), np.empty(0, object)
+        texts = np.array(column.chunk(0).dictionary.to_pylist(), dtype=object)
+        codes = [one.indices.fill_null(NO_PARENT).to_numpy(zero_copy_only=False) for one in column.chunks]
+        return np.concatenate(codes), texts
 
 
-def _threads(rank: Ints, pid: Ints, tid: Ints) -> Ints:
+def _parents(order: Ints, row_id: Ints, parent: Ints) -> Small:
+    """In this order, the position of each row's parent."""
+    place = np.empty(len(order) + 1, np.int32)
+    place[order] = np.arange(len(order), dtype=np.int32)
+    place[-1] = NO_PARENT  # the place of what is nowhere
+    return place[Places(row_id).of(parent)[order]]
+
+
+def _threads(rank: Small, pid: Ints, tid: Ints) -> Small:
     """A small number for each thread of each process of each rank."""
     codes = np.zeros(len(rank), np.int64)
     for key in (rank, pid, tid):
         place, distinct = pd.factorize(key, sort=True)
         codes = codes * max(1, len(distinct)) + place
     found, _ = pd.factorize(codes, sort=True)
-    return found.astype(np.int64)
+    return found.astype(np.int32)
 
 
-def _order(thread: Ints, start: Ints, depth: Ints, row_id: Ints) -> Ints:
+def _order(thread: Small, start: Ints, depth: Small, row_id: Ints) -> Ints:
     """By thread, start, depth and id; rows come by start, so that often one stable sort is enough."""
     order = np.argsort(thread, kind="stable")
     lane, begin, deep, row = thread[order], start[order], depth[order], row_id[order]

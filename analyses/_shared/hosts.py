@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from tracekit.kernel_names import matches
 from tracekit.schema import C, HostKind
 
-from .common import NO_PARENT, positions
+from .common import NO_PARENT, Places, known, positions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,20 +46,23 @@ def host_rows(run: Run, rows: pd.Series, columns: Sequence[str]) -> pd.DataFrame
     Returns:
         One row per id, on the same index.
     """
-    asked = rows.fillna(NO_PARENT).to_numpy(dtype=np.int64)
-    wanted = pa.array(np.unique(asked), pa.int64())
-    where = pc.field(C.ROW_ID).isin(wanted)
+    asked = known(rows)
+    where = pc.field(C.ROW_ID).isin(pa.array(np.unique(asked), pa.int64()))
     found = run.table("host_intervals", columns=[*dict.fromkeys([C.ROW_ID, *columns])], where=where)
-    plain = pd.DataFrame({name: _plain(found[name]) for name in columns})
-    picked = plain.set_axis(pd.Index(found[C.ROW_ID].to_numpy(dtype=np.int64))).reindex(asked)
-    return picked.set_axis(rows.index)
+    at = Places(found[C.ROW_ID].to_numpy(dtype=np.int64)).of(asked)
+    return pd.DataFrame({name: _picked(found[name], at) for name in columns}, copy=False).set_axis(rows.index)
 
 
-def _plain(values: pd.Series) -> pd.Series:
-    """Text as objects and integers as nullable ones, so that missing values change neither."""
+def _picked(values: pd.Series, at: Ints) -> object:
+    """Values at places, missing at -1: text as objects and integers as nullable ones."""
     if isinstance(values.dtype, pd.CategoricalDtype):
-        return values.astype(object)
-    return values.astype("Int64") if values.dtype.kind in "iu" else values
+        texts = np.append(values.cat.categories.to_numpy(object), [np.nan])
+        return texts[np.append(values.cat.codes.to_numpy(), NO_PARENT)[at]]
+    if values.dtype.kind in "iu":
+        plain = known(values)
+        absent = np.append(values.isna().to_numpy(bool), [True])[at]
+        return pd.arrays.IntegerArray(np.append(plain, [0])[at], absent)
+    return np.append(values.to_numpy(np.float64, na_value=np.nan), [np.nan])[at]
 
 
 def texts(values: pd.Series, absent: str) -> Objects:
@@ -78,16 +81,28 @@ def source_lines(run: Run, rows: pd.Series) -> pd.Series:
         run: The run.
         rows: Ids of host rows, any of them null.
     """
-    distinct = pd.Series(rows.dropna().unique(), dtype="Int64")
+    place, ids = pd.factorize(known(rows))
+    distinct = pd.Series(ids[ids != NO_PARENT], dtype="Int64")
     if distinct.empty:
         return pd.Series(NO_SOURCE, index=rows.index, dtype=object)
-    stacks = host_rows(run, distinct, [C.STACK])[C.STACK]
-    known_lines = {stack: line_of(stack) for stack in stacks.dropna().unique()}
-    lines = stacks.map(known_lines, na_action="ignore")
-    frames = _python_frames(run, distinct[lines.isna()])
-    known = dict(zip(distinct, lines.where(lines.notna(), distinct.map(frames)), strict=True))
-    found = rows.map(known).astype(object)
-    return found.where(found.notna(), NO_SOURCE)
+    lines = _stack_lines(run, distinct)
+    without = pd.isna(lines)
+    frames = _python_frames(run, distinct[without])
+    lines[without] = [frames.get(int(row), NO_SOURCE) for row in distinct[without]] if frames else NO_SOURCE
+    of_id = np.full(len(ids), NO_SOURCE, object)
+    of_id[ids != NO_PARENT] = lines
+    return pd.Series(of_id[place], index=rows.index, dtype=object)
+
+
+def _stack_lines(run: Run, rows: pd.Series) -> Objects:
+    """The user's line of each row's own stack, missing where it has none."""
+    where = pc.field(C.STACK).is_valid() & pc.field(C.ROW_ID).isin(pa.array(rows, pa.int64()))
+    found = run.table("host_intervals", columns=[C.ROW_ID, C.STACK], where=where)
+    at = Places(found[C.ROW_ID].to_numpy(dtype=np.int64)).of(known(rows))
+    stacks = found[C.STACK].cat.remove_unused_categories().cat
+    lines = np.array([*(line_of(str(stack)) for stack in stacks.categories), np.nan], object)
+    picked: Objects = lines[np.append(stacks.codes.to_numpy(), NO_PARENT)[at]]
+    return picked
 
 
 def line_of(stack: str) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from tracekit.cli.options import format_option, open_store, store_option
+from tracekit.cli.options import format_option, fresh_option, open_store, store_option
 
 if TYPE_CHECKING:
     from tracekit.analysis import Analyze
@@ -32,6 +32,7 @@ _WITH_VERDICT = ("table", "markdown")
     type=click.IntRange(min=0),
     help="Rows of a table at most, 0 for all; default 30 on a terminal.",
 )
+@fresh_option
 @format_option
 @store_option
 def command(
@@ -42,6 +43,7 @@ def command(
     against: str | None,
     table: str | None,
     limit: int | None,
+    fresh: bool,
     output_format: str,
     store: str | None,
 ) -> None:
@@ -63,7 +65,7 @@ def command(
     place = open_store(store)
     head = resolve(place, run)
     base = resolve(place, against) if against else None
-    by = Shelf(place).analyze
+    by = Shelf(place, fresh=fresh).analyze
     results = _compared(base, head, names) if base else _results(head, names, by)
     verdict = _verdict(head, results, by) if output_format in _WITH_VERDICT else ""
     shown = _rendered(head, results, table, limit, output_format, verdict, against=base.id if base else "")

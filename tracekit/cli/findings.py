@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from tracekit.cli.options import format_option, open_store, store_option
+from tracekit.cli.options import format_option, fresh_option, open_store, store_option
 
 if TYPE_CHECKING:
     from tracekit.findings import Advice, Ranked
@@ -27,10 +27,18 @@ _SEVERITIES = ("info", "warn", "high")
 @click.option(
     "--limit", type=click.IntRange(min=0), default=0, help="Findings at most; 0 shows all (default)."
 )
+@fresh_option
 @format_option
 @store_option
 def command(
-    *, run: str, names: tuple[str, ...], severity: str, limit: int, output_format: str, store: str | None
+    *,
+    run: str,
+    names: tuple[str, ...],
+    severity: str,
+    limit: int,
+    fresh: bool,
+    output_format: str,
+    store: str | None,
 ) -> None:
     """Say what would make RUN faster, the largest saving first.
 
@@ -51,7 +59,7 @@ def command(
     place = open_store(store)
     opened = resolve(place, run)
     with analysis_progress() as progress:
-        advice = advise(opened, names, progress=progress, by=Shelf(place).analyze)
+        advice = advise(opened, names, progress=progress, by=Shelf(place, fresh=fresh).analyze)
     kept = [one for one in advice.findings if one.finding.severity in _at_least(severity)]
     click.echo(_rendered(opened.id, kept[: limit or None], advice, output_format), nl=False)
 

@@ -29,6 +29,10 @@ store_option = click.option(
     help="Where runs are kept; default $TRACEKIT_STORE, else .tracekit/ of the git repository or here.",
 )
 
+fresh_option = click.option(
+    "--no-cache", "fresh", is_flag=True, help="Compute every analysis anew, whatever was kept of earlier."
+)
+
 
 def format_of(what: str, names: Sequence[str]) -> Decorator:
     """The option for the format of what a command prints."""

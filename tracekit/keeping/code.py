@@ -9,6 +9,7 @@ import hashlib
 import platform
 import sys
 from functools import cache
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ import pandas as pd
 import pyarrow as pa
 
 import tracekit
+from tracekit.schema import SCHEMA_VERSION
 
 if TYPE_CHECKING:
     from tracekit.analysis import Analysis
@@ -36,10 +38,15 @@ def version(analysis: Analysis) -> str | None:
     folders = _folders(analysis.compute.__module__)
     if not folders:
         return None
-    libraries = [tracekit.__version__, platform.python_version()]
-    libraries += [library.__version__ for library in (np, pd, pa)]
-    parts = [analysis.name, *libraries, *(_digest(folder) for folder in (_core(), *folders))]
+    parts = [analysis.name, *_surroundings(), *(_digest(folder) for folder in (_core(), *folders))]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _surroundings() -> list[str]:
+    """The schema of runs, and the versions of what analyses compute with."""
+    libraries = [library.__version__ for library in (np, pd, pa)]
+    schema = f"schema {SCHEMA_VERSION}"
+    return [schema, tracekit.__version__, platform.python_version(), *libraries, metadata.version("scipy")]
 
 
 def _core() -> Path:

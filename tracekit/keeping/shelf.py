@@ -47,6 +47,7 @@ class Shelf:
         store: The store, which may be read-only: then nothing new is kept.
         largest: Bytes of one file at most.
         room: Bytes of all files at most.
+        fresh: Compute each time, and keep that instead of what was kept before.
 
     Example:
         >>> shelf = Shelf(Store(locate()))  # doctest: +SKIP
@@ -56,6 +57,7 @@ class Shelf:
     store: Store
     largest: int = LARGEST
     room: int = ROOM
+    fresh: bool = False
 
     def analyze(self, run: Run, name: str) -> Result:
         """The result of an analysis: as `tracekit.analysis.analyze` gives it, kept or computed now.
@@ -67,7 +69,10 @@ class Shelf:
         if key is None:
             return analysis.analyze(run, name)
         path = self.store.path / FOLDER / run.path.name / f"{name}{_ENDING}"
-        return _kept(path, key) or self._computed(run, name, path, key)
+        return self._found(path, key) or self._computed(run, name, path, key)
+
+    def _found(self, path: Path, key: str) -> Result | None:
+        return None if self.fresh else _kept(path, key)
 
     def _key(self, run: Run, name: str) -> str | None:
         """What a result depends on: the run's content and the program; None where it cannot be kept."""
@@ -81,7 +86,7 @@ class Shelf:
         if not self._prepared(path.parent):
             return analysis.analyze(run, name)
         with _in_turn(path.with_suffix(".lock")):
-            found = _kept(path, key)  # by who had the turn before
+            found = self._found(path, key)  # by who had the turn before
             if found is None:
                 found = analysis.analyze(run, name)
                 if self._keep(path, key, found):
@@ -129,11 +134,15 @@ def _kept(path: Path, key: str) -> Result | None:
 
 
 def _content(run: Run) -> str | None:
-    """What tells a run's content: its metadata, which has the digests of its tables, and their sizes."""
+    """What tells a run's content: its metadata, which has the digests of its tables, and what its files are.
+
+    A file that was changed without its digest is told by its size or time.
+    """
     try:
         digest = hashlib.sha256((run.path / run_meta.FILE_NAME).read_bytes())
         for file in sorted(run.path.rglob("*.parquet")):
-            digest.update(f"{file.relative_to(run.path)} {file.stat().st_size}\n".encode())
+            stat = file.stat()
+            digest.update(f"{file.relative_to(run.path)} {stat.st_size} {stat.st_mtime_ns}\n".encode())
     except OSError:
         return None
     return digest.hexdigest()

@@ -7,7 +7,7 @@ import pytest
 from tracekit.analyses._shared.common import NO_DEVICE
 
 from tests.builders import host, kernel, make_run, memcpy
-from tracekit import registry
+from tracekit import analysis, registry
 from tracekit.cli.main import run
 
 if TYPE_CHECKING:
@@ -126,3 +126,20 @@ def test_wrong_usage_is_one_line(
     assert shown.out == ""
     assert len(shown.err.splitlines()) == 1
     assert said in shown.err
+
+
+@pytest.mark.parametrize("command", ["analyze", "findings"])
+def test_without_the_cache_everything_is_computed_anew(
+    command: str, directory: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = [command, "latest", "kernels", "--format", "json", "--store", directory]
+    assert run(asked) == 0
+    first = capsys.readouterr().out
+    done: list[str] = []
+    real = analysis.analyze
+    monkeypatch.setattr(analysis, "analyze", lambda opened, name: done.append(name) or real(opened, name))
+    assert run(asked) == 0
+    assert done == []
+    assert run([*asked, "--no-cache"]) == 0
+    assert done == ["kernels"]
+    assert capsys.readouterr().out == first * 2

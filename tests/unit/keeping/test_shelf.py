@@ -11,20 +11,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
+import tracekit
 from samples.simulator import write
 from tests.traces import busy_program
 from tracekit import registry
 from tracekit.analysis import Analysis, Basis, Finding, Remark, Result, Severity, analyze
 from tracekit.errors import PluginError
 from tracekit.ingest import import_traces
-from tracekit.keeping import FOLDER, Shelf, codec
+from tracekit.keeping import FOLDER, Shelf, code, codec
 from tracekit.run import Run
+from tracekit.schema import SCHEMA_VERSION
 from tracekit.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
 
 NAME = "gpu_breakdown"
 
@@ -136,6 +140,72 @@ def test_other_code_is_computed_again(
 ) -> None:
     shelf.analyze(run, NAME)
     monkeypatch.setattr("tracekit.keeping.code._digest", lambda place: f"changed {place}")
+    shelf.analyze(run, NAME)
+    assert counted == [NAME, NAME]
+
+
+@pytest.mark.parametrize("surrounding", [np, pd, pa, tracekit])
+def test_another_version_of_a_library_is_computed_again(
+    surrounding: ModuleType, run: Run, shelf: Shelf, counted: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shelf.analyze(run, NAME)
+    monkeypatch.setattr(surrounding, "__version__", "0.0.0")
+    for _ in range(2):
+        shelf.analyze(run, NAME)
+    assert counted == [NAME, NAME]
+
+
+def test_another_version_of_the_statistics_is_computed_again(
+    run: Run, shelf: Shelf, counted: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shelf.analyze(run, NAME)
+    monkeypatch.setattr("tracekit.keeping.code.metadata.version", lambda name: f"{name} 0.0.0")
+    shelf.analyze(run, NAME)
+    assert counted == [NAME, NAME]
+
+
+def test_another_version_of_the_schema_is_computed_again(
+    run: Run, shelf: Shelf, counted: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shelf.analyze(run, NAME)
+    monkeypatch.setattr("tracekit.keeping.code.SCHEMA_VERSION", SCHEMA_VERSION + 1)
+    shelf.analyze(run, NAME)
+    assert counted == [NAME, NAME]
+
+
+def test_a_file_of_the_code_that_changes_is_computed_again(tmp_path: Path) -> None:
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "limits.json").write_text('{"most": 1}')
+    (package / "notes.txt").write_text("of no account")
+    before = code._digest.__wrapped__(package)
+    (package / "notes.txt").write_text("still of no account")
+    assert code._digest.__wrapped__(package) == before
+    (package / "limits.json").write_text('{"most": 2}')
+    assert code._digest.__wrapped__(package) != before
+
+
+def test_each_analysis_is_kept_apart(run: Run, shelf: Shelf, counted: list[str]) -> None:
+    for name in ("steps", "kernels", "steps", "kernels"):
+        shelf.analyze(run, name)
+    assert counted == ["steps", "kernels"]
+
+
+def test_a_table_that_changed_in_place_is_computed_again(run: Run, shelf: Shelf, counted: list[str]) -> None:
+    shelf.analyze(run, NAME)
+    table = next(run.path.glob("device_intervals*"))
+    os.utime(table, ns=(7, 7))
+    shelf.analyze(run, NAME)
+    assert counted == [NAME, NAME]
+
+
+def test_asked_to_compute_anew_it_does_and_keeps_that(run: Run, shelf: Shelf, counted: list[str]) -> None:
+    right = shelf.analyze(run, NAME)
+    before = file(run).stat().st_ino
+    again = Shelf(shelf.store, fresh=True).analyze(run, NAME)
+    assert counted == [NAME, NAME]
+    assert codec.same(again, right)
+    assert file(run).stat().st_ino != before
     shelf.analyze(run, NAME)
     assert counted == [NAME, NAME]
 
