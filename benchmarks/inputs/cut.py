@@ -33,7 +33,7 @@ def borders(path: Path, text: mmap.mmap | bytes) -> Iterator[tuple[int, int]]:
         opening = read_opening(stream, path.name)
         place = len(opening.header)
         for chunk in chunks(stream, opening.rest):
-            end = place + len(chunk)
+            end = place + chunk.length
             last = end == len(text)
-            yield place, end - len(take_apart(chunk).tail) if last else end
+            yield place, end - len(take_apart(bytes(chunk.view)).tail) if last else end
             place = end if last else text.find(b",", end) + 1
