@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -15,6 +16,7 @@ from samples.simulator import Clock, trace, write
 from tests.traces import busy_program, imported, table
 from tracekit.ingest import importer
 from tracekit.ingest.kineto import reader
+from tracekit.ingest.kineto.scan.ready import Scanners
 from tracekit.schema import TABLES
 
 if TYPE_CHECKING:
@@ -72,7 +74,9 @@ def test_worker_processes_give_what_one_process_gives(
 ) -> None:
     alone = run_of(store, tmp_path, TRACE)
     monkeypatch.setattr(importer, "POOL_BYTES", 1)
+    monkeypatch.setattr(importer, "THREAD_BYTES", 1)
     monkeypatch.setattr(importer, "cores", lambda: 2)
+    monkeypatch.setattr(importer, "scanners", lambda _size: nullcontext(Scanners()))
     monkeypatch.setitem(reader.read.__kwdefaults__, "chunk_bytes", 2_000)
     same(alone, run_of(store, tmp_path, TRACE))
 

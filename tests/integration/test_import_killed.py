@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from tests.traces import kernels_text
+from tracekit.ingest.kineto.scan import native
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,24 +21,31 @@ if TYPE_CHECKING:
 
 IMPORT = """
 import sys
-import time
+from contextlib import nullcontext
 from tracekit.cli.main import main
 from tracekit.ingest import importer
 from tracekit.ingest.kineto import reader
+from tracekit.ingest.kineto.scan.ready import Scanners
 if __name__ == "__main__":
-    importer.POOL_BYTES = 1
+    importer.POOL_BYTES = importer.THREAD_BYTES = 1
     importer.cores = lambda: 2
+    if sys.argv.pop(1) == "reference":
+        importer.scanners = lambda size: nullcontext(Scanners())
     reader.read.__kwdefaults__["chunk_bytes"] = 200_000
     main(sys.argv[1:])
 """
 
 
 @pytest.mark.parametrize("with_signal", [signal.SIGKILL, signal.SIGINT])
-def test_nothing_is_left(with_signal: signal.Signals, store: Store, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("decoder", "processes"), [("reference", 2), ("scanner", 0)])
+def test_nothing_is_left(
+    decoder: str, processes: int, with_signal: signal.Signals, store: Store, tmp_path: Path
+) -> None:
+    native.load()
     script = tmp_path / "script.py"
     script.write_text(IMPORT)
     importing = subprocess.Popen(
-        [sys.executable, script, "import", "-", "--store", store.path],
+        [sys.executable, script, decoder, "import", "-", "--store", store.path],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -45,26 +53,26 @@ def test_nothing_is_left(with_signal: signal.Signals, store: Store, tmp_path: Pa
     assert importing.stdin
     importing.stdin.write(kernels_text(40_000).encode()[:-1000])
     importing.stdin.flush()  # and never closed: the import waits for the rest
-    workers = _wait_for_workers(importing.pid)
+    workers = _once_decoding(store, importing.pid, processes)
     importing.send_signal(with_signal)
     out, err = importing.communicate(timeout=60)
     assert out == b""
     assert b"Traceback" not in err
     gone, alive = psutil.wait_procs(workers, timeout=60)
     assert not alive
-    assert len(gone) >= 2
+    assert len(gone) >= processes
     assert store.runs() == []
     with store.draft():
         pass  # sweeps what a killed process left
     assert [path.name for path in store.path.iterdir()] == [".gitignore"]
 
 
-def _wait_for_workers(pid: int) -> list[psutil.Process]:
-    """Both workers, once they are there."""
+def _once_decoding(store: Store, pid: int, processes: int) -> list[psutil.Process]:
+    """The worker processes, once they are there and something is decoded."""
     parent, give_up = psutil.Process(pid), time.monotonic() + 60
     while time.monotonic() < give_up:
         workers = parent.children(recursive=True)
-        if len(workers) >= 2:
+        if len(workers) >= processes and any(store.path.rglob("*.arrow")):
             return workers
         time.sleep(0.02)
-    raise AssertionError("no workers were started")
+    raise AssertionError("nothing was decoded")

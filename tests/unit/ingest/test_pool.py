@@ -37,7 +37,7 @@ SCRIPT = """
 import sys
 import tracekit
 from tracekit.ingest import importer
-importer.POOL_BYTES = 1
+importer.POOL_BYTES = importer.THREAD_BYTES = 1
 importer.cores = lambda: 2
 print(tracekit.open(sys.argv[1], store=sys.argv[2]).rows("device_intervals"))
 """
