@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Ints: TypeAlias = npt.NDArray[np.integer[Any]]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
-BLOCK = 1 << 13
+BLOCK = 1 << 15
 """Rows whose pointers stay in the processor's cache."""
 _LEVELS = 1000
 """Up to this depth, going down level by level is faster than jumping up."""

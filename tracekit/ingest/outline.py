@@ -85,7 +85,8 @@ def outlined(parked: Parked, *, texts: Sequence[str] | None = None) -> Outline:
         lengths.append(len(times))
         first.append(int(times[0]) if len(times) else 0)
         last.append(int(times[-1]) if len(times) else 0)
-        sampled.append(times[::stride].copy())  # a view would keep the part mapped
+        # from another place in each part, lest interleaved ones agree; a view would keep the part mapped
+        sampled.append(times[part % stride :: stride].copy())
     return Outline(
         parked=parked,
         texts={name: each.strings() for name, each in collected.items()},

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Ints = npt.NDArray[np.int64]
 
-ROWS = 1 << 18
+ROWS = 1 << 17
 """About how many rows a window has."""
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,14 +36,40 @@ def test_parents_are_the_nearest_earlier_rows_that_end_later(rows: Spans) -> Non
     assert nesting.parents(thread, start, end).tolist() == naive_parents(thread, start, end)
 
 
-@given(spans)
-def test_depth_counts_ancestors(rows: Spans) -> None:
+@given(spans, st.sampled_from([1, 2, 5, 1 << 13]))
+def test_depth_counts_ancestors_in_blocks_of_any_size(rows: Spans, block: int) -> None:
     thread, start, end = ordered(rows)
-    parent = nesting.parents(thread, start, end)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nesting, "BLOCK", block)
+        parent = nesting.parents(thread, start, end)
+        depth = nesting.depths(parent)
     expected: list[int] = []
     for above in parent:
         expected.append(expected[above] + 1 if above >= 0 else 0)
-    assert nesting.depths(parent).tolist() == expected
+    assert depth.tolist() == expected
+
+
+def test_rows_deep_inside_one_another_over_several_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nesting, "BLOCK", 16)
+    start = np.arange(100)
+    parent = nesting.parents(np.zeros(100, np.int64), start, 1000 - start)
+    assert nesting.depths(parent).tolist() == start.tolist()
+
+
+@given(spans, st.data(), st.sampled_from([0, 1000]))
+def test_values_come_from_the_innermost_row_that_has_one(
+    rows: Spans, data: st.DataObject, levels: int
+) -> None:
+    thread, start, end = ordered(rows)
+    parent = nesting.parents(thread, start, end)
+    own = np.array(data.draw(st.lists(st.integers(-1, 3), min_size=len(end), max_size=len(end))), np.int64)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nesting, "_LEVELS", levels)
+        (found,) = nesting.inherited(parent, nesting.depths(parent), [own])
+    expected: list[int] = []
+    for row, above in enumerate(parent):
+        expected.append(int(own[row]) if own[row] >= 0 or above < 0 else expected[above])
+    assert found.tolist() == expected
 
 
 @given(spans, st.data())

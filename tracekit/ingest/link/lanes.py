@@ -138,7 +138,7 @@ class Lanes:
         self._thread = threads[self._order]
         self._start, self._end = self._laid(carried.start, start), self._laid(carried.end, end)
         self.row = self._laid(carried.row, rows)
-        self.places = _inverse(self._order)[len(carried.row) :]
+        self._ghosts, self.places = np.split(_inverse(self._order), [len(carried.row)])
         self.parent = nesting.parents(self._thread, self._start, self._end)
         local = nesting.depths(self.parent)
         values = [self._laid(*pair) for pair in zip(carried.inherited.columns, own.columns, strict=True)]
@@ -151,11 +151,11 @@ class Lanes:
 
     def _left_out(self, carried: Open, local: Ints) -> Ints:
         """How many of the rows around each row were not carried."""
-        known = self._laid(carried.depth, np.full(len(self.places), NONE))
-        missing = np.where(known == NONE, NONE, known - local)
-        if not (missing > 0).any():
+        missing = carried.depth - local[self._ghosts]
+        if not missing.any():
             return np.zeros_like(local)
-        (found,) = nesting.inherited(self.parent, local, [missing])
+        known = self._laid(missing, np.full(len(self.places), NONE))
+        (found,) = nesting.inherited(self.parent, local, [known])
         return np.maximum(found, 0).astype(local.dtype)
 
     def parent_rows(self) -> Ints:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.integer[Any]]
 
 NONE = -1
-HELD = 1 << 19
+HELD = 1 << 18
 """Rows that are held in memory before they are put aside."""
 BLOCK = 1 << 13
 """Rows of a sorted file that are read together."""

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tracekit.ingest.link import lookup
+from tracekit.ingest.link.lookup import Lookup
+
+keys = st.lists(st.integers(-5, 40), max_size=30)
+
+
+@given(st.lists(keys, max_size=6), keys, st.integers(1, 8), st.sampled_from([1, 3, 1 << 20]))
+def test_of_equal_keys_the_first_counts_in_memory_and_in_files(
+    added: list[list[int]], wanted: list[int], block: int, held: int
+) -> None:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lookup, "HELD", held)
+        patch.setattr(lookup, "BLOCK", block)
+        found = Lookup(Path(folder), "found", columns=2)
+        first: dict[int, int] = {}
+        for number, some in enumerate(added):
+            places = np.arange(len(some)) + 100 * number
+            found.add(np.array(some, np.int64), places, -places)
+            for key, place in zip(some, places.tolist(), strict=True):
+                first.setdefault(key, place)
+        place, negative = found.find(np.array(wanted, np.int64))
+    assert place.tolist() == [first.get(key, -1) for key in wanted]
+    assert negative.tolist() == [-first[key] if key in first else -1 for key in wanted]

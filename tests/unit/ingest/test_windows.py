@@ -1,0 +1,164 @@
+"""Windows of any size, over parts that lie in any way, give the same tables."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tracekit.ingest import spool, windows
+from tracekit.ingest.closing import close
+from tracekit.ingest.kineto.batches import Tally
+from tracekit.ingest.kineto.reader import KinetoTrace
+from tracekit.ingest.kineto.toplevel import TopLevel
+from tracekit.ingest.link import lookup
+from tracekit.ingest.outline import outlined
+from tracekit.ingest.process import Linked, Place, write
+from tracekit.schema import ALLOCATIONS, DEVICE_INTERVALS, HOST_INTERVALS, TEXT, C
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Row = dict[str, Any]
+Tables = dict[str, pa.Table]
+
+ids = st.one_of(st.none(), st.integers(0, 9))
+times = st.integers(0, 60)
+lengths = st.one_of(st.integers(0, 8), st.integers(0, 60))
+
+HOST = st.fixed_dictionaries(
+    {
+        C.KIND: st.sampled_from(["op", "op", "runtime", "sync", "python", "annotation"]),
+        C.NAME: st.sampled_from(
+            [
+                "a",
+                "b",
+                "nn.Module: M",
+                "AddBackward0",
+                "Optimizer.step#Adam",
+                "ProfilerStep#1",
+                "ProfilerStep#2",
+            ]
+        ),
+        C.START_NS: times,
+        C.DUR_NS: lengths,
+        C.PID: st.integers(1, 2),
+        C.TID: st.integers(1, 2),
+        C.CORRELATION_ID: ids,
+        C.EXTERNAL_ID: ids,
+        C.SEQUENCE: ids,
+        C.FWD_TID: ids,
+    }
+)
+DEVICE = st.fixed_dictionaries(
+    {
+        C.KIND: st.sampled_from(["kernel", "memcpy", "sync"]),
+        C.NAME: st.sampled_from(["k", "l"]),
+        C.START_NS: times,
+        C.DUR_NS: lengths,
+        C.DEVICE: st.integers(0, 1),
+        C.STREAM: ids,
+        C.CORRELATION_ID: ids,
+        C.EXTERNAL_ID: ids,
+        C.BYTES: ids,
+        C.PID: st.integers(1, 3),
+    }
+)
+ALLOCATION = st.fixed_dictionaries(
+    {
+        C.T_NS: times,
+        C.PID: st.integers(1, 2),
+        C.TID: st.integers(1, 2),
+        C.DEVICE: st.just(0),
+        C.BYTES: st.integers(-9, 9),
+        C.ADDRESS: ids,
+        C.TOTAL_ALLOCATED: ids,
+    }
+)
+
+
+def parts(row: st.SearchStrategy[Row], rows: int) -> st.SearchStrategy[list[list[Row]]]:
+    return st.lists(st.lists(row, min_size=1, max_size=rows), max_size=5)
+
+
+def batch(rows: list[Row]) -> pa.RecordBatch:
+    columns = {
+        name: pa.array([row[name] for row in rows], pa.string()).dictionary_encode().cast(TEXT)
+        if name in (C.KIND, C.NAME)
+        else pa.array([row[name] for row in rows], pa.int64())
+        for name in sorted(rows[0])
+    }
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def without(name: str, row: Row) -> Row:
+    return {key: value for key, value in row.items() if key != name}
+
+
+def park(directory: Path, table: str, held: list[list[Row]]) -> None:
+    for number, rows in enumerate(held):
+        spool.park(directory, number, {table: batch(rows)})
+
+
+def imported(fill: Callable[[Path], None], *, size: int) -> tuple[Tables, Linked | None]:
+    """Tables of what `fill` parks, linked in windows and looked up in files of so many rows."""
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        for module, name in ((windows, "ROWS"), (lookup, "HELD"), (lookup, "BLOCK")):
+            patch.setattr(module, name, size)
+        parked, run = Path(folder, "parked"), Path(folder, "run")
+        parked.mkdir()
+        run.mkdir()
+        fill(parked)
+        trace = KinetoTrace(parked / "t", parked, TopLevel(), Tally(), "")
+        found = close(trace)
+        linked = write(trace, Place(run, None, 0, 0, 0, found.first_ns)) if found else None
+        return {path.stem: pq.read_table(path) for path in run.glob("*.parquet")}, linked
+
+
+@settings(max_examples=30, deadline=None)
+@given(parts(HOST, 12), parts(DEVICE, 8), parts(ALLOCATION, 6), st.integers(1, 9), st.booleans())
+def test_the_size_of_windows_does_not_show(
+    host: list[list[Row]], device: list[list[Row]], events: list[list[Row]], size: int, scoped: bool
+) -> None:
+    own = device if scoped else [[without(C.PID, row) for row in rows] for rows in device]
+
+    def fill(directory: Path) -> None:
+        park(directory, HOST_INTERVALS.name, host)
+        park(directory, DEVICE_INTERVALS.name, own)
+        park(directory, ALLOCATIONS.name, events)
+
+    assert imported(fill, size=size) == imported(fill, size=1 << 20)
+
+
+@given(parts(HOST, 12), st.integers(1, 9))
+def test_windows_hold_every_row_once_and_instants_whole(host: list[list[Row]], size: int) -> None:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(windows, "ROWS", size)
+        park(Path(folder), HOST_INTERVALS.name, host)
+        table = outlined(spool.Parked(Path(folder), HOST_INTERVALS.name))
+        seen = []
+        for window in windows.windows([table]):
+            rows = table.read(window.spans[0], [C.START_NS]).integers(C.START_NS).tolist()
+            assert not seen or not rows or max(seen) < min(rows)
+            assert window.until is None or all(start < window.until for start in rows)
+            seen += rows
+    assert sorted(seen) == sorted(row[C.START_NS] for part in host for row in part)
+
+
+def test_windows_are_about_as_large_as_asked_for_though_all_parts_overlap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(40):
+        rows = pa.RecordBatch.from_pydict({C.T_NS: pa.array(range(number, 40_000, 40), pa.int64())})
+        spool.park(tmp_path, number, {"samples": rows})
+    monkeypatch.setattr(windows, "ROWS", 4096)
+    table = outlined(spool.Parked(tmp_path, "samples"))
+    found = [sum(span.stop - span.first for span in window.spans[0]) for window in windows.windows([table])]
+    assert sum(found) == 40_000
+    assert max(found) < 1.2 * 4096
