@@ -2,35 +2,44 @@
 
     analyze_run.py STORE RUN ANALYSIS|*|-
 
-`analyze_s` is the analysis alone, from an open run to its tables; the process also starts Python and loads
-libraries.
+`analyze_s` is the analysis alone, from an open run to its tables, with its modules loaded before; the process
+also starts Python and loads libraries.
 """
 
 import json
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 
 import tracekit
-import tracekit.analysis
+from tracekit import analysis
+from tracekit.run import Run
+
+
+def loaded(run: Run, name: str) -> Callable[[], object] | None:
+    """What is measured, with its modules loaded; None for nothing."""
+    for library in ("numpy", "pandas", "pyarrow.dataset"):
+        import_module(library)
+    if name == "-":
+        return None
+    if name == "*":
+        analysis.available()
+        return partial(import_module("tracekit.findings").advise, run)
+    analysis.get(name)
+    return partial(analysis.analyze, run, name)
 
 
 def main() -> None:
     """Analyze and print."""
-    store, name, analysis = sys.argv[1:]
-    run = tracekit.open(name, store=store)
-    for library in ("numpy", "pandas", "pyarrow.dataset"):
-        import_module(library)
-
+    store, run, name = sys.argv[1:]
+    work = loaded(tracekit.open(run, store=store), name)
+    if work is None:
+        return
     start, busy = time.perf_counter(), time.process_time()
-    if analysis == "*":
-        from tracekit.findings import advise
-
-        advise(run)
-    elif analysis != "-":
-        tracekit.analyze(run, analysis)
-    took = {"analyze_s": time.perf_counter() - start, "analyze_cpu_s": time.process_time() - busy}
-    print(json.dumps({} if analysis == "-" else took))
+    work()
+    print(json.dumps({"analyze_s": time.perf_counter() - start, "analyze_cpu_s": time.process_time() - busy}))
 
 
 if __name__ == "__main__":

@@ -81,10 +81,10 @@ def _watched(pid: int, start: float, limits: Limits) -> tuple[str, int]:
     peak, passed, handle = 0, "", os.pidfd_open(pid)
     try:
         while not passed:
-            began = time.perf_counter()
+            worked = time.thread_time()
             peak = max(peak, memory.tree(pid))
-            passed = _passed(began - start, peak, limits)
-            pause = max(SAMPLE_S, SHARE * (time.perf_counter() - began))
+            passed = _passed(time.perf_counter() - start, peak, limits)
+            pause = max(SAMPLE_S, SHARE * (time.thread_time() - worked))
             if select.select([handle], [], [], pause)[0]:
                 return "", peak
         return passed, peak
