@@ -1,6 +1,6 @@
 """What each analysis takes on a run of millions of rows: wall and CPU seconds, and peak memory.
 
-    python -m benchmarks.analyses [--mb 1000] [--source TRACE] [--run RUN --store DIR] [ANALYSIS...]
+    python -m benchmarks.analyses [--mb 3300] [--source TRACE] [--run RUN --store DIR] [ANALYSIS...]
 
 Each analysis runs in its own process, which opens a run that is already imported. Beside them stand a
 process that only opens the run, so that what the interpreter and its libraries take is known, and one that
@@ -22,8 +22,8 @@ from benchmarks.measure import Cost, measure, median
 from tracekit import registry
 from tracekit.store import Store
 
-LIMIT_S, LIMIT_ALL_S, LIMIT_MB = 10, 60, 1_500
-"""What is asked on two cores with 3 million events."""
+LIMIT_S, LIMIT_ALL_S, LIMIT_MB = 15, 150, 2_000
+"""What is asked on two cores with 10 million events."""
 BASE, EVERY = "(open the run)", "(all of them)"
 _OPEN = "import sys, tracekit, tracekit.analysis\nrun = tracekit.open(sys.argv[2], store=sys.argv[1])\n"
 _PROGRAMS = {
@@ -42,7 +42,7 @@ def main() -> None:
     """Measure and print the table; exit with 1 where a limit is passed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="ANALYSIS")
-    parser.add_argument("--mb", type=int, default=1000)
+    parser.add_argument("--mb", type=int, default=3300)
     parser.add_argument("--source", type=Path)
     parser.add_argument("--run", help="a run that exists, in --store")
     parser.add_argument("--store", type=Path, default=FOLDER / "analyses-store")
