@@ -17,9 +17,9 @@ Example:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
+import numpy as np
 import pyarrow.compute as pc
 
 from tracekit.analysis import (
@@ -40,10 +40,12 @@ from tracekit.savings import budget
 from tracekit.schema import C, DeviceKind, HostKind
 
 from ._shared import groups
-from ._shared.common import DEVICE, RANK, UNLINKED, absent_device_note, ints
-from ._shared.hosts import NO_OP, NO_SHAPES, host_rows, texts
+from ._shared.common import DEVICE, RANK, UNLINKED, absent_device_note, coded, ints
+from ._shared.hosts import NO_OP, NO_SHAPES, host_texts
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from tracekit.run import Run
     from tracekit.savings import Budget
 
@@ -148,19 +150,17 @@ def _no_op_note(run: Run, frame: pd.DataFrame) -> str:
 
 def _described(run: Run, frame: pd.DataFrame) -> pd.DataFrame:
     """The kernels with their family, tensor-core use, and the op and shapes that launched them."""
-    names = frame[C.NAME].astype(object)
-    distinct = list(names.unique())
-    launching = host_rows(run, frame[C.OP_ROW], [C.NAME, C.INPUT_SHAPES])
-    described = {
-        C.NAME: names,
-        _FAMILY: names.map({name: family(name) for name in distinct}),
-        _TENSOR: names.map({name: uses_tensor_cores(name) for name in distinct}),
-        _OP: texts(launching[C.NAME], NO_OP),
-        C.INPUT_SHAPES: texts(launching[C.INPUT_SHAPES], NO_SHAPES),
+    names = frame[C.NAME].cat
+    distinct, codes = [str(name) for name in names.categories], names.codes.to_numpy()
+    launching = host_texts(run, frame[C.OP_ROW], {C.NAME: NO_OP, C.INPUT_SHAPES: NO_SHAPES})
+    described: dict[str, Any] = {
+        C.NAME: coded(distinct, codes),
+        _FAMILY: coded([family(name) for name in distinct], codes),
+        _TENSOR: np.array([uses_tensor_cores(name) for name in distinct], np.bool_)[codes],
+        _OP: launching[C.NAME],
+        C.INPUT_SHAPES: launching[C.INPUT_SHAPES],
     }
-    return frame[[C.ROW_ID, C.RANK, C.DEVICE, C.START_NS, C.DUR_NS]].join(
-        pd.DataFrame(described, index=frame.index)
-    )
+    return frame[[C.ROW_ID, C.RANK, C.DEVICE, C.START_NS, C.DUR_NS]].assign(**described)
 
 
 def _first_launches(kernels: pd.DataFrame) -> pd.DataFrame:
@@ -169,6 +169,7 @@ def _first_launches(kernels: pd.DataFrame) -> pd.DataFrame:
     ordered = kernels.sort_values([*keys, C.START_NS], kind="stable", ignore_index=True)
     is_first = ~ordered.duplicated(keys)
     first = ordered.loc[is_first, [*keys, C.DUR_NS, C.ROW_ID]].rename(columns={C.DUR_NS: _FIRST})
+    first = first.astype({C.NAME: object})
     later = groups.by(ordered[~is_first], keys).rename(columns={"median_ns": _LATER})
     table = first.merge(later[[*keys, "count", _LATER]], on=keys)
     excess = ints(table, _FIRST) - ints(table, _LATER)

@@ -1,6 +1,6 @@
 """Whether every analysis keeps its limits on a run of millions of rows: seconds, and peak memory.
 
-    python -m benchmarks.analyses [--mb 1000] [--source TRACE] [--run RUN --store DIR] [ANALYSIS...]
+    python -m benchmarks.analyses [--mb 3300] [--source TRACE] [--run RUN --store DIR] [ANALYSIS...]
 
 The run is imported from a trace amplified from a small one (by default from a simulated program) unless one
 is named. What each analysis costs with growing size is measured by `python -m benchmarks analyses`.
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from benchmarks.runner import Row
 
 FOLDER = Path(".bench").absolute()
-LIMIT_S, LIMIT_ALL_S, LIMIT_MB = 10, 60, 1_500
-"""What is asked on two cores with 3 million events."""
+LIMIT_S, LIMIT_ALL_S, LIMIT_MB = 15, 150, 2_000
+"""What is asked on two cores with 10 million events."""
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ from tracekit.schema import C, HostKind
 
 from .._shared import gaps as shared_gaps
 from .._shared import host_lines
-from .._shared.common import NO_PARENT, ints
+from .._shared.common import NO_PARENT, coded, ints
 from .._shared.hosts import NO_OP, source_lines
 from . import causes
 from .causes import CAUSES, Cause
@@ -138,7 +138,7 @@ def _op_labels(idle: Idle, anchor: Ints, next_op: Ints) -> pd.Categorical:
     codes[why.cause == CAUSES.index(Cause.UNKNOWN)] = 3 * len(plain)
     codes[why.cause == CAUSES.index(Cause.SYNC)] = 3 * len(plain) + 1
     codes = np.where(anchor >= 0, host.name_codes(anchor), codes)
-    return host_lines.coded([*plain, *between, *queued, NOT_LAUNCHED, OUTSIDE], codes)
+    return coded([*plain, *between, *queued, NOT_LAUNCHED, OUTSIDE], codes)
 
 
 def worst_devices(gaps: pd.DataFrame) -> pd.DataFrame:

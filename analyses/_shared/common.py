@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,8 @@ from tracekit.kernel_names import matches
 from tracekit.schema import C, HostKind
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tracekit.intervals import Ints
     from tracekit.run import Run
 
@@ -104,8 +106,7 @@ def segments_by(codes: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
     lane, starts, ends = codes[kept][order], start[kept][order], end[kept][order]
     if not len(order):
         return lane, starts, ends
-    moments, place = np.unique(ends, return_inverse=True)  # places stay small where times do not
-    reach = moments[np.maximum.accumulate(lane * len(moments) + place) % len(moments)]
+    reach = pd.Series(ends).groupby(lane, sort=False).cummax().to_numpy(dtype=np.int64)
     first = np.concatenate(([True], (lane[1:] != lane[:-1]) | (starts[1:] > reach[:-1])))
     last = np.concatenate((first[1:], [True]))
     return lane[first], starts[first], reach[last]
@@ -198,6 +199,20 @@ class Places:
             return self._at[np.where(inside, wanted - self._low, self._room)].astype(np.int64)
         near = np.minimum(np.searchsorted(self._ids, wanted), len(self._ids) - 1)
         return np.where(self._ids[near] == wanted, self._at[near], NO_PARENT).astype(np.int64)
+
+
+def coded(texts: Sequence[str], codes: npt.NDArray[np.integer[Any]]) -> pd.Categorical:
+    """Text by number, with each text once and in the order of texts.
+
+    Example:
+        >>> coded(["b", "a", "b"], np.array([0, 1, 2])).codes.tolist()
+        [1, 0, 1]
+    """
+    used = np.unique(codes)
+    distinct, place = np.unique(np.array([*texts, None], object)[used], return_inverse=True)
+    moved = np.zeros(len(texts), np.int32)
+    moved[used] = place
+    return pd.Categorical.from_codes(moved[codes], pd.Index(distinct, dtype=object))
 
 
 def share(part: Ints | pd.Series, whole: int | Ints) -> Floats:

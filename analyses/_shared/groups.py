@@ -33,15 +33,21 @@ def by(frame: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
 
     Args:
         frame: Device intervals with rank and device; none of the keys may be null.
-        keys: Columns to group by.
+        keys: Columns to group by; categories must be in the order of their texts.
     """
     grouped = frame.groupby(list(keys), sort=True, observed=True)
     codes = grouped.ngroup().to_numpy().astype(np.int64)
-    labels = grouped.size().reset_index()[list(keys)]
+    labels = _plain(grouped.size().reset_index()[list(keys)])
     table = labels.join(pd.DataFrame(_statistics(frame, codes, len(labels))))
     order = [*keys, *(column.name for column in COLUMNS)]
     ascending = [False, *(True for _ in keys)]
     return table[order].sort_values(["sum_ns", *keys], ascending=ascending, ignore_index=True)
+
+
+def _plain(labels: pd.DataFrame) -> pd.DataFrame:
+    """Categories as the texts they stand for."""
+    kinds = {name: kind for name, kind in labels.dtypes.items() if isinstance(kind, pd.CategoricalDtype)}
+    return labels.astype(dict.fromkeys(kinds, object))
 
 
 def _statistics(frame: pd.DataFrame, codes: Ints, groups: int) -> dict[str, object]:

@@ -16,11 +16,9 @@ from tracekit import intervals, step_names
 from tracekit.ingest import nesting
 from tracekit.schema import C, HostKind, Phase
 
-from .common import NO_PARENT, Places, known
+from .common import NO_PARENT, Places, coded, known
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import pyarrow as pa
 
     from tracekit.intervals import Ints, Union
@@ -207,20 +205,6 @@ def read(run: Run) -> HostLines:
         depth=depth[order],
         loading=loading[order],
     )
-
-
-def coded(texts: Sequence[str], codes: Small) -> pd.Categorical:
-    """Text by number, with each text once and in the order of texts.
-
-    Example:
-        >>> coded(["b", "a", "b"], np.array([0, 1, 2])).codes.tolist()
-        [1, 0, 1]
-    """
-    used = np.unique(codes)
-    distinct, place = np.unique(np.array([*texts, None], object)[used], return_inverse=True)
-    moved = np.zeros(len(texts), np.int32)
-    moved[used] = place
-    return pd.Categorical.from_codes(moved[codes], pd.Index(distinct, dtype=object))
 
 
 class _Held:

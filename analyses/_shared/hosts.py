@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from tracekit.kernel_names import matches
 from tracekit.schema import C, HostKind
 
-from .common import NO_PARENT, Places, known, positions
+from .common import NO_PARENT, Places, coded, ints, known, positions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +28,8 @@ NO_SHAPES = "(no shapes recorded)"
 NO_SOURCE = ""
 """Where no stack was recorded: `tracekit collect --stacks` records them."""
 
+_FEW = 16
+"""Ids are looked for one by one where they are fewer than the rows by this factor."""
 _LIBRARY = (
     r"(?:^|/)(?:torch|torchvision|numpy|importlib|multiprocessing|concurrent|asyncio|contextlib|threading|queue)/"
     r"|site-packages/|dist-packages/|/lib/python\d|^<|^(?:threading|contextlib|runpy|copy|functools)\.py\("
@@ -46,11 +48,36 @@ def host_rows(run: Run, rows: pd.Series, columns: Sequence[str]) -> pd.DataFrame
     Returns:
         One row per id, on the same index.
     """
-    asked = known(rows)
-    where = pc.field(C.ROW_ID).isin(pa.array(np.unique(asked), pa.int64()))
-    found = run.table("host_intervals", columns=[*dict.fromkeys([C.ROW_ID, *columns])], where=where)
-    at = Places(found[C.ROW_ID].to_numpy(dtype=np.int64)).of(asked)
+    found, at = _found(run, known(rows), columns)
     return pd.DataFrame({name: _picked(found[name], at) for name in columns}, copy=False).set_axis(rows.index)
+
+
+def host_texts(run: Run, rows: pd.Series, absent: dict[str, str]) -> dict[str, pd.Categorical]:
+    """Text columns of the host rows with these ids, as categories in the order of their texts.
+
+    Args:
+        run: The run.
+        rows: Ids of host rows, any of them null.
+        absent: The columns, each with the word where an id is null or not there, or has no text.
+    """
+    found, at = _found(run, known(rows), [*absent])
+    made = {}
+    for name, word in absent.items():
+        column = found[name].cat
+        codes = np.append(column.codes.to_numpy(), np.int32(NO_PARENT))[at]
+        made[name] = coded([*column.categories, word], np.where(codes < 0, len(column.categories), codes))
+    return made
+
+
+def _found(run: Run, asked: Ints, columns: Sequence[str]) -> tuple[pd.DataFrame, Ints]:
+    """Host rows among which these are, and where: looking for each costs more than reading many too many."""
+    row_id, there = pc.field(C.ROW_ID), asked[asked != NO_PARENT]
+    if len(there) * _FEW > run.rows("host_intervals"):
+        where = (row_id >= int(there.min())) & (row_id <= int(there.max()))
+    else:
+        where = row_id.isin(pa.array(np.unique(there), pa.int64()))
+    found = run.table("host_intervals", columns=[*dict.fromkeys([C.ROW_ID, *columns])], where=where)
+    return found, Places(ints(found, C.ROW_ID)).of(asked)
 
 
 def _picked(values: pd.Series, at: Ints) -> object:
