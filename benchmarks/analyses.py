@@ -33,7 +33,7 @@ def main() -> None:
     """Measure and print the table; exit with 1 where a limit is passed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="ANALYSIS")
-    parser.add_argument("--mb", type=float, default=1000)
+    parser.add_argument("--mb", type=float, default=3300)
     parser.add_argument("--source", type=Path)
     parser.add_argument("--run", help="a run that exists, in --store")
     parser.add_argument("--store", type=Path)
