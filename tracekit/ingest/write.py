@@ -153,7 +153,8 @@ class TableFile:
         self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._table.arrow))
 
     def _final(self, column: Column, group: pa.Table) -> pa.Array:
-        array = group.column(column.name).combine_chunks()
+        pieces = group.column(column.name)
+        array = pieces.chunk(0) if pieces.num_chunks == 1 else pieces.combine_chunks()
         if column.type != TEXT:
             return array
         return compact(array.to_numpy(), self.values.get(column.name, _NO_VALUES))
