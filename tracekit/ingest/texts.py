@@ -55,19 +55,25 @@ NO_STRINGS = Strings([], [])
 """A text column of a table without rows."""
 
 
+class _Numbers(dict[str, int]):
+    """Numbers distinct values as they come."""
+
+    def __missing__(self, value: str) -> int:
+        self[value] = len(self)
+        return len(self) - 1
+
+
 class Collected:
     """The values of a text column, collected part by part."""
 
     def __init__(self) -> None:
-        self._known: dict[str, int] = {}
+        self._known = _Numbers()
         self._seen: list[Codes] = []
 
     def add(self, dictionary: pa.StringArray) -> None:
         """Add the next part's values, in the order of its codes."""
-        known = self._known
-        self._seen.append(
-            np.array([known.setdefault(value, len(known)) for value in dictionary.to_pylist()], np.int32)
-        )
+        numbers = map(self._known.__getitem__, dictionary.to_pylist())
+        self._seen.append(np.fromiter(numbers, np.int32, len(dictionary)))
 
     def strings(self) -> Strings:
         """The values of all parts."""

@@ -44,6 +44,8 @@ _ASKED = frozenset(
     }
 )
 """Columns that rows are chosen by: these have statistics, which let a reader pass over row groups."""
+_SCATTERED = frozenset({C.ADDRESS, C.BYTES, C.DUR_NS, C.FLOPS, C.TOTAL_ALLOCATED, C.TOTAL_RESERVED})
+"""Integers that say nothing of the next row's; the others run on, and are stored as differences."""
 
 
 _NO_VALUES = pa.array([], pa.string())
@@ -65,7 +67,9 @@ def _writer(table: Table, path: Path) -> pq.ParquetWriter:
         compression_level=1,
         use_dictionary=[each.name for each in table.columns if each.type == TEXT],
         column_encoding={
-            each.name: "DELTA_BINARY_PACKED" for each in table.columns if pa.types.is_integer(each.type)
+            each.name: "DELTA_BINARY_PACKED"
+            for each in table.columns
+            if pa.types.is_integer(each.type) and each.name not in _SCATTERED
         },
         write_statistics=[each.name for each in table.columns if each.name in _ASKED],
     )
@@ -149,7 +153,8 @@ class TableFile:
         self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._table.arrow))
 
     def _final(self, column: Column, group: pa.Table) -> pa.Array:
-        array = group.column(column.name).combine_chunks()
+        pieces = group.column(column.name)
+        array = pieces.chunk(0) if pieces.num_chunks == 1 else pieces.combine_chunks()
         if column.type != TEXT:
             return array
         return compact(array.to_numpy(), self.values.get(column.name, _NO_VALUES))

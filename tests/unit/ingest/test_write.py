@@ -1,0 +1,87 @@
+"""Tables on disk: row groups, what prunes them, numbers kept exactly."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tracekit.ingest import write
+from tracekit.ingest.spool import Rows
+from tracekit.ingest.write import TableFile
+from tracekit.schema import ALLOCATIONS, COUNTERS, C
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+
+def events(times: list[int], **columns: list[int | None]) -> Rows:
+    given = {C.T_NS: times, C.DEVICE: [0] * len(times), C.BYTES: [1] * len(times), **columns}
+    return Rows(
+        count=len(times), columns={name: pa.array(values, pa.int64()) for name, values in given.items()}
+    )
+
+
+def written(path: Path, pieces: list[Rows]) -> pq.ParquetFile:
+    with TableFile(ALLOCATIONS, path, values={}, zero_ns=0) as file:
+        for rows in pieces:
+            file.add(rows, {C.RANK: np.zeros(rows.count, np.int64)})
+    return pq.ParquetFile(path)
+
+
+def test_row_groups_are_full_whatever_the_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(write, "ROW_GROUP", 10)
+    time = list(range(37))
+    one = written(tmp_path / "one.parquet", [events(time)])
+    many = written(tmp_path / "many.parquet", [events(time[first : first + 4]) for first in range(0, 37, 4)])
+    groups = [one.metadata.row_group(number) for number in range(one.metadata.num_row_groups)]
+    assert [group.num_rows for group in groups] == [10, 10, 10, 7]
+    assert (tmp_path / "one.parquet").read_bytes() == (tmp_path / "many.parquet").read_bytes()
+    assert many.read().column(C.T_NS).to_pylist() == time
+
+
+def test_a_time_window_can_prune_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(write, "ROW_GROUP", 10)
+    file = written(tmp_path / "t.parquet", [events(list(range(20)))])
+    place = file.schema_arrow.names.index(C.T_NS)
+    bounds = [file.metadata.row_group(number).column(place).statistics for number in range(2)]
+    assert [(bound.min, bound.max) for bound in bounds] == [(0, 9), (10, 19)]
+
+
+def test_the_ends_of_64_bits_are_kept_exactly(tmp_path: Path) -> None:
+    ends = [-(2**63), 2**63 - 1, None, -1, 0, 2**63 - 1, -(2**63)]
+    rows = events([-(2**63), -(2**63), 0, 1, 2**53 + 1, 2**63 - 1, 2**63 - 1], **{C.ADDRESS: ends})
+    found = written(tmp_path / "t.parquet", [rows]).read()
+    assert found.column(C.ADDRESS).to_pylist() == ends
+    assert found.column(C.T_NS).to_pylist() == rows.columns[C.T_NS].to_pylist()
+
+
+def test_text_is_stored_once_a_row_group_and_null_where_it_is(tmp_path: Path) -> None:
+    values = pa.array(["a", "b", "unused"])
+    codes = pa.array(np.array([1, 0, 1], np.int32))
+    rows = Rows(
+        count=3,
+        columns={
+            C.T_NS: pa.array([1, 2, 3]),
+            C.SOURCE: codes,
+            C.METRIC: codes,
+            C.UNIT: codes,
+            C.VALUE: pa.array([0.5, 1.5, 2.5]),
+        },
+    )
+    texts = dict.fromkeys((C.SOURCE, C.METRIC, C.UNIT), values)
+    with TableFile(COUNTERS, tmp_path / "parts" / "t.parquet", values=texts, zero_ns=1) as file:
+        file.add(rows, {})
+    found = pq.read_table(tmp_path / "parts" / "t.parquet")
+    assert found.column(C.METRIC).to_pylist() == ["b", "a", "b"]
+    assert found.column(C.T_NS).to_pylist() == [0, 1, 2]
+
+
+def test_a_table_without_rows_has_no_file(tmp_path: Path) -> None:
+    with TableFile(ALLOCATIONS, tmp_path / "parts" / "t.parquet", values={}, zero_ns=0) as file:
+        file.add(events([]), {C.RANK: np.zeros(0, np.int64)})
+    assert list(tmp_path.iterdir()) == []
