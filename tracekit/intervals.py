@@ -14,6 +14,8 @@ import numpy.typing as npt
 Ints: TypeAlias = npt.NDArray[np.int64]
 Union: TypeAlias = tuple[Ints, Ints]
 
+BLOCK = 1 << 20
+"""Windows looked at together, so that what is held beside the result stays small."""
 EMPTY: Union = (np.empty(0, np.int64), np.empty(0, np.int64))
 
 
@@ -121,14 +123,20 @@ def covered(intervals: Union, start: Ints, end: Ints) -> Ints:
         >>> covered((np.array([0, 5]), np.array([3, 12])), np.array([2, 0]), np.array([6, 20]))
         array([ 2, 10])
     """
-    return _covered_before(intervals, end) - _covered_before(intervals, start)
-
-
-def _covered_before(intervals: Union, moments: Ints) -> Ints:
     starts, ends = intervals
+    found = np.zeros(len(start), np.int64)
     if not len(starts):
-        return np.zeros(len(moments), np.int64)
+        return found
     whole = np.concatenate(([0], np.cumsum(ends - starts)))
+    for first in range(0, len(start), BLOCK):
+        part = slice(first, first + BLOCK)
+        before = _covered_before(intervals, whole, start[part])
+        found[part] = _covered_before(intervals, whole, end[part]) - before
+    return found
+
+
+def _covered_before(intervals: Union, whole: Ints, moments: Ints) -> Ints:
+    starts, ends = intervals
     begun = np.searchsorted(starts, moments, side="right")
     over = ends[np.maximum(begun - 1, 0)] - moments
     done: Ints = whole[begun] - np.where(begun > 0, np.maximum(over, 0), 0)

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from tracekit import intervals
 
 if TYPE_CHECKING:
+    import pytest
+
     from tracekit.intervals import Ints, Union
 
 Pairs = list[tuple[int, int]]
@@ -86,3 +88,12 @@ def test_intersect_and_subtract_split_the_first(a: Pairs, b: Pairs) -> None:
 def test_lengths_are_exact_beyond_what_a_float_holds() -> None:
     far = 2**60
     assert intervals.length(intervals.union(np.array([far, far + 5]), np.array([far + 1, far + 6]))) == 2
+
+
+def test_windows_are_covered_the_same_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    union = (np.array([0, 5, 9]), np.array([3, 7, 12]))
+    start = np.arange(-2, 14)
+    whole = [intervals.covered(union, start, start + length) for length in (0, 1, 4, 30)]
+    monkeypatch.setattr(intervals, "BLOCK", 3)
+    for expected, length in zip(whole, (0, 1, 4, 30), strict=True):
+        assert intervals.covered(union, start, start + length).tolist() == expected.tolist()
