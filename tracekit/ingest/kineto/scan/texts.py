@@ -54,11 +54,6 @@ class Texts:
         """How many codes there are."""
         return self._interner.count
 
-    @property
-    def fresh(self) -> bool:
-        """Whether nothing was decoded yet."""
-        return not self._strings
-
     def raw(self, code: int) -> bytes:
         """The text as it stands in the file; nothing for -1."""
         return self._interner.bytes_of(code) if code >= 0 else b""
