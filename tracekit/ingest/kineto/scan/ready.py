@@ -1,11 +1,15 @@
 """The scanner when it is ready: loaded at once where its machine code is there, else compiled meanwhile.
 
 Compiling takes seconds. The reference has decoded a trace that is not large before a compiler would be done,
-so only a large one has the scanner compiled, once on a machine; the reference decodes until that is done.
+so only a large one has the scanner compiled, once on a machine; the reference decodes until that is done. A
+process of its own compiles: it takes nothing from this one's threads, and can be ended at any moment.
 """
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import threading
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
@@ -17,6 +21,12 @@ if TYPE_CHECKING:
 
 WORTH_COMPILING = 64 << 20
 """Bytes of a trace whose decoding takes longer than compiling."""
+COMPILE = """
+import json, sys
+sys.path[:] = json.loads(sys.argv[1])
+from tracekit.ingest.kineto.scan import native
+native.compiled()
+"""
 
 
 class Scanners:
@@ -25,24 +35,18 @@ class Scanners:
     def __init__(self) -> None:
         self._make: Callable[[], Scanner] | None = None
         self._mine = threading.local()
-        self._thread = threading.Thread(target=self._load_quietly, name="tracekit-scanner")
+        self._compiler: subprocess.Popen[bytes] | None = None
+        self._looking = threading.Lock()
 
     def start(self, *, compiling: bool) -> None:
-        """Load the scanner; begin to compile it where that is needed, and asked for."""
+        """Load the scanner; begin to compile it where that is needed, asked for, and can be kept."""
         with suppress(Exception):  # whatever a machine may lack for this, the reference decodes the trace
             from tracekit.ingest.kineto.scan import native
 
             if native.is_compiled():
-                self._load()
-            elif compiling:
-                self._thread.start()
-
-    def _load_quietly(self) -> None:
-        with suppress(Exception):
-            self._load()
-
-    def _load(self) -> None:
-        self.use(load())
+                self.use(load())
+            elif compiling and native.can_be_kept():
+                self._compiler = _compiler()
 
     def use(self, make: Callable[[], Scanner]) -> None:
         """Give every thread that asks from now on a scanner of its own."""
@@ -50,23 +54,49 @@ class Scanners:
 
     def mine(self) -> Scanner | None:
         """This thread's scanner; None as long as there is none."""
+        if self._compiler:
+            self._look()
         if self._make and not hasattr(self._mine, "scanner"):
             self._mine.scanner = self._make()
         return getattr(self._mine, "scanner", None)
 
+    def _look(self) -> None:
+        """Load what is compiled meanwhile; what could not be compiled never will be."""
+        with self._looking:
+            if self._compiler and self._compiler.poll() is not None:
+                self._compiler = None
+                self.start(compiling=False)
+
+    def wait(self) -> None:
+        """Wait for the compiler, so that the next trace has the scanner."""
+        if compiler := self._compiler:
+            compiler.wait()
+
     def close(self) -> None:
-        """Wait until nothing runs in the background."""
-        if self._thread.ident is not None:
-            self._thread.join()
+        """End the compiler if it still runs."""
+        if compiler := self._compiler:
+            compiler.kill()
+            compiler.wait()
+
+
+def _compiler() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(  # noqa: S603 (our own code)
+        [sys.executable, "-c", COMPILE, json.dumps(sys.path)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # Ctrl-C is the parent's to handle, from the first moment on
+    )
 
 
 @contextmanager
 def scanners(size: int) -> Iterator[Scanners]:
-    """Scanners for traces of so many bytes."""
+    """Scanners for traces of so many bytes; who fails or is interrupted does not wait for the compiler."""
     found = Scanners()
-    found.start(compiling=size >= WORTH_COMPILING)
     try:
+        found.start(compiling=size >= WORTH_COMPILING)
         yield found
+        found.wait()
     finally:
         found.close()
 
