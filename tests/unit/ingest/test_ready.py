@@ -12,6 +12,8 @@ from tests.unit.ingest.events import EVENTS, text
 from tracekit.ingest.kineto.scan import native, ready
 
 if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Iterator
     from pathlib import Path
 
 LARGE = ready.WORTH_COMPILING
@@ -38,14 +40,28 @@ def test_a_compiler_that_fails_leaves_all_to_the_reference(
         assert found.mine() is None
 
 
-def test_who_fails_does_not_wait_for_the_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def endless(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Compilers that were started, which never are done."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(ready, "COMPILE", "import threading; threading.Event().wait()")
     started, start = [], ready._compiler
     monkeypatch.setattr(ready, "_compiler", lambda: started.append(start()) or started[0])
+    yield started
+    started[0].kill()
+    started[0].wait()
+
+
+def test_who_fails_ends_the_compiler(endless: list[subprocess.Popen[bytes]]) -> None:
     with pytest.raises(KeyboardInterrupt), ready.scanners(LARGE):
         raise KeyboardInterrupt
-    assert started[0].returncode
+    assert endless[0].returncode
+
+
+def test_who_is_done_does_not_wait_for_the_compiler(endless: list[subprocess.Popen[bytes]]) -> None:
+    with ready.scanners(LARGE) as found:
+        assert found.mine() is None
+    assert endless[0].poll() is None
 
 
 def test_nothing_is_compiled_that_cannot_be_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

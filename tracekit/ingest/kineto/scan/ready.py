@@ -1,8 +1,7 @@
 """The scanner when it is ready: loaded at once where its machine code is there, else compiled meanwhile.
 
-Compiling takes seconds. The reference has decoded a trace that is not large before a compiler would be done,
-so only a large one has the scanner compiled, once on a machine; the reference decodes until that is done. A
-process of its own compiles: it takes nothing from this one's threads, and can be ended at any moment.
+Compiling takes seconds, once on a machine; the reference decodes until that is done. A process of its own
+compiles: it takes nothing from this one's threads, nobody waits for it, and it can be ended at any moment.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from tracekit.ingest.kineto.scan.scanner import Scanner
 
 WORTH_COMPILING = 64 << 20
-"""Bytes of a trace whose decoding takes longer than compiling."""
+"""Bytes of a trace that has the scanner compiled: who has one so large will have another."""
 COMPILE = """
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])
@@ -68,9 +67,14 @@ class Scanners:
                 self.start(compiling=False)
 
     def wait(self) -> None:
-        """Wait for the compiler, so that the next trace has the scanner."""
+        """Wait for the compiler."""
         if compiler := self._compiler:
             compiler.wait()
+
+    def leave(self) -> None:
+        """Let the compiler come to its end by itself; the next trace has what it makes."""
+        if self._compiler:
+            threading.Thread(target=self.wait, name="tracekit-compiler", daemon=True).start()
 
     def close(self) -> None:
         """End the compiler if it still runs."""
@@ -91,14 +95,15 @@ def _compiler() -> subprocess.Popen[bytes]:
 
 @contextmanager
 def scanners(size: int) -> Iterator[Scanners]:
-    """Scanners for traces of so many bytes; who fails or is interrupted does not wait for the compiler."""
+    """Scanners for traces of so many bytes; a compiler outlives those that are done, not those that fail."""
     found = Scanners()
     try:
         found.start(compiling=size >= WORTH_COMPILING)
         yield found
-        found.wait()
-    finally:
+    except BaseException:
         found.close()
+        raise
+    found.leave()
 
 
 def load() -> type[Scanner]:
