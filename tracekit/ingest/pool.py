@@ -106,7 +106,7 @@ class _Fleet:
             pickle.dump((function, task), worker.stdin, pickle.HIGHEST_PROTOCOL)
             worker.stdin.flush()
             failed, answer = pickle.load(worker.stdout)  # noqa: S301 (our own process)
-        except (EOFError, BrokenPipeError) as error:
+        except (EOFError, BrokenPipeError, pickle.UnpicklingError) as error:
             raise TracekitError(
                 f"a worker process ended with code {worker.wait()}", hint="free memory and try again"
             ) from error

@@ -33,6 +33,12 @@ def test_a_worker_that_dies_is_an_error() -> None:
         pool.elsewhere(os._exit, 3)
 
 
+def test_a_worker_that_dies_in_the_middle_of_its_answer_is_an_error() -> None:
+    dying = "import os; os.write(3, b'\\x80\\x05\\x95'); os._exit(3)"
+    with open_pool(2) as pool, pytest.raises(TracekitError, match="ended with code 3"):
+        pool.elsewhere(exec, dying)
+
+
 SCRIPT = """
 import sys
 import tracekit

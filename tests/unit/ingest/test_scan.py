@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,87 +11,17 @@ from hypothesis import strategies as st
 
 import samples
 from tests.scans import agrees, chunks_of, scanner, text_of
-from tracekit.ingest.kineto.scan import ready
+from tests.unit.ingest.events import (
+    COUNTER,
+    EVENTS,
+    FLOW,
+    KERNEL,
+    MEMORY,
+    OP,
+    changed,
+    text,
+)
 
-OP = {
-    "ph": "X",
-    "cat": "cpu_op",
-    "name": "aten::mm",
-    "pid": 7,
-    "tid": 8,
-    "ts": 1712195495519689.047,
-    "dur": 63.5,
-    "args": {
-        "External id": 5,
-        "Concrete Inputs": ["", "[1, 2]", "False"],
-        "Input type": ["float", ""],
-        "Input Dims": [[2, 3], [3, 4]],
-        "Sequence number": 12,
-        "Fwd thread id": 0,
-        "Call stack": "a.py(1): f;b.py(2): g",
-        "Ev Idx": 3,
-    },
-}
-KERNEL = {
-    "ph": "X",
-    "cat": "kernel",
-    "name": "gemm",
-    "pid": 0,
-    "tid": 7,
-    "ts": 10.001,
-    "dur": 3,
-    "args": {
-        "queued": 0,
-        "device": 0,
-        "context": 1,
-        "stream": 7,
-        "correlation": 44,
-        "grid": [1, 2, 3],
-        "block": [32, 1, 1],
-        "registers per thread": 40,
-        "shared memory": 1024,
-        "est. achieved occupancy %": 12.5,
-        "graph id": 3,
-        "graph node id": 0,
-    },
-}
-COPY = {
-    "ph": "X",
-    "cat": "gpu_memcpy",
-    "name": "Memcpy HtoD (Pageable -> Device)",
-    "pid": 0,
-    "tid": 7,
-    "ts": 1.5,
-    "dur": 2,
-    "args": {"bytes": 4096, "memory bandwidth (GB/s)": 1.25, "device": 0, "stream": 7, "External id": 0},
-}
-MEMORY = {
-    "ph": "i",
-    "s": "t",
-    "name": "[memory]",
-    "pid": 7,
-    "tid": 8,
-    "ts": 12,
-    "args": {
-        "Total Reserved": 0,
-        "Total Allocated": 5,
-        "Bytes": -512,
-        "Addr": 140737488355327,
-        "Device Id": -1,
-    },
-}
-COUNTER = {"ph": "C", "name": "GPU power", "pid": 0, "ts": 4.25, "args": {"W": 71.5, "label": "x"}}
-FLOW = {"ph": "s", "id": 3, "pid": 7, "tid": 8, "ts": 9, "cat": "ac2g", "name": "ac2g"}
-META = {
-    "ph": "M",
-    "name": "process_name",
-    "pid": "Spans",
-    "tid": "words",
-    "ts": 0,
-    "args": {"name": "python"},
-}
-UNKNOWN = {"ph": "X", "cat": "hpu_op", "name": "x", "pid": 1, "tid": 1, "ts": 1, "dur": 1}
-EVENTS: list[dict[str, Any]] = [OP, KERNEL, COPY, MEMORY, COUNTER, FLOW, META, UNKNOWN]
 FRAGMENTS = [
     *(
         '"',
@@ -139,16 +68,6 @@ FRAGMENTS = [
 RECORDED = sorted(Path(samples.__file__).parent.rglob("*.json.gz"))
 
 
-def text(*events: dict[str, Any], indent: int | None = None) -> bytes:
-    return b",\n".join(json.dumps(event, indent=indent, ensure_ascii=False).encode() for event in events)
-
-
-def changed(event: dict[str, Any], **members: Any) -> dict[str, Any]:
-    """The event with members of its own, or of its arguments, that are others."""
-    own = {key: value for key, value in members.items() if key in event}
-    return {**event, **own, "args": {**event["args"], **{k: v for k, v in members.items() if k not in own}}}
-
-
 @pytest.mark.parametrize("indent", [None, 0, 2])
 def test_usual_events_are_scanned(indent: int | None) -> None:
     assert agrees(text(*EVENTS, *EVENTS, indent=indent))
@@ -175,6 +94,7 @@ def test_the_end_of_the_events_is_found(after: bytes) -> None:
         pytest.param(changed(KERNEL, device=None, stream=None), id="a device by its process"),
         pytest.param(changed(KERNEL, device=2**32 - 1), id="an impossible device"),
         pytest.param(changed(KERNEL, grid=None), id="no grid"),
+        pytest.param(changed(OP, tid="a-12345678901234567"), id="a lane of 17 digits and a sign"),
         pytest.param({**FLOW, "args": {"grid": "odd", "deep": [[{"a": [{}]}]]}}, id="odd, but no row"),
     ],
 )
@@ -204,6 +124,24 @@ def test_what_is_less_usual_is_scanned_too(event: dict[str, Any]) -> None:
         pytest.param(text(OP) + text(OP), id="no comma"),
         pytest.param(b'{"ph": "X", "name": "old", "pid": "CUDA functions", "ts": 1, "dur": 1}', id="legacy"),
         pytest.param(text({**FLOW, "args": "words"}), id="arguments that are none"),
+        pytest.param(text(OP).replace(b'"dur"', b'"\\u0074s": 3, "dur"'), id="a key behind an escape"),
+        pytest.param(
+            text(OP).replace(b'"Ev Idx"', b'"External\\u0020id"'), id="an argument behind an escape"
+        ),
+        pytest.param(text(OP).replace(b"cpu_op", b"cpu\\u005fop"), id="a category behind an escape"),
+        pytest.param(text(MEMORY).replace(b"[mem", b"\\u005bmem"), id="a memory event behind an escape"),
+        pytest.param(text(OP).replace(b'"tid": 8', b'"tid": "s \\u0037"'), id="a lane behind an escape"),
+        pytest.param(text(OP).replace(b'"tid": 8', b'"tid": "1\\u0030"'), id="half a lane behind an escape"),
+        pytest.param(text(changed(OP, tid="a-123456789012345678")), id="a lane of 18 digits and a sign"),
+        pytest.param(text(COUNTER).replace(b"71.5", b"1e999"), id="a counter beyond all floats"),
+        pytest.param(text(COUNTER).replace(b"71.5", b"9" * 5000), id="a counter of too many digits"),
+        pytest.param(
+            text(OP).replace(b": 3}", b": 1e999}") + b"," + text(COUNTER), id="beyond floats beside it"
+        ),
+        pytest.param(
+            text({**FLOW, "args": {"grid": [1]}}).replace(b"[1]", b"[1e999]"), id="beyond floats, no row"
+        ),
+        pytest.param(text(changed(OP, **{"Concrete Inputs": ["x" * (17 << 20)]})), id="inputs of 17 MB"),
         pytest.param(b"[" * 100 + b"]" * 100, id="no events"),
     ],
 )
@@ -242,12 +180,7 @@ def test_the_project_s_own_traces_are_scanned_and_agree(path: Path) -> None:
     assert False not in {agrees(content) for content in chunks_of(path)}
 
 
-def test_more_texts_than_fit_are_no_problem() -> None:
-    names = [f"op {number} " + "x" * 80 for number in range(120_000)]
-    content = text(*(changed(UNKNOWN | {"args": {}, "cat": "cpu_op"}, name=name) for name in names))
-    assert agrees(content, by=ready.load()())
-
-
-def test_a_text_too_long_for_any_table_is_left_to_the_reference() -> None:
-    content = text(changed(OP, name="x" * (9 << 20)))
-    assert scanner().scan(text_of(content)) is None
+@pytest.mark.parametrize("second", [b"null", b"[4, 5]", b"[4, 5, 6]"])
+def test_of_a_triple_that_stands_twice_the_second_counts(second: bytes) -> None:
+    content = text(KERNEL).replace(b'"block"', b'"grid": [4, 5], "grid": ' + second + b', "block"')
+    assert agrees(content) == (second != b"[4, 5]")

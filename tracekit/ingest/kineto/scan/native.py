@@ -11,9 +11,11 @@ import ctypes
 import hashlib
 import os
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
 import llvmlite
@@ -59,11 +61,33 @@ def _read(path: Path) -> bytes | None:
     return code if code and hashlib.sha256(code).digest() == checksum else None
 
 
+def can_be_kept() -> bool:
+    """Whether machine code can be written; it is not worth compiling for one trace alone."""
+    try:
+        folder = place().parent
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
+
+
 def _write(path: Path, code: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
     half = path.with_name(f"{path.name}.{os.getpid()}")
-    half.write_bytes(hashlib.sha256(code).digest() + code)
-    half.replace(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        half.write_bytes(hashlib.sha256(code).digest() + code)
+        half.replace(path)
+    except OSError:  # such as a disk that is full
+        with suppress(OSError):
+            half.unlink()
+
+
+def compiled() -> bytes:
+    """The machine code, compiled now and kept where that is possible."""
+    code: bytes = _machine().emit_object(_module())
+    _write(place(), code)
+    return code
 
 
 @dataclass(frozen=True)
@@ -84,13 +108,8 @@ class Code:
 @cache
 def load() -> Code:
     """The machine code; compiled now where it is not yet."""
-    machine = _machine()
-    path = place()
-    code = _read(path)
-    if code is None:
-        code = machine.emit_object(_compiled())
-        _write(path, code)
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+    code = _read(place()) or compiled()
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine())
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
     return Code(_function(engine, _SCAN), _function(engine, _CODE_OF), engine)
@@ -109,7 +128,7 @@ def _machine() -> Any:
     )
 
 
-def _compiled() -> Any:
+def _module() -> Any:
     """All of it as one module of LLVM's."""
     from tracekit.ingest.kineto.scan.machine.events import scan
     from tracekit.ingest.kineto.scan.machine.interning import code_of

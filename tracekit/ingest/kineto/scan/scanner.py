@@ -25,6 +25,8 @@ class Scanned:
     """A chunk's rows.
 
     Attributes:
+        batches: A batch for each table; valid until the scanner's next scan, which uses their memory again.
+        tally: What was noticed.
         closed: Where the bracket that closes the events is; None when it is not in the chunk.
     """
 
@@ -59,20 +61,21 @@ class Scanner:
         sheets = self._room(text.length)
         address = np.frombuffer(text.buffer, np.uint8).ctypes.data
         found: list[Batches] = []
-        tally, start, crowded = Tally(), 0, -1
+        tally, start, emptied = Tally(), 0, False
         while True:
             sheets.clear()
             end = self._code.scan(
                 address, text.length, start, self._interner.address, sheets.address, self._places.ctypes.data
             )
             place = sheets.count(PLACE)
-            if end == SURPRISED or (end == CROWDED and place == crowded):
-                return None  # or an event for which no table has room
+            if end == SURPRISED or (end == CROWDED and place == start and emptied):
+                return None
             found.append(batches(sheets, self._texts, text.view, tally))
             if end != CROWDED:
                 return Scanned(_joined(found), tally, place if end == CLOSED else None)
-            start = crowded = place
+            start, emptied = place, True
             self._forget()
+            sheets = self._sheets = Sheets(text.length)  # the batches found so far lie in the old ones
 
     def _room(self, length: int) -> Sheets:
         if self._sheets is None or self._sheets.length < length:

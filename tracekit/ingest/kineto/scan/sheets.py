@@ -20,7 +20,7 @@ HOST, HOST_TEXTS, DEVICE, DEVICE_TEXTS, MEMORY, COUNTERS, UNKNOWN, ROWS = range(
 N_EVENTS, N_HOST, N_DEVICE, N_MEMORY, N_COUNTERS, N_UNKNOWN, N_BAD_DURATION, PLACE = range(8, 16)
 """Further places of it: how many there are of what, and how far the scan has come in the text."""
 _EVENT_BYTES = 60
-"""No event that becomes a row is shorter; a text with more rows than that allows is left to the reference."""
+"""No recorded event is shorter; a text with more rows than that allows is left to the reference."""
 _COLUMNS = {
     HOST: len(layout.HOST) + 1,  # the last is the kind
     HOST_TEXTS: len(layout.HOST_TEXTS),

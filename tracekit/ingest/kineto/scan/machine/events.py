@@ -18,7 +18,7 @@ from tracekit.ingest.kineto.scan.machine.grammar import (
     blanks,
     is_null,
     literal_end,
-    text_end,
+    plain_end,
     value_end,
 )
 from tracekit.ingest.kineto.scan.machine.keys import NOT_KEPT, slot_of
@@ -58,10 +58,10 @@ def members(at: int, places: int, origin: int) -> tuple[int, int]:
 
 @compiled
 def _key(at: int) -> tuple[int, int]:
-    """The value of the member whose key is here, and its slot."""
+    """The value of the member whose key is here, and its slot; a key with escapes may mean any other."""
     if byte(at) != QUOTE:
         return BAD, NOT_KEPT
-    end = text_end(at + 1)
+    end = plain_end(at + 1)
     if end == BAD:
         return BAD, NOT_KEPT
     slot = slot_of(at + 1, end - at - 1)

@@ -14,6 +14,8 @@ from tracekit.ingest.kineto.scan.machine.words import WIDE, byte, compiled, lowe
 BAD = -1
 DEEPEST = 60
 """Nested arrays and objects that are followed."""
+LONGEST_NUMBER, LONGEST_EXPONENT = 128, 2
+"""Characters of a number and digits of its exponent that are followed: it surely fits a float64."""
 MOST_DIGITS = 19
 """Digits of the largest int64; larger numbers of as many turn negative, which tells them."""
 
@@ -60,6 +62,17 @@ def text_end(at: int) -> int:
 
 
 @compiled
+def plain_end(at: int) -> int:
+    """The quote that ends the string whose first character is here; `BAD` for one with escapes."""
+    places = special(at)
+    while places == 0:
+        at += WIDE
+        places = special(at)
+    at += lowest(places)
+    return at if byte(at) == QUOTE else BAD
+
+
+@compiled
 def _escape_end(at: int) -> int:
     """Behind the escape whose backslash is here; halves of surrogate pairs are not for us."""
     if _ESCAPED[byte(at + 1)]:
@@ -85,18 +98,27 @@ def digits_end(at: int) -> int:
 
 @compiled
 def number_end(at: int) -> int:
-    """Behind the number that starts here; a zero leads no other digit, so what follows it is none."""
+    """Behind the number that starts here; a zero leads no other digit, so what follows it is none.
+
+    The reference refuses a number that no float64 holds where it must read it, so such ones are its own.
+    """
+    start = at
     if byte(at) == MINUS:
         at += 1
     at = at + 1 if byte(at) == _ZERO else digits_end(at)
     if at != BAD and byte(at) == POINT:
         at = digits_end(at + 1)
     if at != BAD and byte(at) | 0x20 == _E:
+        at = _exponent_end(at + 1)
+    return BAD if at - start > LONGEST_NUMBER else at
+
+
+@compiled
+def _exponent_end(at: int) -> int:
+    if byte(at) in (PLUS, MINUS):
         at += 1
-        if byte(at) in (PLUS, MINUS):
-            at += 1
-        at = digits_end(at)
-    return at
+    end = digits_end(at)
+    return BAD if end - at > LONGEST_EXPONENT else end
 
 
 @compiled

@@ -8,6 +8,7 @@ from tracekit.ingest.kineto import names
 from tracekit.ingest.kineto.scan import layout
 from tracekit.ingest.kineto.scan.interner import FULL
 from tracekit.ingest.kineto.scan.layout import KIND_BITS, MEANING, NULL, Row
+from tracekit.ingest.kineto.scan.machine.grammar import plain_end
 from tracekit.ingest.kineto.scan.machine.interning import code_of
 from tracekit.ingest.kineto.scan.machine.values import length_of, start_of
 from tracekit.ingest.kineto.scan.machine.words import WORD, byte, compiled, peek, poke, word
@@ -36,22 +37,13 @@ from tracekit.schema import HOST_DEVICE
 _NONE, _HOST, _DEVICE, _MEMORY, _COUNTER, _SURPRISE, _NO_ROOM = (int(row) for row in Row)
 _PH, _CAT, _NAME, _PID, _TID = SLOT.ph, SLOT.cat, SLOT.name, SLOT.pid, SLOT.tid
 _TS, _DUR, _CONCRETE = SLOT.ts, SLOT.dur, SLOT.concrete
-_ID, _OLD_ID, _DIMS, _OLD_DIMS = (
-    SLOT.external_id,
-    SLOT.external_id_old,
-    SLOT.dims,
-    SLOT.dims_old,
-)
-_ON_DEVICE, _STREAM, _GRAPH, _NODE = (
-    SLOT.device,
-    SLOT.stream,
-    SLOT.graph_id,
-    SLOT.graph_node_id,
-)
+_ID, _OLD_ID, _DIMS, _OLD_DIMS = SLOT.external_id, SLOT.external_id_old, SLOT.dims, SLOT.dims_old
+_ON_DEVICE, _STREAM, _GRAPH, _NODE = SLOT.device, SLOT.stream, SLOT.graph_id, SLOT.graph_node_id
 _TYPE, _INDEX, _BYTES = SLOT.device_type, SLOT.device_id, SLOT.alloc_bytes
 
 _X, _I, _OLD_I, _C = (ord(phase) for phase in "XiIC")
 _SILENT = np.array([chr(code) in "MstfR" for code in range(256)])
+_ESCAPED = len("\\u005b")  # the most bytes of a character that could be a plain one
 _MEMORY_EVENT = int.from_bytes(names.MEMORY_EVENT.encode(), "little")
 
 
@@ -64,9 +56,7 @@ _HOST_TEXTS = np.array([*layout.HOST_TEXTS.values()])
 _DEVICE_SLOTS = np.array([*layout.DEVICE.values()])
 _MEMORY_SLOTS = np.array([*layout.MEMORY.values()])
 _FLOPS_TEXT = [*layout.HOST_TEXTS.values()].index(_CONCRETE)
-_HOST_NEEDS = _bits(*layout.HOST.values(), *layout.HOST_TEXTS.values(), _OLD_ID, _OLD_DIMS) & ~_bits(
-    _CONCRETE
-)
+_HOST_NEEDS = _bits(*layout.HOST.values(), *layout.HOST_TEXTS.values(), _OLD_ID, _OLD_DIMS)
 _DEVICE_NEEDS = _bits(*layout.DEVICE.values(), *layout.DEVICE_TEXTS.values(), _OLD_ID)
 _MEMORY_NEEDS = _bits(*layout.MEMORY.values(), _TYPE)
 
@@ -92,12 +82,27 @@ def _becomes(places: int, origin: int, interner: int, sheets: int) -> int:
     if letter == _X:
         return _interval(peek(places, _CAT), origin, interner, sheets)
     if letter in (_I, _OLD_I):
-        name = peek(places, _NAME)
-        memory = name != NULL and length_of(name) == WORD and word(start_of(name, origin)) == _MEMORY_EVENT
-        return (_MEMORY if memory else _NONE) << KIND_BITS
+        return _instant(peek(places, _NAME), origin) << KIND_BITS
     if letter == _C:
         return _COUNTER << KIND_BITS
     return (_NONE if _SILENT[letter] else _SURPRISE) << KIND_BITS
+
+
+@compiled
+def _instant(name: int, origin: int) -> int:
+    if name == NULL:
+        return _NONE
+    if length_of(name) == WORD and word(start_of(name, origin)) == _MEMORY_EVENT:
+        return _MEMORY
+    escaped = length_of(name) <= _ESCAPED * WORD and _has_escape(name, origin)
+    return _SURPRISE if escaped else _NONE
+
+
+@compiled
+def _has_escape(place: int, origin: int) -> bool:
+    """Whether a text is another than it looks."""
+    start = start_of(place, origin)
+    return plain_end(start) != start + length_of(place)
 
 
 @compiled
@@ -110,6 +115,8 @@ def _interval(category: int, origin: int, interner: int, sheets: int) -> int:
     meaning = MEANING[code] if code < len(MEANING) else -1
     if meaning >= 0:
         return meaning
+    if _has_escape(category, origin) or peek(sheets, N_UNKNOWN) >= peek(sheets, ROWS):
+        return _SURPRISE << KIND_BITS
     poke(peek(sheets, UNKNOWN), peek(sheets, N_UNKNOWN), code)
     counted(sheets, N_UNKNOWN)
     return _NONE << KIND_BITS

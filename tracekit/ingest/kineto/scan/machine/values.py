@@ -26,8 +26,8 @@ from tracekit.ingest.kineto.scan.slots import KINDS, SLOT, Kind
 _LENGTH_BITS = 24
 _LENGTH = (1 << _LENGTH_BITS) - 1
 _NS_DIGITS = 3  # of a microsecond
-_ZERO, _NINE, _UNDERSCORE, _ASCII = ord("0"), ord("9"), ord("_"), 0x7F
-_SAFE_DIGITS = 18
+_ZERO, _NINE, _UNDERSCORE, _BACKSLASH, _ASCII = ord("0"), ord("9"), ord("_"), ord("\\"), 0x7F
+_SAFE_DIGITS = 17  # of a word's number the reference takes the last 18 characters, its sign among them
 _FIRST_LETTER, _LAST_LETTER = ord("a"), ord("z")
 _TENTHS = np.array([10**power for power in range(19)], np.int64)
 _REAL_TENTHS = _TENTHS.astype(np.float64)  # exact: up to 10^22 is
@@ -61,7 +61,7 @@ def length_of(place: int) -> int:
 def take_value(at: int, slot: int, places: int, origin: int) -> tuple[int, bool]:
     """Take the value at an address; gives the address behind it, and whether it is of the slot's kind."""
     kind = KINDS[slot]
-    poke(places, slot, NULL)
+    _clear(places, slot, kind)
     first = byte(at)
     if kind == _JSON:
         end = value_end(at)
@@ -84,6 +84,22 @@ def take_value(at: int, slot: int, places: int, origin: int) -> tuple[int, bool]
     if first >= _FIRST_LETTER and first <= _LAST_LETTER:
         return literal_end(at), is_null(at)
     return value_end(at), False
+
+
+@compiled
+def _clear(places: int, slot: int, kind: int) -> None:
+    """Forget what the same key had before."""
+    poke(places, slot, NULL)
+    if kind == _TRIPLE:
+        rest = _rest(slot)
+        poke(places, rest, NULL)
+        poke(places, rest + 1, NULL)
+
+
+@compiled
+def _rest(slot: int) -> int:
+    """The place of a triple's second number, behind which the third has its own."""
+    return GRID_Y if slot == _GRID else BLOCK_Y
 
 
 @compiled
@@ -127,23 +143,29 @@ def _number_in(at: int, end: int) -> int:
     before = 0
     while at < end and not _ZERO <= byte(at) <= _NINE:
         before = byte(at)
-        if before == _UNDERSCORE or before > _ASCII:
+        if _may_be_digit(before):
             return NULL
         at += 1
     first, number = at, 0
     while at < end and _ZERO <= byte(at) <= _NINE:
         number = number * 10 + byte(at) - _ZERO
         at += 1
-    if at == first or at - first > _SAFE_DIGITS or byte(at) == _UNDERSCORE or byte(at) > _ASCII:
+    if at == first or at - first > _SAFE_DIGITS or _may_be_digit(byte(at)):
         return NULL
     return -number if before == MINUS else number
+
+
+@compiled
+def _may_be_digit(found: int) -> bool:
+    """Whether Python may see a digit, or a part of a number, where this byte stands."""
+    return found in (_UNDERSCORE, _BACKSLASH) or found > _ASCII
 
 
 @compiled
 def _take_triple(at: int, slot: int, places: int) -> tuple[int, bool]:
     """Take a list of three integers; any other is odd."""
     start = at
-    rest = GRID_Y if slot == _GRID else BLOCK_Y
+    rest = _rest(slot)
     for number in range(3):
         digits, decimals, end = read_number(blanks(at + 1))
         if end == BAD or decimals:
@@ -157,5 +179,5 @@ def _take_triple(at: int, slot: int, places: int) -> tuple[int, bool]:
 
 @compiled
 def _odd_triple(at: int, slot: int, places: int) -> tuple[int, bool]:
-    poke(places, slot, NULL)
+    _clear(places, slot, _TRIPLE)
     return value_end(at), False

@@ -1,0 +1,96 @@
+"""One event of each kind that a trace has, as Python's JSON writes them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+OP = {
+    "ph": "X",
+    "cat": "cpu_op",
+    "name": "aten::mm",
+    "pid": 7,
+    "tid": 8,
+    "ts": 1712195495519689.047,
+    "dur": 63.5,
+    "args": {
+        "External id": 5,
+        "Concrete Inputs": ["", "[1, 2]", "False"],
+        "Input type": ["float", ""],
+        "Input Dims": [[2, 3], [3, 4]],
+        "Sequence number": 12,
+        "Fwd thread id": 0,
+        "Call stack": "a.py(1): f;b.py(2): g",
+        "Ev Idx": 3,
+    },
+}
+KERNEL = {
+    "ph": "X",
+    "cat": "kernel",
+    "name": "gemm",
+    "pid": 0,
+    "tid": 7,
+    "ts": 10.001,
+    "dur": 3,
+    "args": {
+        "queued": 0,
+        "device": 0,
+        "context": 1,
+        "stream": 7,
+        "correlation": 44,
+        "grid": [1, 2, 3],
+        "block": [32, 1, 1],
+        "registers per thread": 40,
+        "shared memory": 1024,
+        "est. achieved occupancy %": 12.5,
+        "graph id": 3,
+        "graph node id": 0,
+    },
+}
+COPY = {
+    "ph": "X",
+    "cat": "gpu_memcpy",
+    "name": "Memcpy HtoD (Pageable -> Device)",
+    "pid": 0,
+    "tid": 7,
+    "ts": 1.5,
+    "dur": 2,
+    "args": {"bytes": 4096, "memory bandwidth (GB/s)": 1.25, "device": 0, "stream": 7, "External id": 0},
+}
+MEMORY = {
+    "ph": "i",
+    "s": "t",
+    "name": "[memory]",
+    "pid": 7,
+    "tid": 8,
+    "ts": 12,
+    "args": {
+        "Total Reserved": 0,
+        "Total Allocated": 5,
+        "Bytes": -512,
+        "Addr": 140737488355327,
+        "Device Id": -1,
+    },
+}
+COUNTER = {"ph": "C", "name": "GPU power", "pid": 0, "ts": 4.25, "args": {"W": 71.5, "label": "x"}}
+FLOW = {"ph": "s", "id": 3, "pid": 7, "tid": 8, "ts": 9, "cat": "ac2g", "name": "ac2g"}
+META = {
+    "ph": "M",
+    "name": "process_name",
+    "pid": "Spans",
+    "tid": "words",
+    "ts": 0,
+    "args": {"name": "python"},
+}
+UNKNOWN = {"ph": "X", "cat": "hpu_op", "name": "x", "pid": 1, "tid": 1, "ts": 1, "dur": 1}
+EVENTS: list[dict[str, Any]] = [OP, KERNEL, COPY, MEMORY, COUNTER, FLOW, META, UNKNOWN]
+
+
+def text(*events: dict[str, Any], indent: int | None = None) -> bytes:
+    return b",\n".join(json.dumps(event, indent=indent, ensure_ascii=False).encode() for event in events)
+
+
+def changed(event: dict[str, Any], **members: Any) -> dict[str, Any]:
+    """The event with members of its own, or of its arguments, that are others."""
+    own = {key: value for key, value in members.items() if key in event}
+    return {**event, **own, "args": {**event["args"], **{k: v for k, v in members.items() if k not in own}}}

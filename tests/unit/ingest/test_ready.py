@@ -1,0 +1,82 @@
+"""The scanner is compiled beside an import, kept for the next one, and in nobody's way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import llvmlite.binding as llvm
+import pytest
+
+from tests.scans import agrees
+from tests.unit.ingest.events import EVENTS, text
+from tracekit.ingest.kineto.scan import native, ready
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Iterator
+    from pathlib import Path
+
+LARGE = ready.WORTH_COMPILING
+
+
+def test_a_large_trace_has_it_compiled_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    native.load()  # into the user's cache, for other tests: a process loads it once
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with ready.scanners(LARGE) as found:
+        found.wait()
+        mine = found.mine()
+    assert mine
+    assert agrees(text(*EVENTS), by=mine)
+    assert native.is_compiled()
+
+
+def test_a_compiler_that_fails_leaves_all_to_the_reference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(ready, "COMPILE", "raise ImportError")
+    with ready.scanners(LARGE) as found:
+        found.wait()
+        assert found.mine() is None
+
+
+@pytest.fixture
+def endless(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Compilers that were started, which never are done."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(ready, "COMPILE", "import threading; threading.Event().wait()")
+    started, start = [], ready._compiler
+    monkeypatch.setattr(ready, "_compiler", lambda: started.append(start()) or started[0])
+    yield started
+    started[0].kill()
+    started[0].wait()
+
+
+def test_who_fails_ends_the_compiler(endless: list[subprocess.Popen[bytes]]) -> None:
+    with pytest.raises(KeyboardInterrupt), ready.scanners(LARGE):
+        raise KeyboardInterrupt
+    assert endless[0].returncode
+
+
+def test_who_is_done_does_not_wait_for_the_compiler(endless: list[subprocess.Popen[bytes]]) -> None:
+    with ready.scanners(LARGE) as found:
+        assert found.mine() is None
+    assert endless[0].poll() is None
+
+
+def test_nothing_is_compiled_that_cannot_be_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started = []
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr(ready, "_compiler", lambda: started.append(True))
+    with ready.scanners(LARGE) as found:
+        assert found.mine() is None
+    assert not started
+
+
+def test_what_cannot_be_kept_can_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr(native, "_module", lambda: llvm.parse_assembly(""))
+    assert native.compiled()
+    assert not native.is_compiled()

@@ -1,0 +1,92 @@
+"""The scanner's memory: it reads and writes none that is not its own, and has room for any text."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from tests.scans import agrees, scanner, text_of
+from tests.unit.ingest.events import EVENTS, OP, UNKNOWN, changed, text
+from tracekit.ingest.kineto.scan import layout, native, ready, sheets
+from tracekit.ingest.kineto.scan.interner import Interner
+from tracekit.ingest.kineto.split import ROOM
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NO_ACCESS = 0
+BEHIND = 64
+UNTOUCHED = 0x5A5A5A5A
+
+
+@pytest.fixture
+def guarded() -> Iterator[mmap.mmap]:
+    """Memory behind whose end nothing may be read: a read there ends the process."""
+    size, page = 1 << 16, mmap.PAGESIZE
+    memory = mmap.mmap(-1, size + page)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    protect = ctypes.CDLL(None, use_errno=True).mprotect
+    assert protect(ctypes.c_void_p(start + size), page, NO_ACCESS) == 0
+    yield memory
+    assert protect(ctypes.c_void_p(start + size), page, mmap.PROT_READ | mmap.PROT_WRITE) == 0
+
+
+def test_nothing_is_read_behind_a_text_s_room(guarded: mmap.mmap) -> None:
+    code, filled = native.load(), sheets.Sheets(1 << 12)
+    interner, places = Interner(layout.KNOWN, code.code_of), np.empty(layout.PLACES, np.int64)
+    end = ctypes.addressof(ctypes.c_char.from_buffer(guarded)) + len(guarded) - mmap.PAGESIZE - ROOM
+    whole = text(*EVENTS)
+    ends = set()
+    for length in range(len(whole) + 1):
+        ctypes.memmove(end - length, whole[:length] + bytes(ROOM), length + ROOM)
+        filled.clear()
+        ends.add(code.scan(end - length, length, 0, interner.address, filled.address, places.ctypes.data))
+    assert ends == {sheets.DONE, sheets.SURPRISED}
+
+
+@pytest.mark.parametrize("event", [b'{"ph":"X","cat":"q"}', b'{"ph":"C"}', b'{"ph":"X","cat":"cpu_op"}'])
+def test_events_smaller_than_any_row_have_no_room(event: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What lies behind each sheet must stay as it is."""
+    behind: list[np.ndarray] = []
+
+    def roomier(shape: tuple[int, int], kind: type) -> np.ndarray:
+        memory = np.full(shape[0] * shape[1] + BEHIND, UNTOUCHED, kind)
+        behind.append(memory[-BEHIND:])
+        return memory[:-BEHIND].reshape(shape)
+
+    code, content = native.load(), text_of(b",".join([event] * 40))
+    interner, places = Interner(layout.KNOWN, code.code_of), np.empty(layout.PLACES, np.int64)
+    monkeypatch.setattr(np, "empty", roomier)
+    filled = sheets.Sheets(content.length)
+    monkeypatch.undo()
+    address = np.frombuffer(content.buffer, np.uint8).ctypes.data
+    ended = code.scan(address, content.length, 0, interner.address, filled.address, places.ctypes.data)
+    assert ended == sheets.SURPRISED
+    assert len(behind) == sheets.ROWS
+    assert all((memory == UNTOUCHED).all() for memory in behind)
+
+
+def test_more_texts_than_fit_are_no_problem() -> None:
+    base = changed(UNKNOWN | {"args": {}, "cat": "cpu_op"})
+    rows = (
+        {"name": f"op {number} " + "x" * 80, "ts": number, "tid": number % 7} for number in range(120_000)
+    )
+    content = text(*({**base, **row} for row in rows))
+    assert agrees(content, by=ready.load()())
+
+
+def test_texts_of_a_chunk_that_was_given_up_leave_room_for_others() -> None:
+    mine = ready.load()()
+    base = changed(UNKNOWN | {"args": {}, "cat": "cpu_op"})
+    names = (f"op {number} " + "x" * 120 for number in range(58_000))
+    assert mine.scan(text_of(text(*({**base, "name": name} for name in names)) + b",")) is None
+    assert agrees(text(changed(OP, name="y" * (1 << 20))), by=mine)
+
+
+def test_a_text_too_long_for_any_table_is_left_to_the_reference() -> None:
+    content = text(changed(OP, name="x" * (9 << 20)))
+    assert scanner().scan(text_of(content)) is None
