@@ -53,6 +53,7 @@ def examine(store: Path) -> list[Check]:
         *_nvml(),
         _nsys(),
         _libtorch(find_toolchain()),
+        _scanner(),
         _disk(store),
         *_plugins(),
     ]
@@ -172,6 +173,41 @@ def _libtorch(tools: Toolchain) -> Check:
             "libtorch", Status.MISSING, f"for --level libtorch there is no {missing}", HOW_TO_INSTALL
         )
     return Check("libtorch", Status.OK, f"{tools.cmake} with {tools.compiler} builds its C++ program")
+
+
+def _scanner() -> Check:
+    """Whether imports have their fast decoder; without it they do the same more slowly."""
+    try:
+        from tracekit.ingest.kineto.scan import native
+
+        code = native.place()
+    except Exception as error:  # whatever of LLVM a machine lacks
+        return Check("scanner", Status.WARN, _slower(error), "reinstall llvmlite and numba")
+    if native.is_compiled():
+        return Check("scanner", Status.OK, f"imports decode with {code}")
+    if not native.can_be_kept():
+        step = "set XDG_CACHE_HOME to a folder that can be written"
+        return Check("scanner", Status.WARN, f"{code.parent} cannot be written: imports are slower", step)
+    step = "tracekit doctor --compile has it compiled now; so has the first large import"
+    return Check("scanner", Status.OK, "the fast decoder of imports is not compiled yet", step)
+
+
+def _slower(error: Exception) -> str:
+    return f"imports are slower without their fast decoder: {type(error).__name__}: {error}"
+
+
+def compile_scanner() -> None:
+    """Compile the fast decoder of imports, which takes seconds; nothing happens where it is there.
+
+    Raises:
+        TracekitError: It cannot be compiled here.
+    """
+    try:
+        from tracekit.ingest.kineto.scan import native
+
+        native.load()
+    except Exception as error:
+        raise TracekitError(_slower(error), hint="reinstall llvmlite and numba") from error
 
 
 def _disk(store: Path) -> Check:

@@ -10,6 +10,8 @@ import pytest
 from tracekit import doctor
 from tracekit.cli.main import run
 from tracekit.doctor import Check, Status
+from tracekit.errors import TracekitError
+from tracekit.ingest.kineto.scan import native
 from tracekit.toolchain import find_toolchain
 
 if TYPE_CHECKING:
@@ -72,3 +74,22 @@ def test_what_the_c_program_needs_is_named(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setenv("CXX", str(tmp_path / "make"))
     found = doctor._libtorch(find_toolchain())
     assert (found.status, found.next_step) == ("ok", "")
+
+
+def test_the_scanner_is_compiled_when_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert "not compiled yet" in scanner_check(tmp_path).detail
+    native.compiled()
+    assert scanner_check(tmp_path).detail == f"imports decode with {native.place()}"
+
+
+def test_a_compiler_that_is_missing_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "numba", None)
+    monkeypatch.setattr(native, "load", native.load.__wrapped__)  # as in a process that has not loaded it
+    with pytest.raises(TracekitError, match="imports are slower without their fast decoder: .*numba"):
+        doctor.compile_scanner()
+
+
+def scanner_check(store: Path) -> Check:
+    return next(check for check in doctor.examine(store) if check.name == "scanner")

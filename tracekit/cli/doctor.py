@@ -19,7 +19,13 @@ _COLUMNS = {
 @click.command("doctor")
 @store_option
 @format_option
-def command(*, store: str | None, output_format: str) -> int:
+@click.option(
+    "--compile",
+    "compiling",
+    is_flag=True,
+    help="Compile the fast decoder of imports now, which takes seconds; the first large import does it else.",
+)
+def command(*, store: str | None, output_format: str, compiling: bool) -> int:
     """Say what can be collected here, and what is missing and what to do about it.
 
     Each check is ok, warn (something is limited) or missing (something cannot be done). Exits with 5 where
@@ -30,6 +36,8 @@ def command(*, store: str | None, output_format: str) -> int:
     from tracekit.errors import ExitCode
     from tracekit.store import locate
 
+    if compiling:
+        doctor.compile_scanner()
     checks = doctor.examine(locate(store))
     columns = [Column(name, unit, meaning) for name, (unit, meaning) in _COLUMNS.items()]
     rows = [asdict(check) for check in checks]
