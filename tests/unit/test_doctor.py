@@ -87,7 +87,7 @@ def test_a_compiler_that_is_missing_is_told(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setitem(sys.modules, "numba", None)
     monkeypatch.setattr(native, "load", native.load.__wrapped__)  # as in a process that has not loaded it
-    with pytest.raises(TracekitError, match="imports are slower without their fast decoder: .*numba"):
+    with pytest.raises(TracekitError, match=r"imports are slower without their fast decoder: .*numba"):
         doctor.compile_scanner()
 
 

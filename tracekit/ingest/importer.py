@@ -34,9 +34,9 @@ _WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 """What the file system says only to one who writes."""
 
 THREAD_BYTES = 1 << 20
-"""From this many bytes of input on, more than one thread decodes."""
+"""From this many bytes of text on, more than one thread decodes."""
 POOL_BYTES = 24 << 20
-"""From this many bytes of input on, starting worker processes costs less than it saves."""
+"""From this many bytes of text on, starting worker processes costs less than it saves."""
 UNKNOWN_BYTES = POOL_BYTES
 """What a stream counts as."""
 
@@ -154,7 +154,7 @@ def _decode(
     store: Store, sources: tuple[Source, ...], spool: Path, progress: Progress
 ) -> list[tuple[Source, Trace]]:
     """Each source with its trace; one that holds several ranks stands once for each of them."""
-    sizes = [source.size for source in sources]
+    sizes = [source.text_bytes for source in sources]
     size = sum(sizes) if 0 not in sizes else UNKNOWN_BYTES  # a stream may be of any size
     workers = cores() if size >= THREAD_BYTES else 1
     with open_pool(workers, processes=size >= POOL_BYTES) as pool, scanners(size) as fast:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from tracekit.meta import Diagnostic
 
 _SUFFIX = re.compile(r"(\.pt)?(\.trace)?(\.json)?(\.gz)?$|\.(sqlite|nsys-rep|qdrep)$|_pqtdir$")
+_INFLATED = 12
+"""Times its own size that a gzipped trace inflates to, at the least."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,11 @@ class Source:
     def size(self) -> int:
         """Bytes of the file; 0 for what has no size before it is read."""
         return files.size(self.path)
+
+    @property
+    def text_bytes(self) -> int:
+        """About how much there is to decode: more than a gzipped file's size; 0 where that is not known."""
+        return self.size * (_INFLATED if self.path.suffix == ".gz" else 1)
 
     @property
     def identity(self) -> dict[str, Any]:
