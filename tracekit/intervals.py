@@ -98,10 +98,19 @@ def intersect(a: Union, b: Union) -> Union:
     """
     if not len(a[0]) or not len(b[0]):
         return EMPTY
-    lo, hi = int(min(a[0][0], b[0][0])), int(max(a[1][-1], b[1][-1]))
-    not_a, not_b = complement(a, lo, hi), complement(b, lo, hi)
+    lo, hi = int(max(a[0][0], b[0][0])), int(min(a[1][-1], b[1][-1]))
+    if lo >= hi:
+        return EMPTY
+    not_a, not_b = complement(_near(a, lo, hi), lo, hi), complement(_near(b, lo, hi), lo, hi)
     outside = union(np.concatenate((not_a[0], not_b[0])), np.concatenate((not_a[1], not_b[1])))
     return complement(outside, lo, hi)
+
+
+def _near(intervals: Union, low: int, high: int) -> Union:
+    """The intervals that reach into a window, found without looking at the others."""
+    starts, ends = intervals
+    part = slice(int(np.searchsorted(ends, low, side="right")), int(np.searchsorted(starts, high)))
+    return starts[part], ends[part]
 
 
 def subtract(a: Union, b: Union) -> Union:
