@@ -56,9 +56,12 @@ class ProcessSampler:
         rss, threads, cpu_s = 0, 0, {}
         for process in (self._root, *self._children):
             try:
-                cpu_s[process.pid], own_rss, own_threads = _usage(process)
+                own_cpu_s, own_rss, own_threads = _usage(process)
             except psutil.Error:  # it ended
                 continue
+            if not own_rss:  # it ended, and nobody has taken notice yet
+                continue
+            cpu_s[process.pid] = own_cpu_s
             rss += own_rss
             threads += own_threads - (process.pid == os.getpid())
         now, ticks = time.time_ns(), time.perf_counter_ns()

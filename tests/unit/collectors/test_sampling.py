@@ -144,3 +144,11 @@ def test_a_process_that_is_gone_has_no_samples() -> None:
         assert own.read()
     assert own.read() == []
     assert ProcessSampler.of(child.pid) is None
+
+
+def test_a_process_that_has_ended_has_no_memory_to_sample() -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)  # it stays until it is waited for
+        sampler = ProcessSampler.of(ended.pid)
+        assert sampler is not None
+        assert sampler.read() == []
