@@ -28,6 +28,8 @@ _SEARCH_NS, _RARELY_NS = 500_000_000, 8_000_000_000
 _TICK_S, _PAGE = 1 / os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
 _TICKS_NS = 30_000_000
 """The system counts CPU time in ticks of 10 ms: over less than a few of them a share is noise."""
+_EXITING = 0x4
+"""The kernel's flag of a process on its way out (PF_EXITING)."""
 
 
 class ProcessSampler:
@@ -56,12 +58,9 @@ class ProcessSampler:
         rss, threads, cpu_s = 0, 0, {}
         for process in (self._root, *self._children):
             try:
-                own_cpu_s, own_rss, own_threads = _usage(process)
+                cpu_s[process.pid], own_rss, own_threads = _usage(process)
             except psutil.Error:  # it ended
                 continue
-            if not own_rss:  # it ended, and nobody has taken notice yet
-                continue
-            cpu_s[process.pid] = own_cpu_s
             rss += own_rss
             threads += own_threads - (process.pid == os.getpid())
         now, ticks = time.time_ns(), time.perf_counter_ns()
@@ -116,4 +115,6 @@ def _usage(process: psutil.Process) -> tuple[float, int, int]:
             times = process.cpu_times()
             return times.user + times.system, process.memory_info().rss, process.num_threads()
     fields = text[text.rindex(b")") + 2 :].split()  # what stands before is the name, which may hold anything
+    if int(fields[6]) & _EXITING:  # its memory is gone, whether or not somebody has waited for it
+        raise psutil.NoSuchProcess(process.pid)
     return (int(fields[11]) + int(fields[12])) * _TICK_S, int(fields[21]) * _PAGE, int(fields[17])
