@@ -154,7 +154,7 @@ def _decode(
     store: Store, sources: tuple[Source, ...], spool: Path, progress: Progress
 ) -> list[tuple[Source, Trace]]:
     """Each source with its trace; one that holds several ranks stands once for each of them."""
-    sizes = [source.text_bytes for source in sources]
+    sizes = [source.text_bytes for source in sources if not nsys.is_nsys(source.path)]
     size = sum(sizes) if 0 not in sizes else UNKNOWN_BYTES  # a stream may be of any size
     workers = cores() if size >= THREAD_BYTES else 1
     with open_pool(workers, processes=size >= POOL_BYTES) as pool, scanners(size) as fast:

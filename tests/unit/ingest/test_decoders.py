@@ -7,14 +7,15 @@ import os
 import shutil
 import subprocess
 import sys
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 import samples
-from tests.traces import table
+from samples.simulator import kineto, nsys
+from tests.traces import busy_program, table
 from tracekit.ingest import import_traces, importer
 from tracekit.ingest.kineto import reader
 from tracekit.ingest.kineto.scan import native, ready
@@ -66,6 +67,21 @@ def test_the_decoder_does_not_matter(
     for name in TABLES:
         assert plain[name].equals(scanned[name]), name
     assert len(plain["host_intervals"])
+
+
+def test_only_kineto_s_text_asks_for_the_scanner(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def asking(size: int) -> AbstractContextManager[Scanners]:
+        asked.append(size)
+        return nullcontext(Scanners())
+
+    monkeypatch.setattr(importer, "scanners", asking)
+    import_traces(store, [nsys.write(busy_program(), tmp_path / "trace.sqlite")])
+    import_traces(store, [kineto.write(busy_program(), path := tmp_path / "trace.json")])
+    assert asked == [0, path.stat().st_size]
 
 
 def test_a_machine_without_a_compiler_still_imports(tmp_path: Path) -> None:

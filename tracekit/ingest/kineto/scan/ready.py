@@ -95,10 +95,11 @@ def _compiler() -> subprocess.Popen[bytes]:
 
 @contextmanager
 def scanners(size: int) -> Iterator[Scanners]:
-    """Scanners for traces of so many bytes; a compiler outlives those that are done, not those that fail."""
+    """Scanners for so many bytes of text; a compiler outlives imports that are done, not those that fail."""
     found = Scanners()
     try:
-        found.start(compiling=size >= WORTH_COMPILING)
+        if size:
+            found.start(compiling=size >= WORTH_COMPILING)
         yield found
     except BaseException:
         found.close()

@@ -214,6 +214,17 @@ def _next_value(at: int, depth: int, objects: int) -> tuple[int, int, int]:
 
 
 @compiled
+def _more_digits(at: int, digits: int) -> tuple[int, int]:
+    """Behind the digits that start here, and the number with these at its end."""
+    digit = byte(at) - _ZERO
+    while 0 <= digit <= 9:
+        digits = digits * 10 + digit
+        at += 1
+        digit = byte(at) - _ZERO
+    return at, digits
+
+
+@compiled
 def read_number(at: int) -> tuple[int, int, int]:
     """A number's digits as one integer, how many of them stand behind the point, and where it ends.
 
@@ -221,22 +232,13 @@ def read_number(at: int) -> tuple[int, int, int]:
     """
     negative = byte(at) == MINUS
     at += 1 if negative else 0
-    start, digits = at, 0
-    digit = byte(at) - _ZERO
-    while 0 <= digit <= 9:
-        digits = digits * 10 + digit
-        at += 1
-        digit = byte(at) - _ZERO
+    start = at
+    at, digits = _more_digits(at, 0)
     whole = at - start
     decimals = 0
     if byte(at) == POINT:
-        at += 1
-        first = at
-        digit = byte(at) - _ZERO
-        while 0 <= digit <= 9:
-            digits = digits * 10 + digit
-            at += 1
-            digit = byte(at) - _ZERO
+        first = at + 1
+        at, digits = _more_digits(first, digits)
         decimals = at - first
         if decimals == 0:
             return 0, decimals, BAD
