@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from tracekit.schema import C
 
@@ -13,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
+    import pyarrow.dataset as ds
 
 Window: TypeAlias = tuple[int, int]
 """From a time on, until before another, ns since the run's t0."""
@@ -38,6 +38,8 @@ def row_groups_in(dataset: ds.FileSystemDataset, window: Window) -> ds.FileSyste
 
     Statistics bound the starts and the durations of a row group; one without them is kept.
     """
+    import pyarrow.dataset as ds
+
     parts = list(_parts(dataset, window))
     return ds.FileSystemDataset(parts, schema=dataset.schema, format=dataset.format)
 

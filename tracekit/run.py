@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from tracekit import meta as run_meta
 from tracekit import pruning
@@ -76,6 +75,8 @@ class Run:
         Raises:
             UnusableInputError: The file is missing or unreadable.
         """
+        import pyarrow.dataset as ds  # loads pandas, which an import does not need
+
         schema = TABLES[name].arrow
         wanted = list(columns) if columns is not None else schema.names
         if not self.rows(name):

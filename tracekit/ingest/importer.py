@@ -182,7 +182,9 @@ def _decode_one(
 
 def _read(path: Path, directory: Path, decoders: Decoders, progress: Callable[[int], None]) -> list[Trace]:
     if nsys.is_nsys(path):
-        return nsys.read(path, directory, progress)
+        from tracekit.ingest.nsys import reader  # what a trace of torch.profiler never needs
+
+        return reader.read(path, directory, progress)
     pool, fast = decoders
     return [kineto.read(path, directory, pool, progress, scanners=fast)]
 

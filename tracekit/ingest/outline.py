@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from tracekit.ingest import windows
+from tracekit.ingest.arrays import values_of
 from tracekit.ingest.spool import Span
 from tracekit.ingest.texts import Collected
 
@@ -81,7 +82,7 @@ def outlined(parked: Parked, *, texts: Sequence[str] | None = None) -> Outline:
         time, *columns = parked.part(part, [parked.time, *chosen]).columns
         for name, column in zip(chosen, columns, strict=True):
             collected[name].add(column.dictionary)
-        times = time.to_numpy()
+        times = values_of(time)
         lengths.append(len(times))
         first.append(int(times[0]) if len(times) else 0)
         last.append(int(times[-1]) if len(times) else 0)

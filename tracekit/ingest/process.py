@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from tracekit.ingest.arrays import numbers, strings
 from tracekit.ingest.behind import Behind
 from tracekit.ingest.link.host import Host
 from tracekit.ingest.link.launches import Launchers
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.integer[Any]]
 
 _DEVICE = (C.PID, C.EXTERNAL_ID, *(column.name for column in DEVICE_INTERVALS.columns))
-_PHASES = pa.array([str(phase) for phase in PHASES])
+_PHASES = strings(PHASES)
 
 
 @dataclass(frozen=True)
@@ -162,11 +163,11 @@ class _Writer:
         if not len(steps.number):
             return
         columns = {
-            C.RANK: pa.array(np.full(len(steps.number), self._place.rank, np.int32)),
-            C.STEP: pa.array(steps.number),
-            C.NAME: compact(np.arange(len(steps.name)), pa.array(steps.name)),
-            C.START_NS: pa.array(steps.start - self._zero),
-            C.DUR_NS: pa.array(steps.end - steps.start),
+            C.RANK: numbers(np.full(len(steps.number), self._place.rank, np.int32)),
+            C.STEP: numbers(steps.number),
+            C.NAME: compact(np.arange(len(steps.name)), strings(steps.name)),
+            C.START_NS: numbers(steps.start - self._zero),
+            C.DUR_NS: numbers(steps.end - steps.start),
         }
         write_table(pa.table(columns, schema=STEPS.arrow), STEPS, self._place.path(STEPS))
 

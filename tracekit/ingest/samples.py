@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from tracekit.ingest.write import write_table
 from tracekit.schema import COUNTERS, C
@@ -50,6 +49,8 @@ def write_samples(directory: Path, samples: Sequence[Sample], zero_ns: int) -> N
     path, parts = directory / f"{COUNTERS.name}.parquet", directory / COUNTERS.name
     rows = _rows(sorted(samples, key=lambda sample: sample.t_unix_ns), zero_ns)
     if path.exists():
+        import pyarrow.dataset as ds
+
         recorded = ds.dataset(path, schema=COUNTERS.arrow).to_table()
         rows = pa.concat_tables([recorded, rows]).unify_dictionaries().sort_by(C.T_NS)
     write_table(rows, COUNTERS, parts / "part-samples.parquet" if parts.is_dir() else path)

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tracekit.ingest.arrays import filled, numbers, values_of
 from tracekit.schema import C
 
 if TYPE_CHECKING:
@@ -56,10 +57,10 @@ def _time(schema: pa.Schema) -> str:
 
 
 def _by_time(batch: pa.RecordBatch) -> pa.RecordBatch:
-    time = batch.column(_time(batch.schema)).to_numpy()
+    time = values_of(batch.column(_time(batch.schema)))
     if (time[1:] >= time[:-1]).all():
         return batch
-    return batch.take(pa.array(np.argsort(time, kind="stable")))
+    return batch.take(numbers(np.argsort(time, kind="stable")))
 
 
 @contextmanager
@@ -103,20 +104,19 @@ class Rows:
         array = self.columns[column]
         if array.null_count == self.count:
             return np.full(self.count, missing, np.int64)
-        filled = pc.fill_null(array, missing) if array.null_count else array
-        found: Ints = filled.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+        found: Ints = filled(array, missing).astype(np.int64, copy=False)
         return found
 
     def codes(self, column: str) -> Codes:
         """A text column as codes, -1 for null; one that was not parked is null."""
         if column not in self.columns:
             return np.full(self.count, -1, np.int32)
-        found: Codes = self.columns[column].to_numpy()
+        found: Codes = values_of(self.columns[column])
         return found
 
     def take(self, chosen: Positions) -> Rows:
         """Rows at these positions, in that order."""
-        places, count = pa.array(chosen), len(chosen)
+        places, count = numbers(chosen), len(chosen)
         columns = {
             # columns that a profiler never fills are many, and taking nulls is no faster than taking numbers
             name: pa.nulls(count, column.type) if column.null_count == self.count else column.take(places)
@@ -162,12 +162,12 @@ class Parked:
 
     def times(self, number: int) -> Ints:
         """The sorted times of a part."""
-        found: Ints = self.part(number, [self.time]).column(0).to_numpy()
+        found: Ints = values_of(self.part(number, [self.time]).column(0))
         return found
 
     def distinct(self, column: str) -> Ints:
         """Sorted distinct values of a column of integers."""
-        found = [pc.unique(self.part(number, [column]).column(0)).to_numpy() for number in self.parts]
+        found = [values_of(pc.unique(self.part(number, [column]).column(0))) for number in self.parts]
         return np.unique(np.concatenate([np.empty(0, np.int64), *found]))
 
     def read(self, spans: Sequence[Span], columns: Sequence[str], texts: dict[str, Strings]) -> Rows:
@@ -180,7 +180,7 @@ class Parked:
         """
         there = [column for column in columns if column in self.names]
         if not spans:
-            return Rows(count=0, columns={name: pa.array([], self._type(name, texts)) for name in there})
+            return Rows(count=0, columns={name: pa.nulls(0, self._type(name, texts)) for name in there})
         return joined([self._piece(span, there, texts) for span in spans])
 
     def _piece(self, span: Span, columns: Sequence[str], texts: dict[str, Strings]) -> Rows:

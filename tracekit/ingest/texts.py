@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from tracekit.ingest.arrays import filled, numbers, strings
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
@@ -32,15 +34,14 @@ class Strings:
     @cached_property
     def array(self) -> pa.StringArray:
         """The values as an array."""
-        return pa.array(self.values, pa.string())
+        return strings(self.values)
 
     def codes(self, part: int, column: pa.DictionaryArray) -> pa.Array:
         """Rows of a part as codes into `values`, -1 for null."""
         own = column.indices
-        if own.null_count == 0:
-            return pa.array(self.recode[part][own.to_numpy()])
         # the null's -1 picks the value appended last
-        return pa.array(np.append(self.recode[part], np.int32(-1))[own.fill_null(-1).to_numpy()])
+        recode = np.append(self.recode[part], np.int32(-1)) if own.null_count else self.recode[part]
+        return numbers(recode[filled(own, -1)])
 
     def matching(self, matches: Callable[[str], object]) -> npt.NDArray[np.bool_]:
         """Which values match; one more, for null, does not, so that a code of -1 picks it."""
@@ -98,5 +99,5 @@ def compact(codes: npt.NDArray[Any], values: pa.StringArray) -> pa.DictionaryArr
     used[codes] = True  # null marks the place behind the last value
     missing, used[-1] = bool(used[-1]), False
     place = np.cumsum(used, dtype=np.int32) - 1
-    indices = pa.array(place[codes], mask=codes < 0 if missing else None, type=pa.int32())
-    return pa.DictionaryArray.from_arrays(indices, values.take(pa.array(np.flatnonzero(used))))
+    indices = numbers(place[codes], codes < 0 if missing else None)
+    return pa.DictionaryArray.from_arrays(indices, values.take(numbers(np.flatnonzero(used))))

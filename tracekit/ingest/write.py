@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tracekit.ingest.arrays import NO_STRINGS, numbers, values_of
 from tracekit.ingest.texts import compact
 from tracekit.schema import TEXT, C, Column, Table
 
@@ -48,7 +49,6 @@ _SCATTERED = frozenset({C.ADDRESS, C.BYTES, C.DUR_NS, C.FLOPS, C.TOTAL_ALLOCATED
 """Integers that say nothing of the next row's; the others run on, and are stored as differences."""
 
 
-_NO_VALUES = pa.array([], pa.string())
 _ABSOLUTE = (C.START_NS, C.T_NS)
 
 
@@ -96,7 +96,7 @@ class TableFile:
         self.values = values
         self._table, self._path, self._zero = table, path, zero_ns
         self._coded = pa.schema([(each.name, _coded(each)) for each in table.columns])
-        self._waiting = self._coded.empty_table()
+        self._waiting = pa.Table.from_batches([], self._coded)  # an "empty_table" would load pandas
         self._writer: pq.ParquetWriter | None = None
 
     def __enter__(self) -> Self:
@@ -130,15 +130,15 @@ class TableFile:
         if column.name in computed:
             values = computed[column.name]
             missing = values < 0 if column.nullable and column.type != TEXT else None
-            return pa.array(values, mask=missing).cast(type_)
+            return numbers(values, missing).cast(type_)
         if column.name not in rows.columns:
             return (
-                pa.array(np.full(rows.count, -1, np.int32))
+                numbers(np.full(rows.count, -1, np.int32))
                 if column.type == TEXT
                 else pa.nulls(rows.count, type_)
             )
         array = rows.columns[column.name]
-        return pa.array(array.to_numpy() - self._zero) if column.name in _ABSOLUTE else array.cast(type_)
+        return numbers(values_of(array) - self._zero) if column.name in _ABSOLUTE else array.cast(type_)
 
     def _finish(self) -> None:
         if self._waiting.num_rows:
@@ -157,7 +157,7 @@ class TableFile:
         array = pieces.chunk(0) if pieces.num_chunks == 1 else pieces.combine_chunks()
         if column.type != TEXT:
             return array
-        return compact(array.to_numpy(), self.values.get(column.name, _NO_VALUES))
+        return compact(values_of(array), self.values.get(column.name, NO_STRINGS))
 
 
 def _coded(column: Column) -> pa.DataType:

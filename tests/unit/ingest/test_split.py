@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tracekit.errors import UnusableInputError
 from tracekit.ingest.kineto.source import Stream
-from tracekit.ingest.kineto.split import chunks, likely_events, read_opening, take_apart
+from tracekit.ingest.kineto.split import Buffers, chunks, likely_events, read_opening, take_apart
 
 hostile = st.text(alphabet='},{["]\\ aü\n:0', max_size=12)
 values = st.recursive(
@@ -77,3 +77,16 @@ def test_damaged_text_is_split_where_events_seem_to_start() -> None:
         b' {"ph": "X", "name": "next"}',
         b' {"ph": "i"}',
     ]
+
+
+def test_memory_of_pieces_that_are_done_is_used_again() -> None:
+    source = stream("")
+    buffers = Buffers()
+    texts = [b'{"a": 1},{"b": [%d]}' % number * 1000 for number in range(5)]
+    held = []
+    for text in texts:
+        (piece,) = chunks(source, text, size=1 << 20, buffers=buffers)
+        assert bytes(piece.view) == text
+        held.append(id(piece.buffer))
+        buffers.give(piece.buffer)
+    assert len(set(held)) == 1

@@ -10,6 +10,8 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from tracekit.ingest.arrays import numbers, values_of
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -72,12 +74,12 @@ def devices(values: Sequence[Any]) -> pa.Array:
         >>> devices([0, "3", 2**32 - 1]).to_pylist()
         [0, 3, -1]
     """
-    return fitting_devices(lanes(values).to_numpy())
+    return fitting_devices(values_of(lanes(values)))
 
 
 def fitting_devices(found: npt.NDArray[np.int64]) -> pa.Array:
     """Device indices that fit 32 bits; an impossible one is -1."""
-    return pa.array(np.where((found >= -1) & (found < 1 << 31), found, -1))
+    return numbers(np.where((found >= -1) & (found < 1 << 31), found, -1))
 
 
 def floats(values: Sequence[Any]) -> pa.Array:

@@ -18,6 +18,7 @@ from tracekit.ingest.kineto.source import open_trace, title
 from tracekit.ingest.kineto.split import (
     CHUNK_BYTES,
     EVENT_LIMIT,
+    Buffers,
     Text,
     chunks,
     closes_events,
@@ -153,10 +154,12 @@ def read(
     with open_trace(path) as stream:
         opening = read_opening(stream, title(path))
         assembly = _Assembly(directory)
-        pieces = _numbered(chunks(stream, opening.rest, size=chunk_bytes), directory)
+        buffers = Buffers()
+        pieces = _numbered(chunks(stream, opening.rest, size=chunk_bytes, buffers=buffers), directory)
         decoding = _Decoding(pool, scanners or Scanners())
         for piece, report in pool.ordered(decoding.report, pieces):
             assembly.add(piece, report)
+            buffers.give(piece.text.buffer)
             progress(stream.position())
         assembly.finish()
         truncated = stream.damage or ("" if assembly.ended else "the file ends in the middle of its events")

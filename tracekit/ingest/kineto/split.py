@@ -121,9 +121,39 @@ class Text:
         return memoryview(self.buffer)[: self.length]
 
 
-def chunks(stream: Stream, rest: bytes, *, size: int = CHUNK_BYTES) -> Iterator[Text]:
-    """Pieces of about `size` bytes that hold whole events, the last one with what follows the events."""
-    buffer, filled, searched = bytearray(rest), len(rest), 0
+class Buffers:
+    """Memory of pieces that are done, used again: fresh memory costs as much as reading into it does."""
+
+    def __init__(self) -> None:
+        self._free: list[bytearray] = []
+
+    def give(self, buffer: bytearray) -> None:
+        """Take memory back."""
+        self._free.append(buffer)
+
+    def take(self, start: bytes | bytearray | memoryview, size: int) -> bytearray:
+        """Memory that begins so, and has room for `size` bytes in all and the zeros behind a piece."""
+        buffer = self._free.pop() if self._free else bytearray()
+        if len(buffer) < size + ROOM:
+            buffer = bytearray((size | _OVERLAP - 1) + 1 + ROOM)  # the next piece may need a little more
+        buffer[: len(start)] = start
+        return buffer
+
+
+def chunks(
+    stream: Stream, rest: bytes, *, size: int = CHUNK_BYTES, buffers: Buffers | None = None
+) -> Iterator[Text]:
+    """Pieces of about `size` bytes that hold whole events, the last one with what follows the events.
+
+    Args:
+        stream: Where the text comes from.
+        rest: What of it was read already.
+        size: About how many bytes a piece has.
+        buffers: Where the memory of pieces comes from; who has one gives it back when it is done with it.
+    """
+    buffers = buffers or Buffers()
+    filled, searched = len(rest), 0
+    buffer = buffers.take(rest, filled + size)
     while True:
         if filled >= size:
             cut = _last_cut(buffer, searched, filled)
@@ -132,10 +162,12 @@ def chunks(stream: Stream, rest: bytes, *, size: int = CHUNK_BYTES) -> Iterator[
             if cut:
                 carried = buffer[cut[1] : filled]
                 yield _ended(buffer, cut[0])
-                buffer, filled, searched = carried, len(carried), 0
+                filled, searched = len(carried), 0
+                buffer = buffers.take(carried, filled + size)
                 continue
             searched = max(0, filled - _OVERLAP)
-        buffer = _roomier(buffer, filled, size)
+        if filled + size + ROOM > len(buffer):
+            buffer = buffers.take(memoryview(buffer)[:filled], 2 * (filled + size))
         with memoryview(buffer) as room:
             read = stream.readinto(room[filled : filled + size])
         if not read:
@@ -143,13 +175,6 @@ def chunks(stream: Stream, rest: bytes, *, size: int = CHUNK_BYTES) -> Iterator[
         filled += read
     if buffer[:filled].strip(_SPACE):
         yield _ended(buffer, filled)
-
-
-def _roomier(buffer: bytearray, filled: int, size: int) -> bytearray:
-    """A buffer with room for so many more bytes, and for the zeros behind a piece."""
-    roomy = bytearray(filled + size + ROOM)
-    roomy[:filled] = memoryview(buffer)[:filled]
-    return roomy
 
 
 def _ended(buffer: bytearray, length: int) -> Text:

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from tracekit import intervals
+from tracekit.ingest.arrays import numbers, strings
 from tracekit.ingest.outline import outlined
 from tracekit.ingest.texts import NO_STRINGS
 from tracekit.ingest.windows import windows
@@ -60,13 +61,13 @@ def _batch(found: list[_Idle], schema: pa.Schema) -> pa.RecordBatch:
     known = {
         C.KIND: _constant(DeviceKind.IDLE, count),
         C.NAME: _constant(DeviceKind.IDLE, count),
-        C.DEVICE: pa.array(np.concatenate([np.full(len(first), device) for device, first, _ in found])),
-        C.START_NS: pa.array(start),
-        C.DUR_NS: pa.array(np.concatenate([last for _, _, last in found]) - start),
+        C.DEVICE: numbers(np.concatenate([np.full(len(first), device) for device, first, _ in found])),
+        C.START_NS: numbers(start),
+        C.DUR_NS: numbers(np.concatenate([last for _, _, last in found]) - start),
     }
     columns = [known.get(field.name, pa.nulls(count, field.type)) for field in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _constant(value: str, count: int) -> pa.DictionaryArray:
-    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array([str(value)]))
+    return pa.DictionaryArray.from_arrays(numbers(np.zeros(count, np.int32)), strings([value]))

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from tracekit.ingest import nesting
+from tracekit.ingest.arrays import numbers, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,11 +98,11 @@ class Threads:
 
     def of(self, pid: Ints, tid: Ints) -> Ints:
         """The thread of each row; as int16 while there are few, since these sort fastest."""
-        encoded = pa.array((pid << 32) ^ tid).dictionary_encode()
+        encoded = numbers((pid << 32) ^ tid).dictionary_encode()
         found = [self._known.setdefault(each, len(self._known)) for each in encoded.dictionary.to_pylist()]
         kind = np.int16 if len(self._known) <= np.iinfo(np.int16).max else np.int32
-        numbers: Ints = np.array(found, kind)
-        thread: Ints = numbers[encoded.indices.to_numpy()]
+        own: Ints = np.array(found, kind)
+        thread: Ints = own[values_of(encoded.indices)]
         return thread
 
 

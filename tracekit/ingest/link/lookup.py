@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from tracekit.ingest import spool
+from tracekit.ingest.arrays import numbers
 from tracekit.ingest.outline import outlined
 from tracekit.ingest.windows import windows
 
@@ -149,4 +150,4 @@ def _firsts(columns: list[Ints]) -> list[Ints]:
 
 def _batch(columns: list[Ints]) -> pa.RecordBatch:
     names = [f"c{place}" for place in range(len(columns))]
-    return pa.RecordBatch.from_arrays([pa.array(column, pa.int64()) for column in columns], names=names)
+    return pa.RecordBatch.from_arrays([numbers(column) for column in columns], names=names)

@@ -28,7 +28,15 @@ NULL = -(1 << 63)
 """Stands for what is absent; no value that is taken is equal to it."""
 GRID_Y, BLOCK_Y = COUNT, COUNT + 2
 """Places of the second numbers of a triple, behind the slots; the third ones follow."""
-PLACES = COUNT + 4
+SLOTS = COUNT + 4
+MOST_GAPS, GAP_FIELDS, GAP_WAYS = 256, 8, 4
+"""How many different gaps between values are remembered, what is kept of each, and of how many followers."""
+KNOWN_BITS = 11
+"""Of so many bits is the place where a value that was read before is remembered."""
+GAPS = SLOTS
+VALUES = GAPS + MOST_GAPS * GAP_FIELDS
+PLACES = VALUES + (2 << KNOWN_BITS)
+"""Numbers that a scan keeps: an event's slots; behind them the gaps, then the values."""
 
 HOST = {
     C.START_NS: SLOT.ts,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from tracekit.ingest import flops
+from tracekit.ingest.arrays import numbers
 from tracekit.ingest.kineto import names
 from tracekit.ingest.kineto.batches import COPY_COLUMNS, counter_rows
 from tracekit.ingest.kineto.columns import fitting_devices
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from tracekit.ingest.kineto.scan.sheets import Sheets
     from tracekit.ingest.kineto.scan.texts import Ints, Texts
 
+_count = lru_cache(1 << 12)(flops.count)  # chunk after chunk has the same calls
 _COPY = layout.DEVICE_KINDS.index(DeviceKind.MEMCPY)
 
 
@@ -57,7 +60,7 @@ def _ignored(filled: Sheets, texts: Texts) -> Counter[str]:
 
 
 def _integers(values: Ints) -> pa.Array:
-    return pa.array(values, mask=values == layout.NULL)
+    return numbers(values, values == layout.NULL)
 
 
 def _columns(layout_of: Mapping[str, int], rows: Ints) -> dict[str, pa.Array]:
@@ -120,17 +123,18 @@ def _stacks(codes: Ints, texts: Texts) -> pa.DictionaryArray:
 def _flops(name: Ints, shapes: Ints, values: Ints, texts: Texts) -> pa.Array:
     work = np.full(len(name), layout.NULL)
     counted = np.flatnonzero(name < layout.COUNTED)
-    calls, call = np.unique(
-        np.stack((name[counted], shapes[counted], values[counted])), axis=1, return_inverse=True
-    )
-    found = [flops.count(*_call(each, texts)) for each in calls.T.tolist()]
-    work[counted] = np.array([layout.NULL if each is None else each for each in found], np.int64)[call]
+    codes = [each[counted] + 1 for each in (name, shapes, values)]  # none is 0
+    sizes = (layout.COUNTED + 1, texts.count + 1, texts.count + 1)
+    calls, call = np.unique(np.ravel_multi_index(codes, sizes), return_inverse=True)
+    found = [_work(each, texts) for each in np.transpose(np.unravel_index(calls, sizes)).tolist()]
+    work[counted] = np.array(found, np.int64)[call]
     return _integers(work)
 
 
-def _call(codes: list[int], texts: Texts) -> tuple[str, bytes, bytes]:
-    name, shapes, values = map(texts.raw, codes)
-    return name.decode(), shapes, values
+def _work(codes: list[int], texts: Texts) -> int:
+    name, shapes, values = (texts.raw(code - 1) for code in codes)
+    work = _count(name.decode(), shapes, values)
+    return layout.NULL if work is None else work
 
 
 def _device(filled: Sheets, texts: Texts) -> pa.RecordBatch | None:
@@ -148,7 +152,7 @@ def _device(filled: Sheets, texts: Texts) -> pa.RecordBatch | None:
             C.NAME: coded(place, named),
             **_columns(layout.DEVICE, rows),
             C.DEVICE: fitting_devices(rows[devices]),
-            C.OCCUPANCY_PCT: pa.array(rows[occupancy].view(np.float64), mask=rows[occupancy] == layout.NULL),
+            C.OCCUPANCY_PCT: numbers(rows[occupancy].view(np.float64), rows[occupancy] == layout.NULL),
             **_copies(rows[-1] == _COPY, place, named),
         }
     )

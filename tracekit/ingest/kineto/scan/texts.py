@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tracekit.ingest.arrays import numbers, strings
 from tracekit.ingest.kineto import names
 from tracekit.ingest.kineto.columns import compact_json
 from tracekit.ingest.kineto.scan import layout
@@ -41,8 +42,8 @@ def distinct(codes: Ints, count: int) -> tuple[Ints, Ints]:
 
 def coded(places: Ints, values: Sequence[str] | npt.NDArray[np.object_]) -> pa.DictionaryArray:
     """A text column from each row's place among values, -1 for null."""
-    indices = pa.array(places, pa.int32(), mask=places < 0)
-    return pa.DictionaryArray.from_arrays(indices, pa.array(values, pa.string()))
+    indices = numbers(places.astype(np.int32), places < 0)
+    return pa.DictionaryArray.from_arrays(indices, strings(values))
 
 
 class Known:

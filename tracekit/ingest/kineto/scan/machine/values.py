@@ -20,11 +20,11 @@ from tracekit.ingest.kineto.scan.machine.grammar import (
     text_end,
     value_end,
 )
+from tracekit.ingest.kineto.scan.machine.known import behind
+from tracekit.ingest.kineto.scan.machine.spans import span
 from tracekit.ingest.kineto.scan.machine.words import bits, byte, compiled, peek, poke
 from tracekit.ingest.kineto.scan.slots import KINDS, SLOT, Kind
 
-_LENGTH_BITS = 24
-_LENGTH = (1 << _LENGTH_BITS) - 1
 _NS_DIGITS = 3  # of a microsecond
 _ZERO, _NINE, _UNDERSCORE, _BACKSLASH, _ASCII = ord("0"), ord("9"), ord("_"), ord("\\"), 0x7F
 _SAFE_DIGITS = 17  # of a word's number the reference takes the last 18 characters, its sign among them
@@ -38,33 +38,13 @@ _GRID = SLOT.grid
 
 
 @compiled
-def span(start: int, end: int, origin: int) -> int:
-    """A place in the text as one number; `NULL` where it is too long for that."""
-    if end - start > _LENGTH:
-        return NULL
-    return ((start - origin) << _LENGTH_BITS) | (end - start)
-
-
-@compiled
-def start_of(place: int, origin: int) -> int:
-    """Where a place in the text starts."""
-    return origin + (place >> _LENGTH_BITS)
-
-
-@compiled
-def length_of(place: int) -> int:
-    """How long it is."""
-    return place & _LENGTH
-
-
-@compiled
 def take_value(at: int, slot: int, places: int, origin: int) -> tuple[int, bool]:
     """Take the value at an address; gives the address behind it, and whether it is of the slot's kind."""
     kind = KINDS[slot]
     _clear(places, slot, kind)
     first = byte(at)
     if kind == _JSON:
-        end = value_end(at)
+        end = behind(at, places, origin)
         if end != BAD:
             poke(places, slot, span(at, end, origin))
         return end, peek(places, slot) != NULL
