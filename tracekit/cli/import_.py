@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import os
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +13,8 @@ import rich_click as click
 from tracekit.cli.options import open_store, store_option
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tracekit.errors import TracekitError
 
 
@@ -32,13 +37,15 @@ def command(paths: tuple[Path, ...], *, label: str | None, store: str | None) ->
     tracekit import run.sqlite
     zcat trace.json.gz | tracekit import -
     """  # noqa: D301 (click reads the \b)
-    import pyarrow as pa
+    with _one_blas_thread():
+        import pyarrow as pa
 
-    from tracekit.cli.progress import byte_progress
-    from tracekit.errors import TracekitError
-    from tracekit.ingest.files import printable
-    from tracekit.ingest.importer import import_each
+        from tracekit.cli.progress import byte_progress
+        from tracekit.errors import TracekitError
+        from tracekit.ingest.files import printable
+        from tracekit.ingest.importer import import_each
 
+    gc.freeze()  # what was loaded stays: looking through it again and again takes time
     pa.set_memory_pool(pa.system_memory_pool())  # it gives memory back between reading and writing
     named = printable(label) if label is not None else None
     errors: dict[str, TracekitError] = {}
@@ -50,6 +57,20 @@ def command(paths: tuple[Path, ...], *, label: str | None, store: str | None) ->
             click.echo(outcome.id)
             _warn(outcome.id, [d.message for d in outcome.meta.diagnostics if d.level != "info"])
     _fail(list(errors.values()))
+
+
+@contextmanager
+def _one_blas_thread() -> Iterator[None]:
+    """Load NumPy without threads for linear algebra, which wait busily for work that an import has none of."""
+    name = "OPENBLAS_NUM_THREADS"
+    if name in os.environ:
+        yield
+        return
+    os.environ[name] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[name]
 
 
 def _fail(errors: list[TracekitError]) -> None:

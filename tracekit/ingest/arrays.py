@@ -36,7 +36,7 @@ def numbers(values: Numbers, missing: Bools | None = None) -> pa.Array:
     return pa.Array.from_buffers(kind, len(values), [there, held], null_count=nulls)
 
 
-def values_of(array: pa.Array) -> Numbers:
+def values_of(array: pa.Array) -> npt.NDArray[Any]:
     """The numbers of an array, not copied; anything where it is null.
 
     Example:
@@ -47,7 +47,7 @@ def values_of(array: pa.Array) -> Numbers:
     return held[array.offset : array.offset + len(array)]
 
 
-def filled(array: pa.Array, missing: int) -> Numbers:
+def filled(array: pa.Array, missing: int) -> npt.NDArray[Any]:
     """The numbers of an array, with another one where it is null.
 
     Example:

@@ -9,7 +9,7 @@ two thousand million rows of one window are never met.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -130,6 +130,29 @@ def _levels(depth: Ints) -> Iterator[Ints]:
     order = np.argsort(depth.astype(np.int16), kind="stable")  # such small numbers sort fastest
     bounds = np.searchsorted(depth[order], np.arange(1, depth.max() + 2))
     return (order[first:stop] for first, stop in pairwise(bounds.tolist()))
+
+
+class Nest(Protocol):
+    """How parents, depths and inherited values are found."""
+
+    def parents_and_depths(self, thread: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints]:
+        """What `parents` and `depths` give."""
+
+    def inherited(self, parent: Ints, depth: Ints, values: Sequence[Ints], /) -> list[Ints]:
+        """What `inherited` gives."""
+
+
+class Jumping:
+    """By the functions of this module, which need nothing compiled."""
+
+    def parents_and_depths(self, thread: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints]:
+        """Position of the innermost enclosing row, -1 at the top, and number of enclosing rows."""
+        parent = parents(thread, start, end)
+        return parent, depths(parent)
+
+    def inherited(self, parent: Ints, depth: Ints, values: Sequence[Ints]) -> list[Ints]:
+        """Each of some values from a row itself, else from the innermost enclosing row that has it."""
+        return inherited(parent, depth, values)
 
 
 def innermost(start: Ints, end: Ints, parent: Ints, times: Ints) -> Ints:

@@ -94,7 +94,7 @@ class _Writer:
     """Writes one trace: windows are linked in this thread, and written in another one."""
 
     def __init__(self, trace: Trace, place: Place) -> None:
-        self._directory, self._place = trace.directory, place
+        self._directory, self._place, self._nest = trace.directory, place, trace.nest
         self._zero = place.zero_ns - trace.top.base_ns
 
     def write(self) -> Linked:
@@ -122,7 +122,7 @@ class _Writer:
         hosts = self._file(HOST_INTERVALS, host.texts)
         hosts.values |= {C.PHASE: _PHASES, C.MODULE: host.texts.get(C.NAME, NO_STRINGS).array}
         with hosts, self._file(ALLOCATIONS, {}) as allocations, Behind() as behind:
-            for window in Host(host, events, steps).windows(self._place.host_row):
+            for window in Host(host, events, steps, self._nest).windows(self._place.host_row):
                 behind.do(partial(hosts.add, window.rows, self._host_columns(window)))
                 found = {**self._rank(window.allocations), C.OP_ROW: window.allocating}
                 behind.do(partial(allocations.add, window.allocations, found))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from tracekit.ingest.nesting import Jumping
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
 
     from tracekit.errors import UnusableInputError
     from tracekit.ingest.kineto.toplevel import TopLevel
+    from tracekit.ingest.nesting import Nest
     from tracekit.meta import Diagnostic
 
 
@@ -23,11 +26,13 @@ class Trace(ABC):
         path: The file.
         directory: Where its batches are parked.
         top: What the file says about itself.
+        nest: How the nesting of its host rows is found.
     """
 
     path: Path
     directory: Path
     top: TopLevel
+    nest: Nest = field(default=Jumping(), kw_only=True)
 
     @abstractmethod
     def notes(self) -> Iterator[Diagnostic]:

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracekit.ingest import nesting
+from tracekit.ingest.kineto.scan.nest import CompiledNest
 
 Spans = list[tuple[int, int, int]]
 
@@ -119,3 +120,17 @@ def test_many_rows_without_a_length_do_not_nest() -> None:
     parent = nesting.parents(start, start, start)
     assert (parent == -1).all()
     assert (nesting.innermost(start, start, parent, np.arange(50_000)) == -1).all()
+
+
+@given(spans, st.data())
+def test_machine_code_finds_what_jumping_finds(rows: Spans, data: st.DataObject) -> None:
+    columns = ordered(rows)
+    count = len(rows)
+    values = st.lists(st.integers(-1, 5), min_size=count, max_size=count)
+    own = [np.array(data.draw(values), kind) for kind in (np.int64, np.int8, np.int32)]
+    found, expected = [
+        (*(parent_and_depth := nest.parents_and_depths(*columns)), *nest.inherited(*parent_and_depth, own))
+        for nest in (CompiledNest(), nesting.Jumping())
+    ]
+    assert [each.tolist() for each in found] == [each.tolist() for each in expected]
+    assert [each.dtype for each in found[2:]] == [each.dtype for each in own]

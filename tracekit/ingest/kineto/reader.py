@@ -163,9 +163,8 @@ def read(
             progress(stream.position())
         assembly.finish()
         truncated = stream.damage or ("" if assembly.ended else "the file ends in the middle of its events")
-        return KinetoTrace(
-            path, directory, top_level(opening.header, assembly.after), assembly.tally, truncated
-        )
+        top = top_level(opening.header, assembly.after)
+        return KinetoTrace(path, directory, top, assembly.tally, truncated, nest=decoding.scanners.nest())
 
 
 def _numbered(texts: Iterator[Text], directory: Path) -> Iterator[_Piece]:

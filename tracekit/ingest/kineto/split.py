@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tracekit.ingest.kineto.source import Stream
 
-CHUNK_BYTES = 4 << 20
+CHUNK_BYTES = 8 << 20
 HEADER_LIMIT = 256 << 20
 EVENT_LIMIT = 16 << 20
 """No event is as long as this; a piece without a boundary in so many bytes is damaged."""

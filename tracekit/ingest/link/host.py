@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from tracekit.ingest.link.lanes import Open
     from tracekit.ingest.link.steps import Steps
+    from tracekit.ingest.nesting import Nest
     from tracekit.ingest.outline import Outline
     from tracekit.ingest.spool import Rows
     from tracekit.ingest.windows import Window
@@ -68,8 +69,8 @@ class HostWindow:
 class Host:
     """Rows of one process's host and its allocator events."""
 
-    def __init__(self, host: Outline, allocations: Outline, steps: Steps) -> None:
-        self._host, self._allocations, self._steps = host, allocations, steps
+    def __init__(self, host: Outline, allocations: Outline, steps: Steps, nest: Nest) -> None:
+        self._host, self._allocations, self._steps, self._nest = host, allocations, steps, nest
         self._kinds = host.texts.get(C.KIND, NO_STRINGS)
         self._marks = Marks(host.texts)
         self._threads = Threads()
@@ -118,6 +119,7 @@ class Host:
             start=start,
             end=start + rows.integers(C.DUR_NS),
             first=first,
+            nest=self._nest,
         )
 
     def _allocating(self, events: Rows, lanes: Lanes) -> Ints:

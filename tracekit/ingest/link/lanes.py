@@ -18,6 +18,8 @@ from tracekit.ingest.arrays import numbers, values_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tracekit.ingest.nesting import Nest
+
 Ints: TypeAlias = npt.NDArray[np.integer[Any]]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
@@ -120,7 +122,15 @@ class Lanes:
     """
 
     def __init__(
-        self, carried: Open, own: Inherited, *, thread: Ints, start: Ints, end: Ints, first: int
+        self,
+        carried: Open,
+        own: Inherited,
+        *,
+        thread: Ints,
+        start: Ints,
+        end: Ints,
+        first: int,
+        nest: Nest,
     ) -> None:
         """Lay out a window.
 
@@ -131,6 +141,7 @@ class Lanes:
             start: Their starts.
             end: Their ends.
             first: Row id of the first of them.
+            nest: How nesting is found.
         """
         rows = np.arange(first, first + len(start))
         threads = np.concatenate((carried.thread, thread))
@@ -139,10 +150,10 @@ class Lanes:
         self._start, self._end = self._laid(carried.start, start), self._laid(carried.end, end)
         self.row = self._laid(carried.row, rows)
         self._ghosts, self.places = np.split(_inverse(self._order), [len(carried.row)])
-        self.parent = nesting.parents(self._thread, self._start, self._end)
-        local = nesting.depths(self.parent)
+        self._nest = nest
+        self.parent, local = nest.parents_and_depths(self._thread, self._start, self._end)
         values = [self._laid(*pair) for pair in zip(carried.inherited.columns, own.columns, strict=True)]
-        self.inherited = Inherited.of(nesting.inherited(self.parent, local, values))
+        self.inherited = Inherited.of(nest.inherited(self.parent, local, values))
         self.depth = local + self._left_out(carried, local)
 
     def _laid(self, carried: Ints, own: Ints) -> Ints:
@@ -155,7 +166,7 @@ class Lanes:
         if not missing.any():
             return np.zeros_like(local)
         known = self._laid(missing, np.full(len(self.places), NONE))
-        (found,) = nesting.inherited(self.parent, local, [known])
+        (found,) = self._nest.inherited(self.parent, local, [known])
         return np.maximum(found, 0).astype(local.dtype)
 
     def parent_rows(self) -> Ints:

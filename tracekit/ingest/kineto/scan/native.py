@@ -28,19 +28,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _PREFIX = "tracekit_"
-_SCAN, _CODE_OF = "scan", "code_of"
-_ARGUMENTS = {_SCAN: 6, _CODE_OF: 3}
+_SCAN, _CODE_OF, _NEST, _INHERIT = "scan", "code_of", "nest", "inherit"
+_ARGUMENTS = {_SCAN: 6, _CODE_OF: 3, _NEST: 6, _INHERIT: 3}
 _DIGEST = hashlib.sha256().digest_size
 
 
 def place() -> Path:
     """The file that has, or will have, the machine code."""
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    made_of = hashlib.sha256(f"{sys.version} {llvmlite.__version__} {_target()}".encode())
+    return root / "tracekit" / "scan" / f"{_made_of()[:24]}.o"
+
+
+@cache
+def _made_of() -> str:
+    digest = hashlib.sha256(f"{sys.version} {llvmlite.__version__} {_target()}".encode())
     sources = Path(kineto.__file__).parent.rglob("*.py")
     for file in [Path(schema.__file__), Path(flops.__file__), *sorted(sources)]:
-        made_of.update(file.read_bytes())
-    return root / "tracekit" / "scan" / f"{made_of.hexdigest()[:24]}.o"
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
 
 
 def _target() -> str:
@@ -97,11 +102,15 @@ class Code:
     Attributes:
         scan: `machine.events.scan`.
         code_of: `machine.interning.code_of`.
+        nest: `machine.nest.nest`.
+        inherit: `machine.nest.inherit`.
         engine: What holds the code.
     """
 
     scan: Callable[..., int]
     code_of: Callable[..., int]
+    nest: Callable[..., int]
+    inherit: Callable[..., int]
     engine: Any
 
 
@@ -112,7 +121,7 @@ def load() -> Code:
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine())
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
-    return Code(_function(engine, _SCAN), _function(engine, _CODE_OF), engine)
+    return Code(**{name: _function(engine, name) for name in _ARGUMENTS}, engine=engine)
 
 
 def _function(engine: Any, name: str) -> Callable[..., int]:
@@ -132,9 +141,10 @@ def _module() -> Any:
     """All of it as one module of LLVM's."""
     from tracekit.ingest.kineto.scan.machine.events import scan
     from tracekit.ingest.kineto.scan.machine.interning import code_of
+    from tracekit.ingest.kineto.scan.machine.nest import inherit, nest
 
     whole = llvm.parse_assembly("")
-    for name, function in ((_SCAN, scan), (_CODE_OF, code_of)):
+    for name, function in zip(_ARGUMENTS, (scan, code_of, nest, inherit), strict=True):
         whole.link_in(llvm.parse_assembly(_as_c(function, name)))
     return whole
 

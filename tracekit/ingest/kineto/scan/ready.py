@@ -13,10 +13,13 @@ import threading
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from tracekit.ingest.nesting import Jumping
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tracekit.ingest.kineto.scan.scanner import Scanner
+    from tracekit.ingest.nesting import Nest
 
 WORTH_COMPILING = 64 << 20
 """Bytes of a trace that has the scanner compiled: who has one so large will have another."""
@@ -58,6 +61,14 @@ class Scanners:
         if self._make and not hasattr(self._mine, "scanner"):
             self._mine.scanner = self._make()
         return getattr(self._mine, "scanner", None)
+
+    def nest(self) -> Nest:
+        """How nesting is found: by machine code where that is loaded."""
+        if self._make is None:
+            return Jumping()
+        from tracekit.ingest.kineto.scan.nest import CompiledNest
+
+        return CompiledNest()
 
     def _look(self) -> None:
         """Load what is compiled meanwhile; what could not be compiled never will be."""

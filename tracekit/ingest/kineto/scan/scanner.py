@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from tracekit.ingest.kineto.split import Text
 
 
+_NOT_ASCII = 0x80
+
+
 @dataclass(frozen=True)
 class Scanned:
     """A chunk's rows.
@@ -85,7 +88,8 @@ class Scanner:
 
 def _is_utf8(text: Text) -> bool:
     try:
-        return text.buffer.isascii() or str(text.view, "utf-8") is not None
+        is_ascii = np.frombuffer(text.view, np.uint8).max(initial=0) < _NOT_ASCII
+        return bool(is_ascii) or str(text.view, "utf-8") is not None
     except UnicodeDecodeError:
         return False
 

@@ -1,7 +1,7 @@
 """Arrays and objects that were read before: the arguments of an op are the same in call after call.
 
-Bytes that were a whole value once are one wherever they stand, since a bracket closes it. Its first bytes and the
-event's name decide where a value is looked for.
+Bytes that were a whole value once are one wherever they stand, since a bracket closes it. Its first bytes and
+the event's name decide where a value is looked for.
 """
 
 from __future__ import annotations
