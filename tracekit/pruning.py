@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import pyarrow.compute as pc
-
 from tracekit.schema import C
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
+    import pyarrow.compute as pc
     import pyarrow.dataset as ds
 
 Window: TypeAlias = tuple[int, int]
@@ -26,6 +25,8 @@ def rows_in(schema: pa.Schema, window: Window) -> pc.Expression:
         >>> str(rows_in(TABLES["counters"].arrow, (5, 9)))
         '((t_ns >= 5) and (t_ns < 9))'
     """
+    import pyarrow.compute as pc
+
     low, high = window
     if C.T_NS in schema.names:
         return (pc.field(C.T_NS) >= low) & (pc.field(C.T_NS) < high)

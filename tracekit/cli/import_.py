@@ -61,7 +61,7 @@ def command(paths: tuple[Path, ...], *, label: str | None, store: str | None) ->
 
 @contextmanager
 def _one_blas_thread() -> Iterator[None]:
-    """Load NumPy without threads for linear algebra, which wait busily for work that an import has none of."""
+    """Load NumPy without threads for linear algebra: they wait busily for what imports never do."""
     name = "OPENBLAS_NUM_THREADS"
     if name in os.environ:
         yield

@@ -1,6 +1,7 @@
 """Arrow arrays and NumPy's over the same memory: nothing is copied.
 
-Arrow's own conversions load pandas, which takes longer than importing most traces does.
+Arrow's own conversions load pandas, and its functions a documentation of each, which both take longer than
+importing most traces does.
 """
 
 from __future__ import annotations
@@ -12,12 +13,16 @@ import numpy as np
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     import numpy.typing as npt
 
     Numbers = npt.NDArray[np.number[Any]]
     Bools = npt.NDArray[np.bool_]
+
+
+_MANY = 1 << 12
+"""So many strings are worth loading Arrow's functions for."""
 
 
 def numbers(values: Numbers, missing: Bools | None = None) -> pa.Array:
@@ -54,12 +59,72 @@ def filled(array: pa.Array, missing: int) -> npt.NDArray[Any]:
         >>> filled(numbers(np.array([5, 6]), np.array([True, False])), -1)
         array([-1,  6])
     """
-    held = values_of(array)
+    held, nulls = values_of(array), nulls_of(array)
+    return held if nulls is None else np.where(nulls, held.dtype.type(missing), held)
+
+
+def nulls_of(array: pa.Array) -> Bools | None:
+    """Where an array is null; None where it nowhere is.
+
+    Example:
+        >>> nulls_of(numbers(np.array([5, 6]), np.array([True, False])))
+        array([ True, False])
+    """
     if not array.null_count:
-        return held
+        return None
     there = np.frombuffer(array.buffers()[0], np.uint8)
     bits = np.unpackbits(there, count=array.offset + len(array), bitorder="little")[array.offset :]
-    return np.where(bits.view(np.bool_), held, held.dtype.type(missing))
+    return ~bits.view(np.bool_)
+
+
+def taken(array: pa.Array, places: npt.NDArray[np.integer[Any]]) -> pa.Array:
+    """The numbers, or texts of a dictionary, at some places, in that order.
+
+    Example:
+        >>> taken(numbers(np.array([5, 6, 7])), np.array([2, 0])).to_pylist()
+        [7, 5]
+    """
+    if isinstance(array, pa.DictionaryArray):
+        return pa.DictionaryArray.from_arrays(taken(array.indices, places), array.dictionary, safe=False)
+    if array.null_count == len(array):
+        return pa.nulls(len(places), array.type)
+    nulls = nulls_of(array)
+    return numbers(values_of(array)[places], None if nulls is None else nulls[places])
+
+
+def fitted(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The same integers in another width.
+
+    Raises:
+        pa.ArrowInvalid: One does not fit.
+
+    Example:
+        >>> fitted(numbers(np.array([5, 6])), pa.int32()).type
+        DataType(int32)
+    """
+    if array.type == kind:
+        return array
+    if not (pa.types.is_integer(array.type) and pa.types.is_integer(kind)):
+        return array.cast(kind)
+    held, nulls = values_of(array), nulls_of(array)
+    narrow = held.astype(kind.to_pandas_dtype())
+    fits = narrow == held
+    return numbers(narrow, nulls) if (fits if nulls is None else fits | nulls).all() else array.cast(kind)
+
+
+def chosen(array: pa.StringArray, places: npt.NDArray[np.integer[Any]]) -> pa.StringArray:
+    """The strings at some places, in that order.
+
+    Example:
+        >>> chosen(strings(["a", "", "bc"]), np.array([2, 0])).to_pylist()
+        ['bc', 'a']
+    """
+    if len(places) > _MANY:
+        return array.take(numbers(places))
+    _, ends, text = array.buffers()
+    bounds = np.frombuffer(ends, np.int32)[array.offset :]
+    held = memoryview(text) if text else b""
+    return _of_bytes([held[bounds[place] : bounds[place + 1]] for place in places.tolist()])
 
 
 def strings(values: Iterable[str]) -> pa.StringArray:
@@ -69,7 +134,10 @@ def strings(values: Iterable[str]) -> pa.StringArray:
         >>> strings(["a", "", "bc"]).to_pylist()
         ['a', '', 'bc']
     """
-    encoded = [value.encode() for value in values]
+    return _of_bytes([value.encode() for value in values])
+
+
+def _of_bytes(encoded: Sequence[bytes | memoryview]) -> pa.StringArray:
     ends = np.array(list(accumulate(map(len, encoded), initial=0)), np.int32)
     buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))]
     return pa.Array.from_buffers(pa.string(), len(encoded), buffers, null_count=0)

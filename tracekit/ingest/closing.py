@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pyarrow.compute as pc
-
 from tracekit.ingest import spool
+from tracekit.ingest.arrays import values_of
 from tracekit.ingest.link.idle import idle_batches
 from tracekit.ingest.spool import Parked
 from tracekit.schema import DEVICE_INTERVALS, HOST_INTERVALS, C
@@ -61,9 +60,10 @@ class _Extent:
 
 def _extents(table: Parked) -> list[_Extent]:
     """Those of all parts that have rows."""
-    parts = (table.part(number, [C.START_NS, C.DUR_NS]).columns for number in table.parts)
+    wanted = [C.START_NS, C.DUR_NS]
+    parts = (map(values_of, table.part(number, wanted).columns) for number in table.parts)
     return [
-        _Extent(len(start), start[0].as_py(), pc.max(pc.add(start, length)).as_py())
+        _Extent(len(start), int(start[0]), int((start + length).max()))
         for start, length in parts
         if len(start)
     ]

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from tracekit.ingest.arrays import filled, numbers, values_of
+from tracekit.ingest.arrays import filled, taken, values_of
 from tracekit.schema import C
 
 if TYPE_CHECKING:
@@ -31,11 +30,15 @@ if TYPE_CHECKING:
     Codes = npt.NDArray[np.int32]
 
 
+_BUFFER = 1 << 20
+"""Bytes that are written to a part at once."""
+
+
 def park(directory: Path, number: int, batches: dict[str, pa.RecordBatch]) -> None:
     """Write a chunk's batches, each sorted by time, as part `number` of their tables."""
     for table, batch in batches.items():
         with (
-            pa.OSFile(str(_part(directory, table, number)), "wb") as sink,
+            pa.output_stream(str(_part(directory, table, number)), buffer_size=_BUFFER) as sink,
             pa.ipc.new_stream(sink, batch.schema) as writer,
         ):
             writer.write_batch(_by_time(batch))
@@ -60,7 +63,8 @@ def _by_time(batch: pa.RecordBatch) -> pa.RecordBatch:
     time = values_of(batch.column(_time(batch.schema)))
     if (time[1:] >= time[:-1]).all():
         return batch
-    return batch.take(numbers(np.argsort(time, kind="stable")))
+    order = np.argsort(time, kind="stable")
+    return pa.RecordBatch.from_arrays([taken(column, order) for column in batch.columns], schema=batch.schema)
 
 
 @contextmanager
@@ -116,13 +120,8 @@ class Rows:
 
     def take(self, chosen: Positions) -> Rows:
         """Rows at these positions, in that order."""
-        places, count = numbers(chosen), len(chosen)
-        columns = {
-            # columns that a profiler never fills are many, and taking nulls is no faster than taking numbers
-            name: pa.nulls(count, column.type) if column.null_count == self.count else column.take(places)
-            for name, column in self.columns.items()
-        }
-        return Rows(count=count, columns=columns)
+        columns = {name: taken(column, chosen) for name, column in self.columns.items()}
+        return Rows(count=len(chosen), columns=columns)
 
 
 class Parked:
@@ -167,7 +166,7 @@ class Parked:
 
     def distinct(self, column: str) -> Ints:
         """Sorted distinct values of a column of integers."""
-        found = [values_of(pc.unique(self.part(number, [column]).column(0))) for number in self.parts]
+        found = [np.unique(values_of(self.part(number, [column]).column(0))) for number in self.parts]
         return np.unique(np.concatenate([np.empty(0, np.int64), *found]))
 
     def read(self, spans: Sequence[Span], columns: Sequence[str], texts: dict[str, Strings]) -> Rows:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from tracekit.ingest.arrays import filled, numbers, strings
+from tracekit.ingest.arrays import chosen, filled, numbers, strings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -100,4 +100,4 @@ def compact(codes: npt.NDArray[Any], values: pa.StringArray) -> pa.DictionaryArr
     missing, used[-1] = bool(used[-1]), False
     place = np.cumsum(used, dtype=np.int32) - 1
     indices = numbers(place[codes], codes < 0 if missing else None)
-    return pa.DictionaryArray.from_arrays(indices, values.take(numbers(np.flatnonzero(used))))
+    return pa.DictionaryArray.from_arrays(indices, chosen(values, np.flatnonzero(used)))

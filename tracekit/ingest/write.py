@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tracekit.ingest.arrays import NO_STRINGS, numbers, values_of
+from tracekit.ingest.arrays import NO_STRINGS, fitted, numbers, values_of
 from tracekit.ingest.texts import compact
 from tracekit.schema import TEXT, C, Column, Table
 
@@ -130,7 +130,7 @@ class TableFile:
         if column.name in computed:
             values = computed[column.name]
             missing = values < 0 if column.nullable and column.type != TEXT else None
-            return numbers(values, missing).cast(type_)
+            return fitted(numbers(values, missing), type_)
         if column.name not in rows.columns:
             return (
                 numbers(np.full(rows.count, -1, np.int32))
@@ -138,7 +138,7 @@ class TableFile:
                 else pa.nulls(rows.count, type_)
             )
         array = rows.columns[column.name]
-        return numbers(values_of(array) - self._zero) if column.name in _ABSOLUTE else array.cast(type_)
+        return numbers(values_of(array) - self._zero) if column.name in _ABSOLUTE else fitted(array, type_)
 
     def _finish(self) -> None:
         if self._waiting.num_rows:

@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tracekit.ingest import nesting
-from tracekit.ingest.arrays import numbers, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,16 +95,32 @@ class Threads:
     """Numbers the threads of a process tree from 0, as they come."""
 
     def __init__(self) -> None:
-        self._known: dict[int, int] = {}
+        self._known = _none()  # sorted
+        self._numbers = np.empty(0, np.int16)
 
     def of(self, pid: Ints, tid: Ints) -> Ints:
         """The thread of each row; as int16 while there are few, since these sort fastest."""
-        encoded = numbers((pid << 32) ^ tid).dictionary_encode()
-        found = [self._known.setdefault(each, len(self._known)) for each in encoded.dictionary.to_pylist()]
-        kind = np.int16 if len(self._known) <= np.iinfo(np.int16).max else np.int32
-        own: Ints = np.array(found, kind)
-        thread: Ints = own[values_of(encoded.indices)]
-        return thread
+        threads = (pid << 32) ^ tid
+        new = ~self._are_known(threads)
+        if new.any():
+            self._add(np.unique(threads[new]))
+        numbers: Ints = self._numbers[np.searchsorted(self._known, threads)]
+        return numbers
+
+    def _are_known(self, threads: Ints) -> Bools:
+        if not len(self._known):
+            return np.zeros(len(threads), np.bool_)
+        place = np.searchsorted(self._known, threads)
+        known: Bools = self._known[np.minimum(place, len(self._known) - 1)] == threads
+        return known
+
+    def _add(self, threads: Ints) -> None:
+        count = len(self._known) + len(threads)
+        kind = np.int16 if count <= np.iinfo(np.int16).max else np.int32
+        known = np.append(self._known, threads)
+        order = np.argsort(known)
+        numbers = np.append(self._numbers, np.arange(len(self._known), count))
+        self._known, self._numbers = known[order], numbers[order].astype(kind)
 
 
 class Lanes:

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 from tracekit.errors import UnusableInputError
 from tracekit.ingest import files
 from tracekit.ingest.nsys import report
-from tracekit.ingest.nsys.parquet import SUFFIX, ParquetTables
 from tracekit.ingest.nsys.sqlite import SqliteTables
-from tracekit.ingest.nsys.vendor import MARKS, TABLES
+from tracekit.ingest.nsys.vendor import MARKS, SUFFIX, TABLES
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tracekit.ingest.nsys.parquet import ParquetTables
 
 _MAGIC = b"SQLite format 3\0"
 
@@ -62,6 +63,8 @@ def open_tables(path: Path, directory: Path) -> SqliteTables | ParquetTables:
         UnusableInputError: It holds none of an export's tables.
     """
     if files.kind(path) is files.Kind.FOLDER:
+        from tracekit.ingest.nsys.parquet import ParquetTables
+
         return ParquetTables(path)
     tables = SqliteTables(report.exported(path, directory) if report.is_report(path) else path)
     if not tables.names() & (TABLES | MARKS):

@@ -12,14 +12,13 @@ import pyarrow.parquet as pq
 from tracekit.errors import UnusableInputError
 from tracekit.ingest.files import printable
 from tracekit.ingest.nsys.tables import CHUNK_ROWS, FEW_ROWS, NULL, Chunk, Wanted
+from tracekit.ingest.nsys.vendor import SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     import numpy as np
-
-SUFFIX = ".parquet"
 
 
 class ParquetTables:

@@ -25,6 +25,8 @@ TABLES: Final = frozenset(
 )
 """Tables of events; a file with one of them, or with `MARKS`, is an export."""
 MARKS: Final = frozenset({STRINGS, "TARGET_INFO_SESSION_START_TIME", "ANALYSIS_DETAILS"})
+SUFFIX: Final = ".parquet"
+"""What the name of a table's file ends in, in a folder of them."""
 
 _UNKNOWN, _PAGEABLE, _PINNED, _DEVICE = "Unknown", "Pageable", "Pinned", "Device"
 _ARRAY, _MANAGED = "Array", "Managed"
