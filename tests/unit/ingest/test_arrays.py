@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tracekit.ingest import arrays
+
+SAMPLE = Path(__file__).parents[3] / "samples/simulated/training.json.gz"
+
+integers = st.integers(-(2**40), 2**40)
+rows = st.lists(st.none() | integers, max_size=40)
+texts = st.lists(st.text(max_size=5), max_size=30)
+
+
+def sliced(values: list[Any], kind: pa.DataType, data: st.DataObject) -> pa.Array:
+    """An array of these values that begins somewhere in its memory."""
+    before = data.draw(st.integers(0, 9))
+    return pa.array([values[0] if values else 0] * before + values, kind).slice(before)
+
+
+@given(rows, st.data())
+def test_numbers_go_both_ways(values: list[int | None], data: st.DataObject) -> None:
+    array = sliced(values, pa.int64(), data)
+    assert arrays.filled(array, -7).tolist() == [-7 if value is None else value for value in values]
+    nulls = arrays.nulls_of(array)
+    held = arrays.numbers(arrays.values_of(array), nulls)
+    assert held.to_pylist() == values
+    assert held.null_count == array.null_count
+    assert (nulls is None) == (None not in values)
+
+
+@given(rows.filter(len), st.data())
+def test_rows_are_taken_as_arrow_takes_them(values: list[int | None], data: st.DataObject) -> None:
+    array = sliced(values, pa.int64(), data)
+    places = np.array(data.draw(st.lists(st.integers(0, len(values) - 1), max_size=20)), np.int64)
+    assert arrays.taken(array, places).equals(array.take(pa.array(places)))
+    words = array.cast(pa.string()).dictionary_encode()
+    assert arrays.taken(words, places).to_pylist() == words.take(pa.array(places)).to_pylist()
+
+
+@given(rows, st.sampled_from([pa.int8(), pa.int32(), pa.int64()]))
+def test_integers_fit_or_are_refused_as_by_arrow(values: list[int | None], kind: pa.DataType) -> None:
+    array = pa.array(values, pa.int64())
+    try:
+        expected = array.cast(kind)
+    except pa.ArrowInvalid:
+        with pytest.raises(pa.ArrowInvalid):
+            arrays.fitted(array, kind)
+    else:
+        assert arrays.fitted(array, kind).equals(expected)
+
+
+@given(texts, st.data())
+def test_strings_are_chosen_as_arrow_takes_them(values: list[str], data: st.DataObject) -> None:
+    array = arrays.strings(values)
+    array.validate(full=True)
+    assert array.to_pylist() == values
+    before = data.draw(st.integers(0, len(values)))
+    rest = array.slice(before)
+    places = data.draw(st.lists(st.integers(0, max(0, len(rest) - 1)), max_size=9 if len(rest) else 0))
+    wanted = np.array(places, np.int64)
+    for many in (0, 1 << 12):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(arrays, "_MANY", many)
+            found = arrays.chosen(rest, wanted)
+        found.validate(full=True)
+        assert found.to_pylist() == [values[before + place] for place in places]
+
+
+def test_an_import_loads_neither_pandas_nor_what_documents_arrows_functions(tmp_path: Path) -> None:
+    program = f"""
+import sys
+from pathlib import Path
+from tracekit.ingest.importer import import_traces
+from tracekit.ingest.kineto.scan import native
+from tracekit.store import Store
+native.load()
+import_traces(Store(Path({str(tmp_path)!r})), [Path({str(SAMPLE)!r})])
+print(*sorted({{"pandas", "pyarrow.compute", "pyarrow.dataset"}} & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
