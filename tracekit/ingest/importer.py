@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from tracekit import __version__
+from tracekit import __version__, places
 from tracekit.errors import TracekitError
 from tracekit.ingest import files, notes, nsys, ranks
 from tracekit.ingest.closing import Size, close
@@ -51,7 +51,7 @@ def _silent(_name: str, _done: int, _size: int) -> None:
 
 
 def import_traces(
-    store: Store, paths: Sequence[Path], *, label: str | None = None, progress: Progress = _silent
+    store: Store, paths: Sequence[places.Place], *, label: str | None = None, progress: Progress = _silent
 ) -> list[Run]:
     """Import traces; ranks of one job become one run.
 
@@ -72,7 +72,7 @@ def import_traces(
 
 
 def import_each(
-    store: Store, paths: Sequence[Path], *, label: str | None = None, progress: Progress = _silent
+    store: Store, paths: Sequence[places.Place], *, label: str | None = None, progress: Progress = _silent
 ) -> Iterator[Run | TracekitError]:
     """Import traces as `import_traces` does; what cannot be used is told, and keeps nothing else back."""
     plan = survey(paths)
@@ -180,7 +180,9 @@ def _decode_one(
                 raise
 
 
-def _read(path: Path, directory: Path, decoders: Decoders, progress: Callable[[int], None]) -> list[Trace]:
+def _read(
+    path: places.Place, directory: Path, decoders: Decoders, progress: Callable[[int], None]
+) -> list[Trace]:
     if nsys.is_nsys(path):
         return nsys.read(path, directory, progress)
     pool, fast = decoders
