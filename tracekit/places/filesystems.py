@@ -58,6 +58,7 @@ def _s3(bucket: str, options: tuple[tuple[str, str], ...], endpoint: str, region
     if "region" not in known and not region and not known.get("endpoint_override"):
         known |= _region_of(bucket)
     return pafs.S3FileSystem(
+        allow_delayed_open=True,  # a small file is one request then, not three
         connect_timeout=CONNECT_SECONDS,
         request_timeout=REQUEST_SECONDS,
         retry_strategy=pafs.AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS),
