@@ -3,7 +3,6 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.request import Request, urlopen
 
 import pytest
 from hypothesis import settings
@@ -78,8 +77,7 @@ def s3(_s3: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Server:
     }
     for name, value in known.items():
         monkeypatch.setenv(name, value)
-    urlopen(Request(f"{_s3.endpoint}/moto-api/reset", method="POST")).close()
-    _s3.bucket("bucket")
+    _s3.begin("bucket")
     return _s3
 
 

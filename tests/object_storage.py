@@ -51,12 +51,13 @@ class Server:
     endpoint: str
     noting: Noting
 
-    def bucket(self, name: str) -> None:
-        """Make a bucket."""
+    def begin(self, bucket: str) -> None:
+        """Forget everything, and make a bucket."""
         from moto.core import DEFAULT_ACCOUNT_ID
         from moto.s3.models import s3_backends
 
-        s3_backends[DEFAULT_ACCOUNT_ID]["aws"].create_bucket(name, "us-east-1")
+        s3_backends.reset()
+        s3_backends[DEFAULT_ACCOUNT_ID]["aws"].create_bucket(bucket, "us-east-1")
 
     @contextmanager
     def counting(self) -> Iterator[list[Asked]]:

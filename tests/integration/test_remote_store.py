@@ -110,7 +110,7 @@ def test_files_are_delivered_by_other_processes(remote: Store, store: Store, tmp
     for at in (remote, store):
         meta = make_meta()
         with at.draft(meta.run_id) as draft:
-            address = pickle.loads(pickle.dumps(draft.address))
+            address = pickle.loads(pickle.dumps(draft.address))  # noqa: S301 (our own)
             assert places.parse(str(address)) == address
             told = [*_delivered(tmp_path, address, 0), *_delivered(tmp_path, address, 1)]
             _delivered(tmp_path, address, 2)  # of a task that nobody waited for
@@ -139,7 +139,7 @@ def _delivered(folder: Path, address: places.Place, rank: int) -> list:
     done = subprocess.run(
         [sys.executable, "-c", DELIVER, own, str(address)], check=True, stdout=subprocess.PIPE
     )
-    return list(pickle.loads(done.stdout))
+    return list(pickle.loads(done.stdout))  # noqa: S301 (our own)
 
 
 KILLED = """
