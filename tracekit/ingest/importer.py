@@ -20,6 +20,7 @@ from tracekit.ingest.origin import completed
 from tracekit.ingest.pool import Pool, cores, open_pool
 from tracekit.ingest.process import Place, write
 from tracekit.ingest.samples import Sample, write_samples
+from tracekit.ingest.sources import identities
 from tracekit.meta import Collector, RunMeta
 from tracekit.store import new_run_id, timestamp
 
@@ -92,7 +93,7 @@ def import_job(store: Store, job: Job, *, label: str | None = None, progress: Pr
         created_at=timestamp(now),
         t0_unix_ns=0,
         label=label,
-        collector=Collector("import", __version__, {"sources": [source.identity for source in job.sources]}),
+        collector=Collector("import", __version__, {"sources": identities(job.sources)}),
         diagnostics=[*job.notes],
     )
     return _normalize(store, job.sources, meta, samples=(), progress=progress)

@@ -27,9 +27,10 @@ _SWITCHES = {"anonymous", "force_virtual_addressing"}
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 CONNECT_SECONDS = 3.0
-REQUEST_SECONDS = 10.0
+REQUEST_SECONDS = 4.0
+"""How long nothing at all may come; a slow answer is waited for."""
 ATTEMPTS = 3
-RETRY_SECONDS = 10.0
+RETRY_SECONDS = 4.0
 """How long Google's client tries again what failed."""
 
 

@@ -84,12 +84,20 @@ class RemoteKeeper:
     def _found(self, name: str, copied: RemotePath | None, *, read: bool) -> tuple[_Age, Run] | None:
         """A folder's run; None where it is none, which the index saves asking."""
         run = Run(self.path / name)
+        manifest = copied or self.path / name / run_meta.FILE_NAME
         try:
-            stat = _known(copied or run.path / run_meta.FILE_NAME)
+            stat = _known(manifest)
         except FileNotFoundError:
             return None
         age = (name.partition("-")[0], stat.st_mtime_ns, name)
-        return age, self._with_meta(run, copied) if read else run
+        return age, self._with_meta(run, manifest, stat) if read else run
+
+    def _with_meta(self, run: Run, manifest: RemotePath, stat: Stat) -> Run:
+        try:
+            content = manifests.content(manifest, stat, self.beside / "manifests" / f"{run.path.name}.json")
+            return Run.known(run.path, run_meta.decode(content, run.path))
+        except (TracekitError, msgspec.MsgspecError, OSError, ValueError):
+            return run  # says what is wrong when it is asked
 
     def _looked(self) -> tuple[set[str], dict[str, RemotePath]]:
         """The folders that may be runs, and what the index has of them."""
@@ -106,15 +114,6 @@ class RemoteKeeper:
         bucket = (self.path, *self.path.parents)[-1]
         if not bucket.is_dir():
             raise RemoteError("there is no such bucket")
-
-    def _with_meta(self, run: Run, copied: RemotePath | None) -> Run:
-        try:
-            if copied is None:
-                return Run.known(run.path, run_meta.read(run.path))
-            content = manifests.content(copied, _known(copied), self.beside / "manifests")
-            return Run.known(run.path, run_meta.decode(content, run.path))
-        except (TracekitError, msgspec.MsgspecError, OSError, ValueError):
-            return run  # says what is wrong when it is asked
 
     @contextmanager
     def draft(self, run_id: str | None) -> Iterator[RemoteDraft]:
