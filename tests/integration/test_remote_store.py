@@ -9,6 +9,8 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
@@ -18,9 +20,10 @@ from tracekit import analysis, places
 from tracekit.cli.main import run as tracekit
 from tracekit.errors import RunNotFoundError
 from tracekit.ingest import import_traces, resolve
+from tracekit.ingest.write import write_table as write_rows
 from tracekit.keeping import Shelf
 from tracekit.parts import deliver
-from tracekit.schema import TABLES, C
+from tracekit.schema import DEVICE_INTERVALS, TABLES, C
 from tracekit.store import Store
 
 if TYPE_CHECKING:
@@ -220,10 +223,10 @@ def test_listing_asks_little(remote: Store, s3: Server) -> None:
     assert len(asked) <= 3, asked
 
 
-def test_only_what_is_asked_for_is_read(remote: Store, s3: Server, tmp_path: Path) -> None:
-    path = tmp_path / "trace.json"
-    path.write_text(kernels_text(200_000))
-    (run,) = import_traces(remote, [path])
+def test_only_what_is_asked_for_is_read(remote: Store, s3: Server) -> None:
+    with remote.draft() as draft:
+        write_rows(kernels(200_000), DEVICE_INTERVALS, draft.path / "device_intervals.parquet")
+        run = draft.commit(make_meta())
     whole = run.meta.tables["device_intervals"].bytes
     with s3.counting() as asked:
         rows = run.arrow("device_intervals", columns=[C.START_NS])
@@ -235,6 +238,34 @@ def test_only_what_is_asked_for_is_read(remote: Store, s3: Server, tmp_path: Pat
     with s3.counting() as asked:
         run.arrow("device_intervals", columns=[C.NAME], where=pc.field(C.START_NS) < end)
     assert sum(one.bytes for one in asked) < whole / 3
+
+
+def test_parts_are_read_in_order_and_only_where_they_can_match(
+    remote: Store, s3: Server, tmp_path: Path
+) -> None:
+    meta = make_meta()
+    with remote.draft(meta.run_id) as draft:
+        for rank in range(6):
+            write_table(draft.path, "steps", step_rows(100 * rank, 50), part=f"part-{rank:05d}.parquet")
+        run = draft.commit(meta)
+    assert run.arrow("steps")[C.START_NS].to_pylist() == [0, *[50] * 6, *(100 * rank for rank in range(1, 6))]
+    with s3.counting() as asked:
+        assert run.arrow("steps", window=(495, 600))[C.START_NS].to_pylist() == [500]
+    read = [one for one in asked if one.method == "GET"]
+    assert len({one.path for one in read}) == 6  # a footer each
+    assert len(read) == 7  # and the one with a row in it
+
+
+def kernels(count: int) -> pa.Table:
+    """So many kernels one after the other, with names that do not compress."""
+    schema, numbers = DEVICE_INTERVALS.arrow, np.arange(count)
+    names = [f"{number * 2_654_435_761:x}" for number in range(count)]
+    known = {C.START_NS: numbers * 10, C.DUR_NS: numbers % 7, C.NAME: names, C.KIND: ["kernel"] * count}
+    columns = []
+    for field in schema:
+        nothing = pa.nulls(count) if field.nullable else np.zeros(count, np.int64)
+        columns.append(pa.array(known.get(field.name, nothing)).cast(field.type))
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def test_results_are_kept_here(remote: Store, trace: Path, s3: Server) -> None:

@@ -12,7 +12,7 @@ import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -62,6 +62,7 @@ class RemoteKeeper:
     """Runs under an address."""
 
     path: RemotePath
+    _seen: dict[str, Run] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def beside(self) -> Path:
@@ -93,11 +94,16 @@ class RemoteKeeper:
         return age, self._with_meta(run, manifest, stat) if read else run
 
     def _with_meta(self, run: Run, manifest: RemotePath, stat: Stat) -> Run:
+        name = run.path.name
+        if (before := self._seen.get(name)) and before.written_ns == stat.st_mtime_ns:
+            return before
         try:
-            content = manifests.content(manifest, stat, self.beside / "manifests" / f"{run.path.name}.json")
-            return Run.known(run.path, run_meta.decode(content, run.path))
+            content = manifests.content(manifest, stat, self.beside / "manifests" / f"{name}.json")
+            known = Run.known(run.path, run_meta.decode(content, run.path), stat.st_mtime_ns)
         except (TracekitError, msgspec.MsgspecError, OSError, ValueError):
             return run  # says what is wrong when it is asked
+        self._seen[name] = known
+        return known
 
     def _looked(self) -> tuple[set[str], dict[str, RemotePath]]:
         """The folders that may be runs, and what the index has of them."""
@@ -149,7 +155,7 @@ class RemoteKeeper:
             content = run_meta.encode(known)
             (target / run_meta.FILE_NAME).write_bytes(content)
             (self.path / INDEX / f"{target.name}.json").write_bytes(content)
-        return Run.known(target, known)
+        return Run.known(target, known, time.time_ns())
 
     def remove(self, run: Run) -> None:
         """Delete a run: what lists it first."""
