@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from tracekit import __version__
+from tracekit import __version__, places
 from tracekit.errors import TracekitError
 from tracekit.ingest import files, notes, nsys, ranks
 from tracekit.ingest.closing import Size, close
@@ -20,6 +20,7 @@ from tracekit.ingest.origin import completed
 from tracekit.ingest.pool import Pool, cores, open_pool
 from tracekit.ingest.process import Place, write
 from tracekit.ingest.samples import Sample, write_samples
+from tracekit.ingest.sources import identities
 from tracekit.meta import Collector, RunMeta
 from tracekit.store import new_run_id, timestamp
 
@@ -51,7 +52,7 @@ def _silent(_name: str, _done: int, _size: int) -> None:
 
 
 def import_traces(
-    store: Store, paths: Sequence[Path], *, label: str | None = None, progress: Progress = _silent
+    store: Store, paths: Sequence[places.Place], *, label: str | None = None, progress: Progress = _silent
 ) -> list[Run]:
     """Import traces; ranks of one job become one run.
 
@@ -72,7 +73,7 @@ def import_traces(
 
 
 def import_each(
-    store: Store, paths: Sequence[Path], *, label: str | None = None, progress: Progress = _silent
+    store: Store, paths: Sequence[places.Place], *, label: str | None = None, progress: Progress = _silent
 ) -> Iterator[Run | TracekitError]:
     """Import traces as `import_traces` does; what cannot be used is told, and keeps nothing else back."""
     plan = survey(paths)
@@ -92,7 +93,7 @@ def import_job(store: Store, job: Job, *, label: str | None = None, progress: Pr
         created_at=timestamp(now),
         t0_unix_ns=0,
         label=label,
-        collector=Collector("import", __version__, {"sources": [source.identity for source in job.sources]}),
+        collector=Collector("import", __version__, {"sources": identities(job.sources)}),
         diagnostics=[*job.notes],
     )
     return _normalize(store, job.sources, meta, samples=(), progress=progress)
@@ -180,7 +181,9 @@ def _decode_one(
                 raise
 
 
-def _read(path: Path, directory: Path, decoders: Decoders, progress: Callable[[int], None]) -> list[Trace]:
+def _read(
+    path: places.Place, directory: Path, decoders: Decoders, progress: Callable[[int], None]
+) -> list[Trace]:
     if nsys.is_nsys(path):
         from tracekit.ingest.nsys import reader  # what a trace of torch.profiler never needs
 

@@ -11,12 +11,12 @@ from tracekit.ingest.files import Kind, kind
 from tracekit.ingest.folders import jobs_in
 from tracekit.ingest.kineto.source import STDIN
 from tracekit.ingest.nsys import is_nsys
-from tracekit.ingest.ranks import Found, look
+from tracekit.ingest.ranks import Found, look_each
 from tracekit.ingest.sources import Job, Source, alone, cycles
+from tracekit.places import Place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
 __all__ = ["Job", "Plan", "Source", "plan", "survey"]
 
@@ -29,7 +29,7 @@ class Plan:
     errors: list[TracekitError] = field(default_factory=list)
 
 
-def plan(paths: Sequence[Path]) -> list[Job]:
+def plan(paths: Sequence[Place]) -> list[Job]:
     """Group traces into jobs.
 
     Files with different ranks of one `distributedInfo` group are one job, and so is a folder; a rank that
@@ -44,27 +44,29 @@ def plan(paths: Sequence[Path]) -> list[Job]:
     return found.jobs
 
 
-def survey(paths: Sequence[Path]) -> Plan:
+def survey(paths: Sequence[Place]) -> Plan:
     """Group traces into jobs as `plan` does; a path that cannot be used does not keep the others back."""
-    found, single = Plan(), list[Found]()
+    found, single = Plan(), list[Place]()
     for path in paths:
         try:
             match kind(path):
                 case Kind.STREAM:
                     found.jobs.append(_stream(path))
                 case Kind.FOLDER if is_nsys(path):
-                    single.append(look(path))
+                    single.append(path)
                 case Kind.FOLDER:
                     found.jobs.extend(jobs_in(path))
                 case _:
-                    single.append(look(path))
+                    single.append(path)
         except TracekitError as error:
             found.errors.append(error)
-    found.jobs.extend(_grouped(single))
+    seen = look_each(single)
+    found.errors.extend(one for one in seen if isinstance(one, TracekitError))
+    found.jobs.extend(_grouped([one for one in seen if isinstance(one, Found)]))
     return found
 
 
-def _stream(path: Path) -> Job:
+def _stream(path: Place) -> Job:
     """A job of what can be read only once: nobody looks at it before it is imported."""
     if path == STDIN:
         return Job("stdin", (Source(path),))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from tracekit.errors import TracekitError
 from tracekit.ingest import nsys
 from tracekit.ingest.files import reading
 from tracekit.ingest.kineto.reader import peek
@@ -16,12 +18,14 @@ from tracekit.ingest.kineto.toplevel import Distributed, TopLevel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from tracekit.ingest.sources import Source
     from tracekit.ingest.trace import Trace
+    from tracekit.places import Place
 
 _HIGHEST = 2**31 - 1
+_LOOKS = 8
+"""Traces that are looked at at a time."""
 _TAIL = 1 << 20
 _GZIP = b"\x1f\x8b"
 _KEY = b'"distributedInfo"'
@@ -38,7 +42,7 @@ class Found:
             when it is read.
     """
 
-    path: Path
+    path: Place
     top: TopLevel
     is_nsys: bool = False
 
@@ -84,7 +88,7 @@ def named(name: str) -> int | None:
     return int(match[1]) if match and int(match[1]) <= _HIGHEST else None
 
 
-def look(path: Path) -> Found:
+def look(path: Place) -> Found:
     """Look at a trace, without decoding its events.
 
     Raises:
@@ -99,7 +103,20 @@ def look(path: Path) -> Found:
     return Found(path, top)
 
 
-def _behind_events(path: Path) -> Distributed | None:
+def look_each(paths: Sequence[Place]) -> list[Found | TracekitError]:
+    """Look at traces, some at a time, as each may be far away; each with what `look` gives or raises."""
+    with ThreadPoolExecutor(_LOOKS, "tracekit-look") as threads:
+        return list(threads.map(_looked, paths))
+
+
+def _looked(path: Place) -> Found | TracekitError:
+    try:
+        return look(path)
+    except TracekitError as error:
+        return error
+
+
+def _behind_events(path: Place) -> Distributed | None:
     """`distributedInfo` from the last MiB of a plain file."""
     with path.open("rb") as stream:
         if stream.read(2) == _GZIP:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tracekit.ingest import files
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Sequence
 
     from tracekit.meta import Diagnostic
+    from tracekit.places import Place
 
 _SUFFIX = re.compile(r"(\.pt)?(\.trace)?(\.json)?(\.gz)?$|\.(sqlite|nsys-rep|qdrep)$|_pqtdir$")
+_LOOKS = 8
+"""Files that are looked at at a time."""
 _INFLATED = 12
 """Times its own size that a gzipped trace inflates to, at the least."""
 
@@ -28,7 +32,7 @@ class Source:
         assumed: Whether the rank was counted, for want of anything better.
     """
 
-    path: Path
+    path: Place
     rank: int | None = None
     assumed: bool = False
 
@@ -61,6 +65,12 @@ class Job:
     notes: tuple[Diagnostic, ...] = ()
 
 
+def identities(sources: Sequence[Source]) -> list[dict[str, Any]]:
+    """What tells each file apart, some looked at at a time, as each may be far away."""
+    with ThreadPoolExecutor(_LOOKS, "tracekit-look") as threads:
+        return list(threads.map(lambda source: source.identity, sources))
+
+
 def cycles(name: str | None, sources: list[Source]) -> list[Job]:
     """Split sources so that a rank occurs once in each job: its n-th trace goes to the n-th job.
 
@@ -77,7 +87,7 @@ def cycles(name: str | None, sources: list[Source]) -> list[Job]:
     return [_job(name, tuple(cycle.values())) for cycle in found]
 
 
-def alone(path: Path) -> Job:
+def alone(path: Place) -> Job:
     """A trace that is a job of its own."""
     return Job(_stem(path), (Source(path),))
 
@@ -87,5 +97,5 @@ def _job(name: str | None, sources: tuple[Source, ...]) -> Job:
     return Job(name or _stem(ordered[0].path), ordered)
 
 
-def _stem(path: Path) -> str:
+def _stem(path: Place) -> str:
     return _SUFFIX.sub("", path.name) or "trace"

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tracekit.ingest.kineto.toplevel import TopLevel
     from tracekit.ingest.nesting import Nest
     from tracekit.meta import Diagnostic
+    from tracekit.places import Place
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Trace(ABC):
         nest: How the nesting of its host rows is found.
     """
 
-    path: Path
+    path: Place
     directory: Path
     top: TopLevel
     nest: Nest = field(default=Jumping(), kw_only=True)

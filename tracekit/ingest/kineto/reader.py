@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from tracekit.ingest.kineto.events import Decoded
     from tracekit.ingest.pool import Pool
     from tracekit.meta import Diagnostic
+    from tracekit.places import Place
 
 
 _SALVAGED = 800_000
@@ -119,7 +120,7 @@ def _parked(chunk: _Chunk, decoder: Callable[[bytes], Decoded]) -> _Report:
     return _Report(tally, decoded.clean, decoded.ended, decoded.tail)
 
 
-def peek(path: Path) -> TopLevel:
+def peek(path: Place) -> TopLevel:
     """What stands before a trace's events.
 
     Raises:
@@ -130,7 +131,7 @@ def peek(path: Path) -> TopLevel:
 
 
 def read(
-    path: Path,
+    path: Place,
     directory: Path,
     pool: Pool,
     progress: Callable[[int], None],
@@ -250,7 +251,7 @@ class _Assembly:
             self._open = b""
 
 
-def _not_a_trace(path: Path, tally: Tally) -> UnusableInputError:
+def _not_a_trace(path: Place, tally: Tally) -> UnusableInputError:
     if tally.ignored:
         kinds = ", ".join(sorted(tally.ignored))
         return UnusableInputError(
