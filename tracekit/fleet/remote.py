@@ -15,8 +15,11 @@ if TYPE_CHECKING:
 
     from distributed import Client
 
-PATIENCE_S = 60.0
-"""Seconds without any worker, or without the scheduler, until the tasks that are left have failed."""
+PATIENCE_S = 300.0
+"""Seconds without a sign of any worker, or of the scheduler, until the tasks that are left have failed.
+
+A worker that ends as soon as it has begun may not be seen, and its successor takes a while on a busy machine.
+"""
 _TICK_S = 1.0
 
 
@@ -72,8 +75,9 @@ class ClusterWorkers(Workers):
         while flight.left:
             capacity = self.count
             flight.start(capacity)
-            seen = time.monotonic() if capacity else seen
-            yield from flight.landed(_TICK_S)
+            landed = list(flight.landed(_TICK_S))
+            yield from landed
+            seen = time.monotonic() if capacity or landed else seen
             if time.monotonic() - seen > self._patience:
                 yield from flight.give_up(self._nobody())
 
