@@ -15,7 +15,7 @@ from tracekit.errors import UnusableInputError
 from tracekit.schema import SCHEMA_VERSION
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from tracekit.places import Place
 
 FILE_NAME = "run.json"
 UNPROFILED = {"profile": False}
@@ -81,12 +81,28 @@ class Timings:
 
 
 @dataclass(frozen=True)
+class PartFile:
+    """One file of a table, by its name in the table's folder: rows, bytes, and its SHA-256."""
+
+    name: str
+    rows: int
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
 class TableFile:
-    """One stored table: rows, bytes on disk, and the SHA-256 of its file or of its parts in order."""
+    """One stored table: rows, bytes on disk, and the SHA-256 of its file or of its parts in order.
+
+    Attributes:
+        parts: Its files, in order, where they were delivered one by one, as to object storage. Each has its own
+            digest then, and `sha256` is that of these digests, one a line. Files beside them are no part of it.
+    """
 
     rows: int
     bytes: int
     sha256: str
+    parts: list[PartFile] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -119,20 +135,25 @@ class RunMeta:
         return not UNPROFILED.items() <= self.collector.options.items()
 
 
-def read(directory: Path) -> RunMeta:
+def read(directory: Place) -> RunMeta:
     """Read a run's metadata.
 
     Raises:
         UnusableInputError: The file is absent, not a run's metadata, or of another schema version.
     """
-    path = directory / FILE_NAME
     try:
-        data = path.read_bytes()
-        version = msgspec.json.decode(data, type=_Version).schema_version
-    except (OSError, msgspec.DecodeError) as error:
-        raise UnusableInputError(
-            f"{directory} is not a run: {error}", hint="list runs with `tracekit runs`"
-        ) from error
+        content = (directory / FILE_NAME).read_bytes()
+    except OSError as error:
+        raise _no_run(directory, error) from error
+    return decode(content, directory)
+
+
+def decode(content: bytes, directory: Place) -> RunMeta:
+    """The metadata that a run's file holds; raises what `read` does."""
+    try:
+        version = msgspec.json.decode(content, type=_Version).schema_version
+    except msgspec.DecodeError as error:
+        raise _no_run(directory, error) from error
     if version != SCHEMA_VERSION:
         hint = (
             "upgrade tracekit"
@@ -143,18 +164,26 @@ def read(directory: Path) -> RunMeta:
             f"{directory} has schema version {version}, this tracekit reads {SCHEMA_VERSION}", hint=hint
         )
     try:
-        return msgspec.json.decode(data, type=RunMeta)
+        return msgspec.json.decode(content, type=RunMeta)
     except msgspec.ValidationError as error:
         raise UnusableInputError(
-            f"{path} is damaged: {error}", hint="import or collect the run again"
+            f"{directory / FILE_NAME} is damaged: {error}", hint="import or collect the run again"
         ) from error
+
+
+def _no_run(directory: Place, error: Exception) -> UnusableInputError:
+    return UnusableInputError(f"{directory} is not a run: {error}", hint="list runs with `tracekit runs`")
 
 
 class _Version(msgspec.Struct):
     schema_version: int
 
 
-def write(directory: Path, meta: RunMeta) -> None:
+def write(directory: Place, meta: RunMeta) -> None:
     """Write a run's metadata, indented for people."""
-    text = msgspec.json.format(msgspec.json.encode(meta), indent=2)
-    (directory / FILE_NAME).write_bytes(text + b"\n")
+    (directory / FILE_NAME).write_bytes(encode(meta))
+
+
+def encode(meta: RunMeta) -> bytes:
+    """The metadata as it is written."""
+    return msgspec.json.format(msgspec.json.encode(meta), indent=2) + b"\n"

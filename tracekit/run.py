@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 
 from tracekit import meta as run_meta
-from tracekit import pruning
+from tracekit import places, pruning
 from tracekit.errors import UnusableInputError
 from tracekit.schema import BUSY_KINDS, TABLES, C
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     import pandas as pd
     import pyarrow.compute as pc
 
     from tracekit.meta import RunMeta
+    from tracekit.places import Place
     from tracekit.pruning import Window
     from tracekit.schema import Column
 
 
+RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+"""What the id of a run, and so the name of its folder, looks like."""
+ENDING = ".parquet"
+
+
 @dataclass(frozen=True)
 class Run:
-    """One run on disk; tables are read when asked for and never cached here.
+    """One run, on disk or on object storage; tables are read when asked for and never cached here.
 
     Example:
         >>> import tracekit
@@ -36,7 +43,14 @@ class Run:
         >>> run.table("device_intervals", columns=["name", "dur_ns"])  # doctest: +SKIP
     """
 
-    path: Path
+    path: Place
+
+    @classmethod
+    def known(cls, path: Place, meta: RunMeta) -> Self:
+        """A run whose metadata has been read already."""
+        run = cls(path)
+        vars(run)["meta"] = meta
+        return run
 
     @cached_property
     def meta(self) -> RunMeta:
@@ -81,7 +95,7 @@ class Run:
         if not self.rows(name):
             return schema.empty_table().select(wanted)
         try:
-            dataset = ds.dataset(self._location(name), format="parquet", schema=schema)
+            dataset = self._dataset(name)
             if window is not None:
                 inside = pruning.rows_in(schema, window)
                 dataset = pruning.row_groups_in(dataset, window)
@@ -89,10 +103,10 @@ class Run:
             table = dataset.to_table(columns=wanted, filter=where)
         except (OSError, pa.ArrowInvalid) as error:
             raise UnusableInputError(
-                f"table {name} of run {self.id} cannot be read: {error}",
+                f"table {name} of run {self.id} cannot be read: {places.reason(error)}",
                 hint="import or collect the run again",
             ) from error
-        return _by_start(table) if self._in_parts(name) else table
+        return _by_start(table) if self.in_parts(name) else table
 
     def table(
         self,
@@ -118,12 +132,35 @@ class Run:
             pa.default_memory_pool().release_unused()
         return pd.DataFrame(made, index=pd.RangeIndex(rows), copy=False)
 
-    def _location(self, name: str) -> Path:
-        directory = self.path / name
-        return directory if directory.is_dir() else self.path / f"{name}.parquet"
+    def files(self, name: str) -> list[Place]:
+        """The Parquet files of a table, in order: one, or one for each part; none when the run has no row of it.
 
-    def _in_parts(self, name: str) -> bool:
-        return self._location(name).is_dir()
+        Raises:
+            OSError: They are on object storage, which refuses.
+        """
+        stored = self.meta.tables.get(name)
+        if not stored or not stored.rows:
+            return []
+        if stored.parts:
+            return [self.path / name / part.name for part in stored.parts]
+        folder = self.path / name
+        parts = sorted(folder.glob(f"*{ENDING}")) if self.in_parts(name) else []
+        return parts or [self.path / f"{name}{ENDING}"]
+
+    def in_parts(self, name: str) -> bool:
+        """Whether a table has a file for each part, which `arrow` puts in order."""
+        return name in self._parted
+
+    @cached_property
+    def _parted(self) -> set[str]:
+        told = {name for name, stored in self.meta.tables.items() if stored.parts}
+        return told or {one.name for one in self.path.iterdir() if one.name in TABLES and one.is_dir()}
+
+    def _dataset(self, name: str) -> ds.FileSystemDataset:
+        files = self.files(name)
+        where = files[0].filesystem if isinstance(files[0], places.RemotePath) else None
+        keys = [file.key if isinstance(file, places.RemotePath) else str(file) for file in files]
+        return ds.dataset(keys, format="parquet", schema=TABLES[name].arrow, filesystem=where)
 
 
 def busy(run: Run, columns: Sequence[str]) -> pd.DataFrame:

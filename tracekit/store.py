@@ -1,47 +1,55 @@
-"""The store: a directory of whole runs, and the references by which a person names one.
+"""The store: whole runs at one place, and the references by which a person names one.
 
-A run is written to a hidden temporary directory and renamed into place, so a listed run is whole.
+How a run comes to be there as a whole is up to what keeps the place: see `tracekit.storing`.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import secrets
 import shutil
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-import psutil
-import pyarrow.parquet as pq
 
-from tracekit import gitinfo
+from tracekit import gitinfo, places
 from tracekit import meta as run_meta
 from tracekit.errors import RunNotFoundError, TracekitError, UnusableInputError
-from tracekit.meta import RunMeta, TableFile
-from tracekit.run import Run
-from tracekit.schema import TABLES
+from tracekit.places.remote import RemoteError
+from tracekit.run import RUN_ID, Run
+from tracekit.storing import keeper_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+    from tracekit.meta import RunMeta
+    from tracekit.parts import Delivered
+    from tracekit.places import Place
+    from tracekit.storing import Keeper, Leftover
+
+__all__ = ["RUN_ID", "Draft", "Store", "locate", "new_run_id", "timestamp"]
 
 ENVIRONMENT_VARIABLE = "TRACEKIT_STORE"
 DIRECTORY = ".tracekit"
-RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_TEMPORARY = re.compile(r"\.tmp-(\d+)-[0-9a-f]+")
 _LATEST = re.compile(r"latest(?:~(\d{1,9}))?")
 
 
-def locate(option: str | None = None) -> Path:
-    """The store's place: the option, else `$TRACEKIT_STORE`, else `.tracekit/` of the repository or here."""
+def locate(option: str | None = None) -> Place:
+    """The store's place: the option, else `$TRACEKIT_STORE`, else `.tracekit/` of the repository or here.
+
+    Raises:
+        UnusableInputError: It is named by an address that cannot be.
+    """
     named = option or os.environ.get(ENVIRONMENT_VARIABLE)
     if named:
-        return Path(named).expanduser()
+        place = places.parse(named)
+        return place.expanduser() if isinstance(place, Path) else place
     return (gitinfo.root() or Path.cwd()) / DIRECTORY
 
 
@@ -58,95 +66,121 @@ def new_run_id(name: str, *, now: datetime) -> str:
 
 @dataclass(frozen=True)
 class Draft:
-    """A run being written: fill `path` with `<table>.parquet` or `<table>/part-*.parquet`, then commit."""
+    """A run being written.
+
+    Attributes:
+        path: A folder of this machine: fill it with `<table>.parquet` or `<table>/part-*.parquet`, then commit.
+        store: Where the run goes.
+        address: Where any process, of any machine that reaches it, may deliver files with
+            `tracekit.parts.deliver`. It can be pickled; `places.parse(str(address))` is the same place.
+    """
 
     path: Path
     store: Store
+    address: Place
 
-    def commit(self, meta: RunMeta) -> Run:
-        """Seal the tables into `run.json` and move the run into the store."""
+    def commit(self, meta: RunMeta, delivered: Sequence[Delivered] = ()) -> Run:
+        """Make it a run: seal the tables in `run.json`, which comes last.
+
+        Args:
+            meta: What is known of the run; its tables are completed here. Its id is that of the draft.
+            delivered: Files in place at `address`; a table of which there are some consists of these. A file
+                that is told of twice counts once.
+        """
         with self.store.writing():
-            sealed = replace(meta, tables={name: _seal(files) for name, files in _table_files(self.path)})
-            run_meta.write(self.path, sealed)
-            target = self.store.path / sealed.run_id
-            self.path.rename(target)
-        return Run(target)
+            return Run(self.store.keeper.commit(self, meta, delivered))
 
 
 @dataclass(frozen=True)
 class Store:
-    """The runs under one directory, which need not exist yet.
+    """The runs at one place, a folder of this machine or an address, which need not exist yet.
 
     Example:
         >>> store = Store(locate())  # doctest: +SKIP
         >>> store.resolve("latest~1").id  # doctest: +SKIP
     """
 
-    path: Path
+    path: Place
+
+    @cached_property
+    def keeper(self) -> Keeper:
+        """What keeps the runs."""
+        return keeper_of(self.path)
+
+    @property
+    def beside(self) -> Path:
+        """Where folders of the store lie that hold no runs: in the store, or in the user's cache for a remote one.
+
+        They need not exist: see `folder`.
+        """
+        return self.keeper.beside
 
     def runs(self) -> list[Run]:
-        """All whole runs, oldest first."""
-        if not self.path.is_dir():
-            return []
-        entries = [
-            entry
-            for entry in self.path.iterdir()
-            if RUN_ID.fullmatch(entry.name) and (entry / run_meta.FILE_NAME).is_file()
-        ]
-        return [Run(entry) for entry in sorted(entries, key=_age)]
+        """All whole runs, oldest first.
+
+        Raises:
+            UnusableInputError: A remote store cannot be read.
+        """
+        with self.reading():
+            return self.keeper.read(self.keeper.listed())
+
+    def _named(self) -> list[Run]:
+        """All whole runs, which may have been named only."""
+        with self.reading():
+            return self.keeper.listed()
 
     def readable(self) -> list[Run]:
         """The runs whose metadata can be read, oldest first; the others must not block these."""
         return [run for run in self.runs() if _is_readable(run)]
 
     @contextmanager
-    def draft(self) -> Iterator[Draft]:
-        """A directory to write a run into; it vanishes unless committed."""
-        directory = self._temporary()
-        with self.writing():
-            self._prepare()
-            directory.mkdir()
-        try:
-            yield Draft(directory, self)
-        finally:
-            shutil.rmtree(directory, ignore_errors=True)
+    def draft(self, run_id: str | None = None) -> Iterator[Draft]:
+        """A place to write a run to; what is there vanishes unless it is committed.
 
-    def _prepare(self) -> None:
-        self.path.mkdir(parents=True, exist_ok=True)
-        ignore = self.path / ".gitignore"
-        if not ignore.exists():
-            ignore.write_text("*\n")
-        for entry in self.path.iterdir():
-            match = _TEMPORARY.fullmatch(entry.name)
-            if match and not psutil.pid_exists(int(match[1])):
-                shutil.rmtree(entry, ignore_errors=True)
+        Args:
+            run_id: The id of the run to be, which a remote store needs for files to be delivered by other
+                processes; without it `address` is a folder of this machine.
+        """
+        with ExitStack() as stack:
+            with self.writing():
+                begun = stack.enter_context(self.keeper.draft(run_id))
+            yield Draft(begun.path, self, begun.address)
 
     def folder(self, name: str) -> Path:
-        """A folder of the store for what is no run; its name begins with a dot.
+        """A folder of the store for what is no run; its name begins with a dot. It is on this machine always.
 
         Raises:
             UnusableInputError: It cannot be made.
         """
-        path = self.path / name
+        path = self.beside / name
         with self.writing():
-            self._prepare()
+            self.keeper.prepare()
             path.mkdir(exist_ok=True)
         return path
 
     def remove(self, run: Run) -> None:
-        """Delete a run: it is renamed first, so that a half-deleted run is never listed.
+        """Delete a run, in such a way that a half-deleted run is never listed.
 
         What folders of the store keep under the run's id is worked out from it, and goes with it.
         """
-        grave = self._temporary()
         with self.writing():
-            run.path.rename(grave)
-            shutil.rmtree(grave)
-        for kept in self.path.glob(f".*/{run.path.name}"):
+            self.keeper.remove(run)
+        for kept in self.beside.glob(f".*/{run.path.name}"):
             shutil.rmtree(kept, ignore_errors=True)
 
-    def _temporary(self) -> Path:
-        return self.path / f".tmp-{os.getpid()}-{secrets.token_hex(4)}"
+    def leftovers(self) -> list[Leftover]:
+        """What writers and removers that did not come to their end left, and what living ones are at.
+
+        Raises:
+            UnusableInputError: The store cannot be read.
+        """
+        with self.reading():
+            return self.keeper.leftovers()
+
+    def free(self, leftover: Leftover) -> None:
+        """Delete a leftover; whether it is given up is for the caller to say."""
+        with self.writing():
+            self.keeper.free(leftover)
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -164,6 +198,21 @@ class Store:
             raise UnusableInputError(
                 f"the store {self.path} cannot be written: {reason}",
                 hint="choose another place with --store or $TRACEKIT_STORE",
+            ) from error
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Turns a refusal of object storage into an error that names the store.
+
+        Raises:
+            UnusableInputError: No such bucket, no permission, no connection, or the like.
+        """
+        try:
+            yield
+        except RemoteError as error:
+            raise UnusableInputError(
+                f"the store {self.path} cannot be read: {error}",
+                hint="check the address, the credentials and the network, or choose another place with --store",
             ) from error
 
     def resolve(self, reference: str) -> Run:
@@ -187,7 +236,7 @@ class Store:
         Raises:
             RunNotFoundError: Several match, or none does and it can mean nothing but a run.
         """
-        runs = self.runs()
+        runs = self._named()
         exact = next((run for run in runs if run.path.name == reference), None)
         if exact:
             return exact
@@ -229,9 +278,13 @@ class Store:
 
 def _at(reference: str) -> Run | None:
     """The run whose folder this is; None when it is none, or cannot be asked for."""
-    path = Path(reference)
+    path = places.parse(reference)
     try:
         return Run(path) if (path / run_meta.FILE_NAME).is_file() else None
+    except RemoteError as error:
+        raise UnusableInputError(
+            f"{reference} cannot be read: {error}", hint="check the address, the credentials and the network"
+        ) from error
     except OSError:
         return None
 
@@ -251,30 +304,3 @@ def _is_readable(run: Run) -> bool:
 def timestamp(now: datetime) -> str:
     """A time as `run.json` writes it: UTC, ISO 8601, whole seconds."""
     return now.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
-def _age(run: Path) -> tuple[str, int, str]:
-    """Sorts runs by time; within the second of the run id, by when they were sealed."""
-    return run.name.partition("-")[0], (run / run_meta.FILE_NAME).stat().st_mtime_ns, run.name
-
-
-def _table_files(directory: Path) -> Iterator[tuple[str, list[Path]]]:
-    for name in TABLES:
-        single, parts = directory / f"{name}.parquet", directory / name
-        if single.is_file():
-            yield name, [single]
-        elif parts.is_dir():
-            yield name, sorted(parts.glob("*.parquet"))
-
-
-def _seal(files: list[Path]) -> TableFile:
-    digest = hashlib.sha256()
-    for file in files:
-        with file.open("rb") as stream:
-            while block := stream.read(1 << 20):
-                digest.update(block)
-    return TableFile(
-        rows=sum(pq.read_metadata(file).num_rows for file in files),
-        bytes=sum(file.stat().st_size for file in files),
-        sha256=digest.hexdigest(),
-    )

@@ -1,0 +1,79 @@
+"""Putting a file in place so that nobody ever sees half of it, on a disk as on object storage."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .failures import reason
+from .remote import RemoteError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .remote import Place, RemotePath
+
+_BLOCK = 8 << 20
+
+
+@contextmanager
+def put(place: Place) -> Iterator[Path]:
+    """A file of this machine to write, which is put in place when it is written without an error.
+
+    On a disk it is renamed from beside; on object storage it is sent as one object from the temporary folder.
+    Writing the same place twice, even at once from two processes, leaves one of the two, whole.
+
+    Args:
+        place: Where it goes; the folder is made.
+
+    Raises:
+        OSError: It cannot be written or sent.
+
+    Example:
+        >>> with put(Path("/tmp/tracekit-example.txt")) as file:  # doctest: +SKIP
+        ...     _ = file.write_text("whole")
+    """
+    if isinstance(place, Path):
+        with _beside(place) as file:
+            yield file
+    else:
+        with tempfile.TemporaryDirectory(prefix="tracekit-put-") as folder:
+            file = Path(folder) / "file"
+            yield file
+            send(file, place)
+
+
+@contextmanager
+def _beside(place: Path) -> Iterator[Path]:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    temporary = place.with_name(f".{place.name}.{os.getpid()}-{secrets.token_hex(4)}")
+    try:
+        yield temporary
+        temporary.replace(place)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def send(file: Path, place: RemotePath) -> None:
+    """Send a file of this machine to object storage, where it is seen when all of it is there.
+
+    Raises:
+        OSError: It cannot be read or sent.
+    """
+    from pyarrow import fs as pafs
+
+    try:  # in one call that nothing interrupts: a stream that is closed half-way would be seen
+        pafs.copy_files(
+            str(file),
+            place.key,
+            source_filesystem=pafs.LocalFileSystem(),
+            destination_filesystem=place.filesystem,
+            chunk_size=_BLOCK,
+            use_threads=False,
+        )
+    except OSError as error:
+        raise RemoteError(reason(error)) from error

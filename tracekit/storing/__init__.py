@@ -1,0 +1,25 @@
+"""How runs are kept at a place, so that a listed run is whole: on a disk, and on object storage.
+
+`keeper` is what a store asks of either, `local` and `remote` are the two, `owner` tells whether who began
+something is still at it, and `manifests` remembers what `run.json` of remote runs says.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracekit.places import RemotePath
+
+from .keeper import Keeper, Leftover
+from .local import LocalKeeper
+from .remote import RemoteKeeper
+
+if TYPE_CHECKING:
+    from tracekit.places import Place
+
+__all__ = ["Keeper", "Leftover", "keeper_of"]
+
+
+def keeper_of(path: Place) -> Keeper:
+    """What keeps runs at a place."""
+    return RemoteKeeper(path) if isinstance(path, RemotePath) else LocalKeeper(path)
