@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from tracekit.cli.options import open_store, store_option
+from tracekit.cli.options import open_store, scheduler_option, store_option
 
 if TYPE_CHECKING:
     from tracekit.errors import TracekitError
@@ -16,34 +17,43 @@ if TYPE_CHECKING:
 @click.command("import")
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--label", help="Name the new runs; a label can be used wherever a run is asked for.")
+@scheduler_option("Have the traces of a job decoded and written by the workers of a Dask cluster.")
 @store_option
-def command(paths: tuple[Path, ...], *, label: str | None, store: str | None) -> None:
+def command(paths: tuple[Path, ...], *, label: str | None, scheduler: str | None, store: str | None) -> None:
     """Import traces of torch.profiler and exports of Nsight Systems into the store.
 
     A PATH is a trace (JSON, plain or gzipped), a SQLite export, a folder of Parquet tables, a report
     (.nsys-rep; nsys exports it once, beside it), a folder of these, or - for standard input, which is JSON.
     What a file is, is told by its content.
     The traces of one job's ranks become one run. Prints one run id a line on stdout, and nothing else;
-    a PATH that cannot be used does not keep the others back, and the exit code is 2.
+    a PATH, or a rank of a job, that cannot be used does not keep the others back, and the exit code is 2.
+
+    With --scheduler each trace is a task of a Dask cluster; what was asked for once is done by whoever is left
+    when a worker dies. The workers must find traces and store under the same paths as this program, and have
+    its version (pip install 'tracekit-torch[scale]'; docs/scale.md).
 
     \b
     tracekit import trace.json.gz
     tracekit import rank0.json rank1.json --label baseline
     tracekit import run.sqlite
     zcat trace.json.gz | tracekit import -
+    tracekit import /shared/job --store /shared/runs --scheduler tcp://head:8786
     """  # noqa: D301 (click reads the \b)
     import pyarrow as pa
 
-    from tracekit.cli.progress import byte_progress
+    from tracekit.cli.progress import analysis_progress, byte_progress
     from tracekit.errors import TracekitError
+    from tracekit.fleet import workers
     from tracekit.ingest.files import printable
     from tracekit.ingest.importer import import_each
 
     pa.set_memory_pool(pa.system_memory_pool())  # it gives memory back between reading and writing
     named = printable(label) if label is not None else None
     errors: dict[str, TracekitError] = {}
-    with byte_progress("reading") as progress:
-        for outcome in import_each(open_store(store), paths, label=named, progress=progress):
+    with ExitStack() as stack:
+        fleet = stack.enter_context(workers(scheduler)) if scheduler is not None else None
+        progress = stack.enter_context(analysis_progress() if fleet else byte_progress("reading"))
+        for outcome in import_each(open_store(store), paths, label=named, progress=progress, workers=fleet):
             if isinstance(outcome, TracekitError):
                 errors[outcome.message] = outcome
                 continue
