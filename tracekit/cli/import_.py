@@ -28,9 +28,9 @@ def command(paths: tuple[Path, ...], *, label: str | None, scheduler: str | None
     The traces of one job's ranks become one run. Prints one run id a line on stdout, and nothing else;
     a PATH, or a rank of a job, that cannot be used does not keep the others back, and the exit code is 2.
 
-    With --scheduler each trace is a task of a Dask cluster; what was asked for once is done by whoever is left
-    when a worker dies. The workers must find traces and store under the same paths as this program, and have
-    its version (pip install 'tracekit-torch[scale]'; docs/scale.md).
+    With --scheduler each trace is a task of a Dask cluster, and goes to another worker when its own dies. The
+    workers must find traces and store under the same paths as this program, and have its version
+    (pip install 'tracekit-torch[scale]').
 
     \b
     tracekit import trace.json.gz

@@ -7,6 +7,7 @@ import logging
 import platform
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from tracekit.errors import MissingDependencyError, UnusableInputError
 from tracekit.fleet.remote import ClusterWorkers
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 CONNECT_S = 10
 """Seconds until a scheduler that does not answer is not there."""
+_SCHEMES = ("tcp", "tls", "ws", "wss", "ucx", "ucxx")
 _DISTRIBUTION = "tracekit-torch"
 
 
@@ -46,6 +48,10 @@ def connected(scheduler: str) -> Iterator[ClusterWorkers]:
 
 
 def _client(scheduler: str) -> Client:
+    if not _is_address(scheduler):
+        raise UnusableInputError(
+            f"{scheduler!r} is no address of a Dask scheduler", hint="it looks like tcp://host:8786"
+        )
     try:
         from distributed import Client
     except ImportError as error:
@@ -61,6 +67,14 @@ def _client(scheduler: str) -> Client:
             f"no Dask scheduler answers at {scheduler} within {CONNECT_S} s",
             hint="start one with `dask scheduler`, and give the address that it prints",
         ) from error
+
+
+def _is_address(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in _SCHEMES and bool(parts.hostname and parts.port)
+    except ValueError:  # the port
+        return False
 
 
 def _check(client: Client, scheduler: str) -> None:

@@ -23,6 +23,26 @@ if TYPE_CHECKING:
     Decoders = tuple[Pool, Scanners]
     """Where chunks are decoded, and what decodes them once it is ready."""
 
+_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+"""What the file system says only to one who writes."""
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turns an error of the file system into one that names the file, unless it speaks of what is written.
+
+    Raises:
+        UnusableInputError: The file cannot be read.
+        OSError: What is decoded cannot be parked.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _WRITING:
+            raise
+        with files.reading(path):
+            raise
+
 
 def read(path: Path, directory: Path, decoders: Decoders, progress: Callable[[int], None]) -> list[Trace]:
     """Decode a file and park what is in it.

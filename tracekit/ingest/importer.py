@@ -92,7 +92,7 @@ def import_each(
         except TracekitError as error:
             plan.errors.append(error)
             continue
-        plan.errors += _lacking(run, job)
+        plan.errors.extend(_lacking(run, job))
         yield run
     yield from plan.errors
 
