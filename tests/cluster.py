@@ -35,16 +35,27 @@ if __name__ == "__main__":
     main()
 """
 
+_FATAL = """
+import os, signal, sys
+
+def hook(event, args):
+    if event == "open" and str(args[0]).endswith({!r}):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+sys.addaudithook(hook)
+"""
+
 
 class Cluster:
     """A running cluster.
 
     Attributes:
         address: Its scheduler's.
+        folder: Where its workers keep their files.
     """
 
-    def __init__(self, process: subprocess.Popen[str], address: str) -> None:
-        self.address, self._process = address, process
+    def __init__(self, process: subprocess.Popen[str], address: str, folder: Path) -> None:
+        self.address, self.folder, self._process = address, folder, process
 
     def workers(self) -> list[psutil.Process]:
         """Its worker processes; those that watch them are the process that tests started."""
@@ -61,14 +72,22 @@ class Cluster:
 
 
 @contextmanager
-def cluster(folder: Path, *, workers: int = 4, threads: int = 1) -> Iterator[Cluster]:
-    """A cluster of so many worker processes, which keep their files in a folder."""
+def cluster(folder: Path, *, workers: int = 4, threads: int = 1, fatal: str = "") -> Iterator[Cluster]:
+    """A cluster of so many worker processes, which keep their files in a folder.
+
+    Args:
+        folder: An empty folder.
+        workers: How many.
+        threads: Tasks that each runs at a time.
+        fatal: End of the name of a file that no worker survives opening.
+    """
     pytest.importorskip("distributed")
     script = folder / "serve.py"
     script.write_text(_SERVE)
+    (folder / "sitecustomize.py").write_text(_FATAL.format(fatal) if fatal else "")
     with subprocess.Popen(
         [sys.executable, script, str(workers), folder / "scratch", str(threads)],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -78,6 +97,6 @@ def cluster(folder: Path, *, workers: int = 4, threads: int = 1) -> Iterator[Clu
         address = process.stdout.readline().strip()
         assert address
         try:
-            yield Cluster(process, address)
+            yield Cluster(process, address, folder / "scratch")
         finally:
             process.communicate()

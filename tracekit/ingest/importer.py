@@ -103,7 +103,7 @@ def _lacking(run: Run, job: Job) -> list[TracekitError]:
     if not lost:
         return []
     what = f"{len(lost)} of {job.name}'s {len(job.sources)} traces could not be imported"
-    return [UnusableInputError(what, hint=f"`tracekit show {run.id}` says why; the run holds the others")]
+    return [UnusableInputError(what, hint=f"`tracekit show {run.id}` says why of each; the others are in it")]
 
 
 def import_job(
