@@ -148,10 +148,10 @@ def answers(found: dict[str, list[float]]) -> list[Measure]:
 
 def cold(browser: Browser, folder: Path, rounds: int = 5) -> list[Measure]:
     """Seconds until the overview of a small run has its numbers, in profiles that know nothing."""
-    store = Store(folder / "small")
-    import_traces(store, [write(training(), folder / "trace.json")])
+    store = folder / "small"
+    import_traces(Store(store), [write(training(), folder / "trace.json")])
     took = []
-    with serving(store.path) as (_, address):
+    with serving(store) as (_, address):
         for _ in range(rounds):
             with browser.new_context(viewport={"width": 1_440, "height": 900}) as context:
                 page = context.new_page()

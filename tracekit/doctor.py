@@ -8,11 +8,15 @@ import shutil
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tracekit import environment, nvml, registry
 from tracekit.errors import TracekitError
+from tracekit.store import Store
 from tracekit.toolchain import HOW_TO_INSTALL, Toolchain, find_toolchain
+
+if TYPE_CHECKING:
+    from tracekit.places import Place
 
 DRIVER_PARAMETERS = Path("/proc/driver/nvidia/params")
 NEEDS_ADMIN = "RmProfilingAdminOnly: 1"
@@ -37,7 +41,7 @@ class Check:
     next_step: str = ""
 
 
-def examine(store: Path) -> list[Check]:
+def examine(store: Place) -> list[Check]:
     """Look at everything a collection needs; never fails, whatever is missing.
 
     Args:
@@ -54,7 +58,7 @@ def examine(store: Path) -> list[Check]:
         _nsys(),
         _libtorch(find_toolchain()),
         _scanner(),
-        _disk(store),
+        *_store(store),
         *_plugins(),
     ]
 
@@ -208,6 +212,18 @@ def compile_scanner() -> None:
         native.load()
     except Exception as error:
         raise TracekitError(_slower(error), hint="reinstall llvmlite and numba") from error
+
+
+def _store(place: Place) -> list[Check]:
+    """Where runs go: the disk, and for a store on object storage whether it answers."""
+    store = Store(place)
+    if isinstance(place, Path):
+        return [_disk(place)]
+    try:
+        count = len(store.runs())
+    except TracekitError as error:
+        return [Check("store", Status.MISSING, error.message, error.hint), _disk(store.beside)]
+    return [Check("store", Status.OK, f"{place} has {count} run{'s' * (count != 1)}"), _disk(store.beside)]
 
 
 def _disk(store: Path) -> Check:

@@ -95,8 +95,8 @@ class TableFile:
     """One stored table: rows, bytes on disk, and the SHA-256 of its file or of its parts in order.
 
     Attributes:
-        parts: Its files, in order, where they were delivered one by one, as to object storage. Each has its own
-            digest then, and `sha256` is that of these digests, one a line. Files beside them are no part of it.
+        parts: Its files, in order, where they were delivered one by one, as to object storage. Each has its
+            own digest then, and `sha256` is that of these digests, one a line. Other files are no part of it.
     """
 
     rows: int

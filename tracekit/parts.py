@@ -1,4 +1,4 @@
-"""Files of a run being written: what is told of each, and how any process delivers them where the run will be."""
+"""Files of a run being written: what is told of each, and how any process delivers them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def deliver(folder: Path, address: Place) -> tuple[Delivered, ...]:
     """
     found = [(table, file) for table, files in table_files(folder) for file in files]
     with ThreadPoolExecutor(SENT_AT_ONCE, "tracekit-deliver") as threads:
-        return tuple(threads.map(lambda one: _delivered(*one, address), found))
+        return tuple(threads.map(lambda one: _delivered(one[0], one[1], address), found))
 
 
 def _delivered(table: str, file: Path, address: Place) -> Delivered:
@@ -97,7 +97,7 @@ def seal(files: Sequence[Path]) -> TableFile:
 
 
 def sealed(delivered: Iterable[Delivered]) -> dict[str, TableFile]:
-    """What `run.json` says of tables whose files were delivered; of files of one name, the last one counts."""
+    """What `run.json` says of tables whose files were delivered; of files of one name, the last counts."""
     tables: dict[str, dict[str, PartFile]] = {}
     for one in delivered:
         tables.setdefault(one.table, {})[one.file.name] = one.file

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
@@ -133,7 +132,7 @@ class Run:
         return pd.DataFrame(made, index=pd.RangeIndex(rows), copy=False)
 
     def files(self, name: str) -> list[Place]:
-        """The Parquet files of a table, in order: one, or one for each part; none when the run has no row of it.
+        """The Parquet files of a table, in order: one, or one for each part; none without rows.
 
         Raises:
             OSError: They are on object storage, which refuses.
@@ -144,7 +143,7 @@ class Run:
         if stored.parts:
             return [self.path / name / part.name for part in stored.parts]
         folder = self.path / name
-        parts = sorted(folder.glob(f"*{ENDING}")) if self.in_parts(name) else []
+        parts = places.inside(folder, f"*{ENDING}") if self.in_parts(name) else []
         return parts or [self.path / f"{name}{ENDING}"]
 
     def in_parts(self, name: str) -> bool:

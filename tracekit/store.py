@@ -69,7 +69,7 @@ class Draft:
     """A run being written.
 
     Attributes:
-        path: A folder of this machine: fill it with `<table>.parquet` or `<table>/part-*.parquet`, then commit.
+        path: A folder of this machine to fill with `<table>.parquet` or `<table>/part-*.parquet`.
         store: Where the run goes.
         address: Where any process, of any machine that reaches it, may deliver files with
             `tracekit.parts.deliver`. It can be pickled; `places.parse(str(address))` is the same place.
@@ -109,7 +109,7 @@ class Store:
 
     @property
     def beside(self) -> Path:
-        """Where folders of the store lie that hold no runs: in the store, or in the user's cache for a remote one.
+        """Where folders of the store lie that hold no runs: in it, or in the user's cache for a remote one.
 
         They need not exist: see `folder`.
         """
@@ -212,7 +212,7 @@ class Store:
         except RemoteError as error:
             raise UnusableInputError(
                 f"the store {self.path} cannot be read: {error}",
-                hint="check the address, the credentials and the network, or choose another place with --store",
+                hint="check the address, the credentials and the network",
             ) from error
 
     def resolve(self, reference: str) -> Run:

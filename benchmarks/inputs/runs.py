@@ -38,9 +38,9 @@ class Imported:
 def imported(trace: Trace) -> Imported:
     """The run of a trace, imported anew: the program that imports may have changed."""
     folder = trace.path.parents[1]
-    store = Store(folder.with_name(f"{folder.name}-run") / "store")
-    shutil.rmtree(store.path, ignore_errors=True)
-    (run,) = import_traces(store, [trace.path])
-    tables = json.loads((run.path / "run.json").read_text())["tables"]
+    place = folder.with_name(f"{folder.name}-run") / "store"
+    shutil.rmtree(place, ignore_errors=True)
+    (run,) = import_traces(Store(place), [trace.path])
+    tables = json.loads((run.path / "run.json").read_bytes())["tables"]
     events = sum(tables[name]["rows"] for name in _INTERVALS if name in tables)
-    return Imported(store=store.path, run=run.path.name, size=trace.size, events=events)
+    return Imported(store=place, run=run.path.name, size=trace.size, events=events)

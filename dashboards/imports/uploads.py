@@ -60,7 +60,7 @@ class Upload:
     @property
     def folder(self) -> Path:
         """Where they are."""
-        return self.store.path / FOLDER / self.id
+        return self.store.beside / FOLDER / self.id
 
     def append(self, name: str, *, offset: int, size: int, body: BinaryIO) -> None:
         """Take a slice of a file.

@@ -20,6 +20,8 @@ from tracekit.errors import TracekitError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from tracekit.places import Place
+
 BOOTSTRAP = """
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])
@@ -30,7 +32,7 @@ _STEP = 1 << 20
 """Bytes of a trace between two lines about progress."""
 
 
-def start(store: Path, traces: Sequence[Path]) -> subprocess.Popen[str]:
+def start(store: Place, traces: Sequence[Path]) -> subprocess.Popen[str]:
     """A process that imports traces into a store and writes lines of JSON.
 
     Each line is `{"progress": [name, bytes, size]}`, `{"run": id, "warnings": number}` or
@@ -51,13 +53,16 @@ def work(store: str, traces: Sequence[str]) -> None:
     """Import traces into a store, as `start` says."""
     import pyarrow as pa
 
+    from tracekit import places
     from tracekit.ingest.importer import import_each
     from tracekit.store import Store
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # unwinds, so nothing is left
     threading.Thread(target=_end_with_parent, daemon=True).start()
     pa.set_memory_pool(pa.system_memory_pool())
-    for outcome in import_each(Store(Path(store)), [Path(trace) for trace in traces], progress=_progress()):
+    for outcome in import_each(
+        Store(places.parse(store)), [Path(trace) for trace in traces], progress=_progress()
+    ):
         if isinstance(outcome, TracekitError):
             _tell({"error": outcome.message, "hint": outcome.hint})
         else:

@@ -174,7 +174,7 @@ def _columns(unit: str, *, subject: bool) -> tuple[Column, ...]:
 
 
 def _table(context: Context, found: list[Code], metric: str) -> Component:
-    place = context.store.path.resolve().parent
+    place = context.store.beside.resolve().parent
     known = context.results.get(
         (NAME, "subjects", tuple(state.git.sha for state in found)), lambda: subjects(found, place)
     )

@@ -33,7 +33,7 @@ _TEMPORARY = re.compile(r"\.tmp-(\d+)-[0-9a-f]+(?:\.npz)?")
 
 def place(store: Store, run_id: str) -> Path:
     """Where the index of a run is kept."""
-    return store.path / FOLDER / run_id / f"v{VERSION}"
+    return store.beside / FOLDER / run_id / f"v{VERSION}"
 
 
 def load(folder: Path, seal: dict[str, str]) -> tuple[Outline, Arrays] | None:
@@ -112,7 +112,7 @@ def load_causes(folder: Path) -> dict[str, Any] | None:
 
 def sweep(store: Store) -> None:
     """Delete the indexes of runs that are gone, of older versions, and what was never finished."""
-    folder = store.path / FOLDER
+    folder = store.beside / FOLDER
     if not folder.is_dir():
         return
     entries = list(folder.iterdir())  # before the runs: one that is stored meanwhile is not taken for gone

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 
+from tracekit import places
 from tracekit.keeping import Shelf
 from tracekit.run import Run
 from tracekit.store import Store
@@ -24,7 +24,7 @@ NICE = 10
 
 def main(store_path: str, run_id: str) -> int:
     """Work out and keep the causes; 1 where there is no index to keep them with."""
-    store = Store(Path(store_path))
+    store = Store(places.parse(store_path))
     run = Run(store.path / run_id)
     folder = disk.place(store, run_id)
     kept = disk.load(folder, seal(run))

@@ -58,7 +58,7 @@ def text(run: Run, table: str, column: str) -> Text:
 def _column(run: Run, table: str, column: str) -> pa.ChunkedArray:
     """One column; the parts of a run in several are put in order by the start, so that is read too."""
     columns = {column: None}
-    if (run.path / table).is_dir():
+    if run.in_parts(table):
         columns[C.START_NS] = None
     return run.arrow(table, columns=list(columns))[column]
 

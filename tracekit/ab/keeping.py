@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit import meta as run_meta
@@ -13,11 +14,11 @@ if TYPE_CHECKING:
     from tracekit.store import Store
 
 
-def keep(store: Store, run: Run, *, label: str) -> Run:
-    """Move a run into a store, under a label."""
+def keep(store: Store, run: Run, *, label: str | None) -> Run:
+    """Move a run out of a store of this machine into another, wherever that is, under a label."""
     with store.draft() as draft:
         with store.writing():
-            for path in run.path.iterdir():
+            for path in Path(str(run.path)).iterdir():
                 if path.name != run_meta.FILE_NAME:
                     shutil.move(path, draft.path / path.name)
         return draft.commit(replace(run.meta, label=label))

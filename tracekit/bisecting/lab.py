@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
+from tracekit.ab.keeping import keep
 from tracekit.bisecting.signature import counts
 from tracekit.measuring.program import Program, measure, prepare
 from tracekit.measuring.worktrees import worktrees
@@ -112,8 +113,7 @@ def _values(program: Program, store: Store, tree: Path, scratch: Path, signature
     if sample.run is None:
         return sample.values
     found = {**sample.values, **counts(sample.run, signature)}
-    with store.writing():
-        sample.run.path.rename(store.path / sample.run.path.name)
+    keep(store, sample.run, label=sample.run.meta.label)
     return found
 
 

@@ -9,9 +9,9 @@ from tracekit.errors import CollectionError, UnusableInputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from tracekit.meta import Git
+    from tracekit.places import Place
     from tracekit.run import Run
     from tracekit.store import Store
 
@@ -54,7 +54,7 @@ def _named(
 ) -> tuple[Run, ...]:
     from tracekit.diff.sides import runs_of
 
-    named: dict[Path, Run] = {}
+    named: dict[Place, Run] = {}
     for reference in references:
         found = _of_commit(runs, reference) if reference.startswith(_GIT) else runs_of(store, reference)
         named |= {run.path: run for run in found}

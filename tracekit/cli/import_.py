@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import rich_click as click
@@ -12,19 +11,21 @@ from tracekit.cli.options import open_store, scheduler_option, store_option
 
 if TYPE_CHECKING:
     from tracekit.errors import TracekitError
+    from tracekit.places import Place
 
 
 @click.command("import")
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=str)
 @click.option("--label", help="Name the new runs; a label can be used wherever a run is asked for.")
 @scheduler_option("Have the traces of a job decoded and written by the workers of a Dask cluster.")
 @store_option
-def command(paths: tuple[Path, ...], *, label: str | None, scheduler: str | None, store: str | None) -> None:
+def command(paths: tuple[str, ...], *, label: str | None, scheduler: str | None, store: str | None) -> None:
     """Import traces of torch.profiler and exports of Nsight Systems into the store.
 
     A PATH is a trace (JSON, plain or gzipped), a SQLite export, a folder of Parquet tables, a report
     (.nsys-rep; nsys exports it once, beside it), a folder of these, or - for standard input, which is JSON.
-    What a file is, is told by its content.
+    What a file is, is told by its content. It may be an address, s3://bucket/key, gs:// or file:///, with
+    *, ** and [0-9] in it; traces there are read as they come, and not copied first.
     The traces of one job's ranks become one run. Prints one run id a line on stdout, and nothing else;
     a PATH, or a rank of a job, that cannot be used does not keep the others back, and the exit code is 2.
 
@@ -36,6 +37,7 @@ def command(paths: tuple[Path, ...], *, label: str | None, scheduler: str | None
     tracekit import trace.json.gz
     tracekit import rank0.json rank1.json --label baseline
     tracekit import run.sqlite
+    tracekit import "s3://bucket/job/*.json.gz" --store s3://bucket/runs
     zcat trace.json.gz | tracekit import -
     tracekit import /shared/job --store /shared/runs --scheduler tcp://head:8786
     """  # noqa: D301 (click reads the \b)
@@ -53,13 +55,28 @@ def command(paths: tuple[Path, ...], *, label: str | None, scheduler: str | None
     with ExitStack() as stack:
         fleet = stack.enter_context(workers(scheduler)) if scheduler is not None else None
         progress = stack.enter_context(analysis_progress() if fleet else byte_progress("reading"))
-        for outcome in import_each(open_store(store), paths, label=named, progress=progress, workers=fleet):
+        found = _expanded(paths, errors)
+        for outcome in import_each(open_store(store), found, label=named, progress=progress, workers=fleet):
             if isinstance(outcome, TracekitError):
                 errors[outcome.message] = outcome
                 continue
             click.echo(outcome.id)
             _warn(outcome.id, [d.message for d in outcome.meta.diagnostics if d.level != "info"])
     _fail(list(errors.values()))
+
+
+def _expanded(paths: tuple[str, ...], errors: dict[str, TracekitError]) -> list[Place]:
+    """The places that the paths name; what names none is added to the errors."""
+    from tracekit import places
+    from tracekit.errors import TracekitError
+
+    found: list[Place] = []
+    for path in paths:
+        try:
+            found += places.expand(path)
+        except TracekitError as error:
+            errors[error.message] = error
+    return found
 
 
 def _fail(errors: list[TracekitError]) -> None:

@@ -7,8 +7,12 @@ import re
 import shutil
 from typing import TYPE_CHECKING
 
+from tracekit import places
+
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tracekit.places import Place
 
 KEPT_TRACE = "trace.json.gz"
 KEPT_REPORT = "trace"
@@ -18,7 +22,7 @@ _HOST_NAME = re.compile(rb'^\s*"host_name":')
 _TRACE_NAME = re.compile(rb'"traceName":\s*"[^"]*"')
 
 
-def keep(trace: Path, target: Path) -> None:
+def keep(trace: Path, target: Place) -> None:
     """Keep what the profiler wrote: its report as it is, or else its trace, compressed.
 
     A trace is kept without the host's name, which has a line of its own, and the file's path.
@@ -26,14 +30,14 @@ def keep(trace: Path, target: Path) -> None:
     for suffix in REPORTS:
         report = trace.with_suffix(suffix)
         if report.is_file():
-            shutil.copyfile(report, target.with_name(KEPT_REPORT + suffix))
+            with places.put(target.with_name(KEPT_REPORT + suffix)) as part:
+                shutil.copyfile(report, part)
             return
-    part = target.with_suffix(".part")
-    try:
-        with trace.open("rb") as source, gzip.open(part, "wb", compresslevel=4) as packed:
-            for line in source:
-                if not _HOST_NAME.match(line):
-                    packed.write(_TRACE_NAME.sub(b'"traceName": "trace.json"', line))
-        part.rename(target)
-    finally:
-        part.unlink(missing_ok=True)
+    with (
+        places.put(target) as part,
+        trace.open("rb") as source,
+        gzip.open(part, "wb", compresslevel=4) as packed,
+    ):
+        for line in source:
+            if not _HOST_NAME.match(line):
+                packed.write(_TRACE_NAME.sub(b'"traceName": "trace.json"', line))

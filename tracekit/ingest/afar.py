@@ -167,10 +167,7 @@ class Afar:
 
     def decode(self, sources: Sequence[Source]) -> list[Decoded | Failed]:
         """See `Crew.decode`."""
-        tasks = [
-            _Reading(source=replace(source, path=source.path.absolute()), spool=self._spool)
-            for source in sources
-        ]
+        tasks = [_Reading(source=_afar(source), spool=self._spool) for source in sources]
         found = self._done("reading", _decode, tasks, [])
         return [
             answer
@@ -180,7 +177,10 @@ class Afar:
 
     def write(self, tasks: Sequence[tuple[Decoded, Place]]) -> list[Written | Failed]:
         """See `Crew.write`."""
-        sent = [_Writing(decoded=_afar(decoded), place=place, spool=self._spool) for decoded, place in tasks]
+        sent = [
+            _Writing(decoded=replace(one, source=_afar(one.source)), place=place, spool=self._spool)
+            for one, place in tasks
+        ]
         found = self._done("writing", _write, sent, [decoded.host for decoded, _ in tasks])
         return [
             Failed(source=decoded.source, error=outcome.error) if outcome.error else outcome.get()
@@ -203,10 +203,10 @@ class Afar:
         self._progress(f"{what} on {count} worker{'s' * (count != 1)}", done, total)
 
 
-def _afar(decoded: Decoded) -> Decoded:
-    """As the workers must see it: they do not stand where this process does."""
-    source = decoded.source
-    return replace(decoded, source=replace(source, path=source.path.absolute()))
+def _afar(source: Source) -> Source:
+    """A source as the workers must name it: they do not stand where this process does."""
+    path = source.path
+    return replace(source, path=path.absolute()) if isinstance(path, Path) else source
 
 
 def _answers(source: Source, outcome: Outcome[list[Decoded | Failed]]) -> list[Decoded | Failed]:

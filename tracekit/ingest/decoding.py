@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tracekit.ingest.pool import Pool
     from tracekit.ingest.sources import Source
     from tracekit.ingest.trace import Trace
+    from tracekit.places import Place
 
     Decoders = tuple[Pool, Scanners]
     """Where chunks are decoded, and what decodes them once it is ready."""
@@ -28,7 +29,7 @@ _WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[None]:
+def reading(path: Place) -> Iterator[None]:
     """Turns an error of the file system into one that names the file, unless it speaks of what is written.
 
     Raises:
@@ -44,7 +45,7 @@ def reading(path: Path) -> Iterator[None]:
             raise
 
 
-def read(path: Path, directory: Path, decoders: Decoders, progress: Callable[[int], None]) -> list[Trace]:
+def read(path: Place, directory: Path, decoders: Decoders, progress: Callable[[int], None]) -> list[Trace]:
     """Decode a file and park what is in it.
 
     Args:

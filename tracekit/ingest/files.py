@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit.errors import UnusableInputError
 from tracekit.ingest.kineto.source import STDIN
+from tracekit.places.remote import RemoteError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
+
+    from tracekit.places import Place
 
 _SAMPLE = 1 << 20
 
@@ -29,12 +31,21 @@ class Kind(Enum):
     """Standard input, a pipe or a device: it can be read once, from front to back."""
 
 
-def kind(path: Path) -> Kind:
-    """What a path names; nothing, too, when the system refuses to look."""
+def kind(path: Place) -> Kind:
+    """What a path names; nothing, too, when the system refuses to look.
+
+    Raises:
+        UnusableInputError: Object storage refuses to look, and would refuse again.
+    """
     if path == STDIN:
         return Kind.STREAM
     try:
         mode = path.stat().st_mode
+    except RemoteError as error:
+        raise UnusableInputError(
+            f"{printable(str(path))} cannot be read: {error}",
+            hint="check the address, the credentials and the network",
+        ) from error
     except (OSError, ValueError):
         return Kind.NOTHING
     if stat.S_ISDIR(mode):
@@ -42,14 +53,14 @@ def kind(path: Path) -> Kind:
     return Kind.FILE if stat.S_ISREG(mode) else Kind.STREAM
 
 
-def size(path: Path) -> int:
+def size(path: Place) -> int:
     """Bytes of a file, or of the files in a folder; 0 for what has no size before it is read."""
     if kind(path) is Kind.FOLDER:
         return sum(size(file) for file in path.iterdir() if kind(file) is Kind.FILE)
     return path.stat().st_size if kind(path) is Kind.FILE else 0
 
 
-def identity(path: Path) -> dict[str, Any]:
+def identity(path: Place) -> dict[str, Any]:
     """What tells a file, or a folder of tables, apart without reading all of it; a stream is only named.
 
     Raises:
@@ -71,7 +82,7 @@ def identity(path: Path) -> dict[str, Any]:
         }
 
 
-def _digest(path: Path, length: int) -> str:
+def _digest(path: Place, length: int) -> str:
     """SHA-256 of a file's first, middle and last MiB."""
     digest = hashlib.sha256()
     with path.open("rb") as stream:
@@ -87,7 +98,7 @@ def is_told_apart(identities: list[dict[str, Any]]) -> bool:
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[None]:
+def reading(path: Place) -> Iterator[None]:
     """Turns an error of the file system into one that names the file.
 
     Raises:
@@ -102,7 +113,7 @@ def reading(path: Path) -> Iterator[None]:
         ) from error
 
 
-def name(path: Path) -> str:
+def name(path: Place) -> str:
     """A file's name in valid UTF-8, whatever its bytes are."""
     return printable(path.name)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from tracekit import places
 from tracekit.errors import UnusableInputError
 from tracekit.ingest.files import name, printable, reading
 from tracekit.ingest.kineto.source import open_trace
@@ -19,7 +20,8 @@ from tracekit.meta import Diagnostic, Level
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
+
+    from tracekit.places import Place
 
 _TRACE_NAME = re.compile(r"\.json(\.gz)?$|\.pt\.trace[^/]*$")
 _OTHER_LIMIT = 64 << 20
@@ -28,7 +30,7 @@ _OTHER_LIMIT = 64 << 20
 Key = TypeVar("Key")
 
 
-def jobs_in(root: Path) -> list[Job]:
+def jobs_in(root: Place) -> list[Job]:
     """The jobs of a folder's traces, however deep they lie, in the order of their first trace.
 
     Raises:
@@ -46,7 +48,7 @@ def jobs_in(root: Path) -> list[Job]:
     return _noted(sorted(jobs, key=lambda job: job.sources[0].path), skipped)
 
 
-def _noted(jobs: list[Job], skipped: dict[Path, Diagnostic]) -> list[Job]:
+def _noted(jobs: list[Job], skipped: dict[Place, Diagnostic]) -> list[Job]:
     """The jobs, each with what is said of the files that were left out nearest to its own."""
     notes: dict[int, list[Diagnostic]] = defaultdict(list)
     for path, note in skipped.items():
@@ -57,15 +59,15 @@ def _noted(jobs: list[Job], skipped: dict[Path, Diagnostic]) -> list[Job]:
     return [replace(job, notes=tuple(notes[number])) for number, job in enumerate(jobs)]
 
 
-def _nearness(one: Path, other: Path) -> tuple[int, bool]:
+def _nearness(one: Place, other: Place) -> tuple[int, bool]:
     """How many folders two files share, and whether they lie in one."""
     shared = set(one.parents) & set(other.parents)
     return len(shared), one.parent == other.parent
 
 
-def _look_through(root: Path) -> tuple[list[Found], dict[Path, Diagnostic]]:
+def _look_through(root: Place) -> tuple[list[Found], dict[Place, Diagnostic]]:
     found: list[Found] = []
-    skipped: dict[Path, Diagnostic] = {}
+    skipped: dict[Place, Diagnostic] = {}
     with reading(root):
         paths = _candidates(root)
     for path in paths:
@@ -78,19 +80,19 @@ def _look_through(root: Path) -> tuple[list[Found], dict[Path, Diagnostic]]:
     return found, skipped
 
 
-def _candidates(root: Path) -> list[Path]:
+def _candidates(root: Place) -> list[Place]:
     """Files that may be traces, and folders of an export's tables, which stand for the files in them.
 
     A report and its export beside it are one recording; a database that is no export is of another program.
     """
-    paths = sorted(root.rglob("*"))
+    paths = places.inside(root, deep=True)
     folders = {path for path in paths if path.is_dir() and formats.is_parquet_export(path)}
     rest = [path for path in paths if path.is_file() and folders.isdisjoint(path.parents)]
     twice = {report.spare(path) for path in rest if report.is_report(path)}
     return [*sorted(folders), *(path for path in rest if path not in twice and not _is_other_database(path))]
 
 
-def _is_other_database(path: Path) -> bool:
+def _is_other_database(path: Place) -> bool:
     try:
         return formats.is_sqlite(path) and not formats.is_export(path)
     except UnusableInputError:
@@ -113,7 +115,7 @@ def _exports(found: list[Found]) -> Iterator[Job]:
             yield from (alone(one.path) for one in exports)
 
 
-def _is_other_json(path: Path) -> bool:
+def _is_other_json(path: Place) -> bool:
     """Whether a file that is not a trace is whole JSON, so that nothing is lost with it."""
     try:
         with reading(path), open_trace(path) as stream:
@@ -130,7 +132,7 @@ def _by(traces: Iterable[Found], key: Callable[[Found], Key]) -> dict[Key, list[
     return sorted_out
 
 
-def _folder(trace: Found) -> Path:
+def _folder(trace: Found) -> Place:
     return trace.path.parent
 
 
@@ -138,7 +140,7 @@ def _folder(trace: Found) -> Path:
 class _Bundle:
     """Traces of one group that were found together in a folder, or in the folders in it."""
 
-    folder: Path
+    folder: Place
     traces: list[Found]
 
     @property
@@ -154,15 +156,15 @@ class _Bundle:
         return cycles(title, [Source(trace.path, trace.rank) for trace in self.traces])
 
 
-def _of_groups(root: Path, found: list[Found]) -> Iterator[Job]:
+def _of_groups(root: Place, found: list[Found]) -> Iterator[Job]:
     for group, traces in _by(found, lambda trace: trace.group).items():
         if group is not None:
             yield from _pooled(root, traces)
 
 
-def _pooled(root: Path, traces: list[Found]) -> Iterator[Job]:
+def _pooled(root: Place, traces: list[Found]) -> Iterator[Job]:
     """Jobs of one group: each is in the deepest folder that holds all its ranks, or as many as there are."""
-    waiting: dict[Path, list[_Bundle]] = defaultdict(list)
+    waiting: dict[Place, list[_Bundle]] = defaultdict(list)
     for folder, own in _by(traces, _folder).items():
         waiting[folder].append(_Bundle(folder, own))
     while waiting:
@@ -176,7 +178,7 @@ def _pooled(root: Path, traces: list[Found]) -> Iterator[Job]:
             yield from bundle.jobs()
 
 
-def _merged(folder: Path, bundles: list[_Bundle]) -> _Bundle | None:
+def _merged(folder: Place, bundles: list[_Bundle]) -> _Bundle | None:
     """One bundle of several; None when a rank is in two of them, which then are different jobs."""
     if len(bundles) == 1:
         return bundles[0]
@@ -192,9 +194,9 @@ def _single(found: list[Found]) -> Iterator[Job]:
         yield from _Bundle(folder, traces).jobs()
 
 
-def _silent(root: Path, found: list[Found]) -> Iterator[Job]:
+def _silent(root: Place, found: list[Found]) -> Iterator[Job]:
     """Jobs of traces that do not say which rank they are: one a folder, or one a folder of ranks' folders."""
-    nested: dict[Path, list[Source]] = defaultdict(list)
+    nested: dict[Place, list[Source]] = defaultdict(list)
     for folder, traces in _by((trace for trace in found if trace.rank is None), _folder).items():
         paths = [trace.path for trace in traces]
         rank = named(folder.name) if folder != root else None
@@ -211,7 +213,7 @@ def _silent(root: Path, found: list[Found]) -> Iterator[Job]:
             yield from (alone(source.path) for source in sources)
 
 
-def _counted(paths: list[Path]) -> list[Source]:
+def _counted(paths: list[Place]) -> list[Source]:
     """Ranks by file name where every name has one, else by the order of names."""
     ranks = [named(path.name) for path in paths]
     if None not in ranks:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from tracekit import __version__
+from tracekit import __version__, places
 from tracekit.errors import TracekitError, UnusableInputError
 from tracekit.ingest import files, nsys
 from tracekit.ingest.afar import afar
@@ -47,7 +47,7 @@ def _silent(_name: str, _done: int, _size: int) -> None:
 
 
 def import_traces(
-    store: Store, paths: Sequence[Path], *, label: str | None = None, progress: Progress = _silent
+    store: Store, paths: Sequence[places.Place], *, label: str | None = None, progress: Progress = _silent
 ) -> list[Run]:
     """Import traces; ranks of one job become one run.
 
@@ -69,7 +69,7 @@ def import_traces(
 
 def import_each(
     store: Store,
-    paths: Sequence[Path],
+    paths: Sequence[places.Place],
     *,
     label: str | None = None,
     progress: Progress = _silent,

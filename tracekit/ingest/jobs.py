@@ -16,7 +16,8 @@ from tracekit.ingest.sources import Job, Source, alone, cycles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
+
+    from tracekit.places import Place
 
 __all__ = ["Job", "Plan", "Source", "plan", "survey"]
 
@@ -29,7 +30,7 @@ class Plan:
     errors: list[TracekitError] = field(default_factory=list)
 
 
-def plan(paths: Sequence[Path]) -> list[Job]:
+def plan(paths: Sequence[Place]) -> list[Job]:
     """Group traces into jobs.
 
     Files with different ranks of one `distributedInfo` group are one job, and so is a folder; a rank that
@@ -44,7 +45,7 @@ def plan(paths: Sequence[Path]) -> list[Job]:
     return found.jobs
 
 
-def survey(paths: Sequence[Path]) -> Plan:
+def survey(paths: Sequence[Place]) -> Plan:
     """Group traces into jobs as `plan` does; a path that cannot be used does not keep the others back."""
     found, single = Plan(), list[Found]()
     for path in paths:
@@ -64,7 +65,7 @@ def survey(paths: Sequence[Path]) -> Plan:
     return found
 
 
-def _stream(path: Path) -> Job:
+def _stream(path: Place) -> Job:
     """A job of what can be read only once: nobody looks at it before it is imported."""
     if path == STDIN:
         return Job("stdin", (Source(path),))

@@ -16,10 +16,10 @@ from tracekit.ingest.kineto.toplevel import Distributed, TopLevel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from tracekit.ingest.sources import Source
     from tracekit.ingest.trace import Trace
+    from tracekit.places import Place
 
 _HIGHEST = 2**31 - 1
 _TAIL = 1 << 20
@@ -38,7 +38,7 @@ class Found:
             when it is read.
     """
 
-    path: Path
+    path: Place
     top: TopLevel
     is_nsys: bool = False
 
@@ -84,7 +84,7 @@ def named(name: str) -> int | None:
     return int(match[1]) if match and int(match[1]) <= _HIGHEST else None
 
 
-def look(path: Path) -> Found:
+def look(path: Place) -> Found:
     """Look at a trace, without decoding its events.
 
     Raises:
@@ -99,7 +99,7 @@ def look(path: Path) -> Found:
     return Found(path, top)
 
 
-def _behind_events(path: Path) -> Distributed | None:
+def _behind_events(path: Place) -> Distributed | None:
     """`distributedInfo` from the last MiB of a plain file."""
     with path.open("rb") as stream:
         if stream.read(2) == _GZIP:

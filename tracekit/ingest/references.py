@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tracekit import places
 from tracekit.errors import UnusableInputError
 from tracekit.ingest.files import Kind, is_told_apart, kind
 from tracekit.ingest.importer import import_job
@@ -14,6 +14,7 @@ from tracekit.meta import FILE_NAME
 
 if TYPE_CHECKING:
     from tracekit.ingest.jobs import Job
+    from tracekit.places import Place
     from tracekit.run import Run
     from tracekit.store import Store
 
@@ -30,18 +31,18 @@ def resolve(store: Store, reference: str) -> Run:
     if not _is_raw(reference):
         return store.resolve(reference)
     held = None if os.sep in reference else store.find(reference)
-    return held or _imported(store, Path(reference))
+    return held or _imported(store, places.parse(reference))
 
 
 def _is_raw(reference: str) -> bool:
     """Whether a path is there that is not a run."""
-    path = Path(reference)
+    path = places.parse(reference)
     if not reference or str(path) == "-":
         return False
     return kind(path) is not Kind.NOTHING and kind(path / FILE_NAME) is not Kind.FILE
 
 
-def _imported(store: Store, path: Path) -> Run:
+def _imported(store: Store, path: Place) -> Run:
     jobs = plan([path])
     if len(jobs) > 1:
         raise UnusableInputError(

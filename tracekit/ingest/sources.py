@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 from tracekit.ingest import files
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tracekit.meta import Diagnostic
+    from tracekit.places import Place
 
 _SUFFIX = re.compile(r"(\.pt)?(\.trace)?(\.json)?(\.gz)?$|\.(sqlite|nsys-rep|qdrep)$|_pqtdir$")
 _INFLATED = 12
@@ -28,7 +27,7 @@ class Source:
         assumed: Whether the rank was counted, for want of anything better.
     """
 
-    path: Path
+    path: Place
     rank: int | None = None
     assumed: bool = False
 
@@ -77,7 +76,7 @@ def cycles(name: str | None, sources: list[Source]) -> list[Job]:
     return [_job(name, tuple(cycle.values())) for cycle in found]
 
 
-def alone(path: Path) -> Job:
+def alone(path: Place) -> Job:
     """A trace that is a job of its own."""
     return Job(_stem(path), (Source(path),))
 
@@ -87,5 +86,5 @@ def _job(name: str | None, sources: tuple[Source, ...]) -> Job:
     return Job(name or _stem(ordered[0].path), ordered)
 
 
-def _stem(path: Path) -> str:
+def _stem(path: Place) -> str:
     return _SUFFIX.sub("", path.name) or "trace"

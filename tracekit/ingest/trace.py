@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tracekit.errors import UnusableInputError
     from tracekit.ingest.kineto.toplevel import TopLevel
     from tracekit.meta import Diagnostic
+    from tracekit.places import Place
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Trace(ABC):
         top: What the file says about itself.
     """
 
-    path: Path
+    path: Place
     directory: Path
     top: TopLevel
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tracekit import analysis
+from tracekit import analysis, places
 from tracekit import meta as run_meta
 from tracekit.errors import UnusableInputError
 
@@ -68,7 +68,7 @@ class Shelf:
         key = self._key(run, name)
         if key is None:
             return analysis.analyze(run, name)
-        path = self.store.path / FOLDER / run.path.name / f"{name}{_ENDING}"
+        path = self.store.beside / FOLDER / run.path.name / f"{name}{_ENDING}"
         return self._found(path, key) or self._computed(run, name, path, key)
 
     def _found(self, path: Path, key: str) -> Result | None:
@@ -117,7 +117,7 @@ class Shelf:
 
     def _make_room(self) -> None:
         """Delete the oldest files beyond the room there is, and what no living run has."""
-        files = sorted(_files(self.store.path / FOLDER), reverse=True)
+        files = sorted(_files(self.store.beside / FOLDER), reverse=True)
         left = self.room
         for _, size, path in files:
             left -= size
@@ -140,9 +140,11 @@ def _content(run: Run) -> str | None:
     """
     try:
         digest = hashlib.sha256((run.path / run_meta.FILE_NAME).read_bytes())
-        for file in sorted(run.path.rglob("*.parquet")):
+        for file in places.inside(run.path, "*.parquet", deep=True):
             stat = file.stat()
-            digest.update(f"{file.relative_to(run.path)} {stat.st_size} {stat.st_mtime_ns}\n".encode())
+            digest.update(
+                f"{'/'.join(file.parts[len(run.path.parts) :])} {stat.st_size} {stat.st_mtime_ns}\n".encode()
+            )
     except OSError:
         return None
     return digest.hexdigest()

@@ -1,14 +1,15 @@
 """Where runs and traces lie: a path of this machine, or an address on object storage that answers as one.
 
 `address` reads and spells what people type, `remote` is the path on object storage, `filesystems` connects,
-`failures` says in a line why that did not work, `whole` puts a file in place so that nobody sees half of it.
+`failures` says in a line why that did not work, `whole` puts a file in place so that nobody sees half of it,
+and brings one here.
 """
 
 from __future__ import annotations
 
 from .address import expand, is_address, parse
 from .failures import reason
-from .remote import Place, RemotePath, Stat
-from .whole import put
+from .remote import Place, RemotePath, Stat, inside
+from .whole import fetch, put
 
-__all__ = ["Place", "RemotePath", "Stat", "expand", "is_address", "parse", "put", "reason"]
+__all__ = ["Place", "RemotePath", "Stat", "expand", "fetch", "inside", "is_address", "parse", "put", "reason"]

@@ -108,15 +108,19 @@ def expand(text: str) -> list[Place]:
     Only addresses are expanded: a shell has done so for paths.
 
     Raises:
-        UnusableInputError: It is no address, or nothing matches.
-        OSError: The folder cannot be listed.
+        UnusableInputError: It is no address, nothing matches, or the folder cannot be listed.
     """
     if not (is_address(text) and _WILD.search(text)):
         return [parse(text)]
     place = parse(text)
     anchor = next(one for one in place.parents if not _WILD.search(str(one)))
-    pattern = [part for part in place.parts[len(anchor.parts) :]]
-    found = sorted(_matching(anchor, pattern))
+    pattern = list(place.parts[len(anchor.parts) :])
+    try:
+        found = sorted(_matching(anchor, pattern))
+    except OSError as error:
+        raise UnusableInputError(
+            f"{anchor} cannot be listed: {error}", hint="check the address, the credentials and the network"
+        ) from error
     if not found:
         raise UnusableInputError(
             f"nothing matches {place}", hint="see what is there with the provider's own tool"

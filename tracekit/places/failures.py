@@ -5,7 +5,7 @@ from __future__ import annotations
 _SAID = {
     "NO_SUCH_BUCKET": "there is no such bucket",
     "NoSuchBucket": "there is no such bucket",
-    "ACCESS_DENIED": "access is denied; are these the credentials of the bucket's owner, and is it the bucket meant",
+    "ACCESS_DENIED": "access is denied to these credentials, or there are none",
     "INVALID_ACCESS_KEY_ID": "the access key is unknown there",
     "SIGNATURE_DOES_NOT_MATCH": "the secret key is wrong",
     "INVALID_CLIENT_TOKEN_ID": "the access key is unknown there",
@@ -23,7 +23,7 @@ def reason(error: BaseException) -> str:
     """What a file system said, in one line; where a service's word for it is known, what that means.
 
     Example:
-        >>> reason(OSError("When listing: AWS Error NETWORK_CONNECTION during ListObjectsV2 operation: curlCode"))
+        >>> reason(OSError("AWS Error NETWORK_CONNECTION during ListObjectsV2 operation: curlCode: 7"))
         'the endpoint cannot be reached'
     """
     text = " ".join(str(error).split())

@@ -172,12 +172,12 @@ class RemotePath:
         Raises:
             OSError: It is not there, or the service refuses.
         """
-        from .stream import BLOCK, RemoteFile
+        from .stream import ROOM, RemoteFile
 
         if mode != "rb":
             raise ValueError(f"a file on object storage is opened for reading, not {mode!r}")
         with self._asking():
-            return io.BufferedReader(RemoteFile(self), 1 << 20)
+            return io.BufferedReader(RemoteFile(self), ROOM)
 
     def read_bytes(self) -> bytes:
         """The whole content of a small file."""
@@ -222,6 +222,12 @@ class RemoteError(OSError):
 
 Place: TypeAlias = Path | RemotePath
 """A path of this machine or one on object storage."""
+
+
+def inside(folder: Place, pattern: str = "*", *, deep: bool = False) -> list[Place]:
+    """What is in a folder, or however deep in it, and has a name like this, in order."""
+    found: list[Place] = [*(folder.rglob(pattern) if deep else folder.glob(pattern))]
+    return sorted(found, key=lambda one: one.parts)
 
 
 def _stat(info: Any) -> Stat | None:

@@ -1,8 +1,9 @@
-"""Reading a file on object storage from front to back: the next blocks are on their way while one is used."""
+"""Reading a file on object storage: the next blocks are on their way while one is used."""
 
 from __future__ import annotations
 
 import io
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -13,26 +14,30 @@ if TYPE_CHECKING:
 
     from .remote import RemotePath
 
-BLOCK = 4 << 20
-"""Bytes that one request brings."""
-AHEAD = 4
-"""Blocks asked for beyond the one in use: what is held is bounded by this."""
+ROOM = 256 << 10
+"""Bytes of a request while it is not known whether reading goes on."""
+BLOCK = 1 << 20
+"""Bytes of a request once it does."""
+AHEAD = 8
+"""Requests under way then: what is held is bounded by this."""
+_LOOKING = 4
+"""Reads that follow each other before reading is taken to go on."""
 
 
 class RemoteFile(io.RawIOBase):
     """A file on object storage as Python reads files.
 
-    Each block is one request for a range, whichever thread makes it. Reading somewhere else begins anew there;
-    only reading on has blocks asked for in advance, so that a look at a head or a tail costs one request.
+    A look at a head or a tail brings just that; reading on from there has the next blocks asked for in
+    advance, each by a request of its own, whatever the size of the file.
     """
 
     def __init__(self, path: RemotePath) -> None:
         super().__init__()
         self._file: Any = path.filesystem.open_input_file(path.key)
         self._size: int = self._file.size()
-        self._at = 0
-        self._blocks: dict[int, Future[bytes]] = {}
-        self._last = -1
+        self._at = self._expected = self._streak = 0
+        self._blocks: deque[Future[bytes]] = deque()
+        self._next = self._used = 0
         self._threads = ThreadPoolExecutor(AHEAD, "tracekit-read")
 
     def readable(self) -> bool:
@@ -61,40 +66,49 @@ class RemoteFile(io.RawIOBase):
         """
         if self._at >= self._size:
             return 0
-        number, skipped = divmod(self._at, BLOCK)
         try:
-            block = self._block(number)
+            piece = self._piece(len(room))
         except OSError as error:
             raise OSError(reason(error)) from error
-        piece = memoryview(block)[skipped : skipped + len(room)]
         room[: len(piece)] = piece
-        self._at += len(piece)
+        self._at = self._expected = self._at + len(piece)
         return len(piece)
 
-    def _block(self, number: int) -> bytes:
-        ahead = AHEAD if self._reading_on(number) else 0
-        wanted = range(number, min(number + ahead, (self._size - 1) // BLOCK) + 1)
-        for old in self._blocks.keys() - set(wanted):
-            self._blocks.pop(old).cancel()
-        for one in wanted:
-            if one not in self._blocks:
-                self._blocks[one] = self._threads.submit(self._fetched, one)
-        self._last = number
-        return self._blocks[number].result()
+    def _piece(self, most: int) -> memoryview:
+        if self._at != self._expected:
+            self._forget()
+        self._streak += 1
+        if self._streak <= _LOOKING:
+            return memoryview(self._fetched(self._at, min(most, BLOCK)))
+        if not self._blocks:
+            self._next, self._used = self._at, 0
+        self._ask()
+        block = self._blocks[0].result()
+        piece = memoryview(block)[self._used : self._used + most]
+        self._used += len(piece)
+        if self._used >= len(block):
+            self._blocks.popleft()
+            self._used = 0
+        return piece
 
-    def _reading_on(self, number: int) -> bool:
-        """Whether the block follows the one before, or is one of those asked for in advance."""
-        return 0 < number <= self._last + 1 and (number == self._last + 1 or len(self._blocks) > 1)
+    def _ask(self) -> None:
+        while len(self._blocks) <= AHEAD and self._next < self._size:
+            self._blocks.append(self._threads.submit(self._fetched, self._next, BLOCK))
+            self._next += BLOCK
 
-    def _fetched(self, number: int) -> bytes:
-        start = number * BLOCK
-        content: bytes = self._file.read_at(min(BLOCK, self._size - start), start)
+    def _fetched(self, start: int, most: int) -> bytes:
+        content: bytes = self._file.read_at(min(most, self._size - start), start)
         return content
+
+    def _forget(self) -> None:
+        self._streak = 0
+        while self._blocks:
+            self._blocks.pop().cancel()
 
     def close(self) -> None:
         """Let the blocks go and close the file."""
         if not self.closed:
-            self._threads.shutdown(wait=True, cancel_futures=True)
-            self._blocks.clear()
+            self._forget()
+            self._threads.shutdown(wait=True)
             self._file.close()
         super().close()

@@ -15,6 +15,8 @@ from .remote import RemoteError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import pyarrow.fs as pafs
+
     from .remote import Place, RemotePath
 
 _BLOCK = 8 << 20
@@ -66,12 +68,47 @@ def send(file: Path, place: RemotePath) -> None:
     """
     from pyarrow import fs as pafs
 
-    try:  # in one call that nothing interrupts: a stream that is closed half-way would be seen
+    # One call that nothing interrupts: a stream that is closed half-way would be seen.
+    _copy(str(file), pafs.LocalFileSystem(), place.key, place.filesystem)
+
+
+def fetch(place: Place, folder: Path) -> Path:
+    """A place on this machine, where it may be read by what reads only such: itself, or a copy of it.
+
+    Args:
+        place: A file, or a folder of files.
+        folder: An existing folder, which takes the copy of what lies on object storage.
+
+    Raises:
+        OSError: It cannot be read, or not be written here.
+    """
+    if isinstance(place, Path):
+        return place
+    files = [one for one in place.iterdir() if one.is_file()] if place.is_dir() else []
+    copy = folder / place.name
+    for file in files:
+        copy.mkdir(exist_ok=True)
+        _bring(file, copy / file.name)
+    if not files:
+        _bring(place, copy)
+    return copy
+
+
+def _bring(place: RemotePath, target: Path) -> None:
+    from pyarrow import fs as pafs
+
+    _copy(place.key, place.filesystem, str(target), pafs.LocalFileSystem())
+
+
+def _copy(source: str, here: pafs.FileSystem, target: str, there: pafs.FileSystem) -> None:
+    from pyarrow import fs as pafs
+
+    try:
         pafs.copy_files(
-            str(file),
-            place.key,
-            source_filesystem=pafs.LocalFileSystem(),
-            destination_filesystem=place.filesystem,
+            source,
+            target,
+            source_filesystem=here,
+            destination_filesystem=there,
             chunk_size=_BLOCK,
             use_threads=False,
         )

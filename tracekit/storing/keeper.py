@@ -45,9 +45,12 @@ class Open(Protocol):
     """
 
     @property
-    def path(self) -> Path: ...
+    def path(self) -> Path:
+        """A folder of this machine."""
+
     @property
-    def address(self) -> Place: ...
+    def address(self) -> Place:
+        """Where the run's files go."""
 
 
 class Keeper(Protocol):
@@ -58,7 +61,8 @@ class Keeper(Protocol):
     """
 
     @property
-    def beside(self) -> Path: ...
+    def beside(self) -> Path:
+        """Where that folder is."""
 
     def listed(self) -> list[Run]:
         """The whole runs, oldest first; their metadata is not read yet."""

@@ -70,7 +70,7 @@ class LocalKeeper:
         return list(runs)
 
     @contextmanager
-    def draft(self, run_id: str | None) -> Iterator[LocalDraft]:  # noqa: ARG002 (its place tells nothing of it)
+    def draft(self, run_id: str | None) -> Iterator[LocalDraft]:
         """A hidden folder to write a run into; it vanishes unless it is committed."""
         directory = self._temporary()
         self.prepare()

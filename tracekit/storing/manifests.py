@@ -1,4 +1,4 @@
-"""What `run.json` of remote runs says, read once: a run does not change, so a copy here serves from then on."""
+"""What `run.json` of remote runs says, read once: a run does not change, so a copy here serves."""
 
 from __future__ import annotations
 

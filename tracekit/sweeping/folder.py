@@ -174,7 +174,7 @@ def sweep_id(plan: Plan) -> str:
 def listed(store: Store, *, kind: str | None = None) -> list[Folder]:
     """The readable sweeps of a store, the oldest first; only those of a kind."""
     found = []
-    for path in (store.path / FOLDER).glob(f"[!.]*/{_PLAN}"):
+    for path in (store.beside / FOLDER).glob(f"[!.]*/{_PLAN}"):
         one = Folder(path.parent)
         try:
             plan = one.plan

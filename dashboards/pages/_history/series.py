@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tracekit.meta import Git
+    from tracekit.places import Place
     from tracekit.run import Run
     from tracekit.stats.comparison import Comparison
     from tracekit.stats.noise import Noise
@@ -119,7 +120,7 @@ def _when(git: Git) -> datetime:
     return when if when.tzinfo else when.replace(tzinfo=UTC)
 
 
-def _judged(found: list[State], metric: str, place: dict[Path, int]) -> list[State]:
+def _judged(found: list[State], metric: str, place: dict[Place, int]) -> list[State]:
     """The states with their changes, judged together so that many commits raise no false alarm."""
     noise = estimate_noise([sorted(state.values) for state in found])
     clean = [state for state in found if not state.git.dirty]
@@ -132,7 +133,7 @@ def _judged(found: list[State], metric: str, place: dict[Path, int]) -> list[Sta
     ]
 
 
-def _change(a: State, b: State, metric: str, noise: Noise, place: dict[Path, int]) -> Comparison:
+def _change(a: State, b: State, metric: str, noise: Noise, place: dict[Place, int]) -> Comparison:
     if metric in EXACT:
         return compare_exact(METRICS[metric], a.values, b.values, tolerance=MIB)
     times = [[float(place[run.path]) for run in state.runs] for state in (a, b)]

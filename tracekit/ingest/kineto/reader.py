@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tracekit.ingest.kineto.events import Decoded
     from tracekit.ingest.pool import Pool
     from tracekit.meta import Diagnostic
+    from tracekit.places import Place
 
 
 _SALVAGED = 800_000
@@ -118,7 +119,7 @@ def _parked(chunk: _Chunk, decoder: Callable[[bytes], Decoded]) -> _Report:
     return _Report(tally, decoded.clean, decoded.ended, decoded.tail)
 
 
-def peek(path: Path) -> TopLevel:
+def peek(path: Place) -> TopLevel:
     """What stands before a trace's events.
 
     Raises:
@@ -129,7 +130,7 @@ def peek(path: Path) -> TopLevel:
 
 
 def read(
-    path: Path,
+    path: Place,
     directory: Path,
     pool: Pool,
     progress: Callable[[int], None],
@@ -248,7 +249,7 @@ class _Assembly:
             self._open = b""
 
 
-def _not_a_trace(path: Path, tally: Tally) -> UnusableInputError:
+def _not_a_trace(path: Place, tally: Tally) -> UnusableInputError:
     if tally.ignored:
         kinds = ", ".join(sorted(tally.ignored))
         return UnusableInputError(

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import io
     from collections.abc import Iterator
 
+    from tracekit.places import Place
+
 STDIN = Path("-")
 _GZIP = b"\x1f\x8b"
 _GZIP_FORMAT = 31  # zlib's window size for a gzip header and trailer
@@ -38,7 +40,7 @@ _FOREIGN = {
 
 
 @contextmanager
-def open_trace(path: Path) -> Iterator[Stream]:
+def open_trace(path: Place) -> Iterator[Stream]:
     """Open a trace for reading, inflated if gzipped.
 
     Raises:
@@ -47,7 +49,7 @@ def open_trace(path: Path) -> Iterator[Stream]:
     try:
         raw = sys.stdin.buffer if path == STDIN else path.open("rb")
     except OSError as error:
-        raise UnusableInputError(f"{path}: {error.strerror}", hint="check the path") from error
+        raise UnusableInputError(f"{path}: {error.strerror or error}", hint="check the path") from error
     try:
         yield _recognise(path, cast("io.BufferedReader", raw))
     finally:
@@ -85,7 +87,7 @@ class Stream:
 class GzipStream(Stream):
     """Inflates as it reads; what stands before a damaged place is still given out."""
 
-    def __init__(self, path: Path, raw: io.BufferedReader) -> None:
+    def __init__(self, path: Place, raw: io.BufferedReader) -> None:
         super().__init__(raw)
         self._path = path
         self._member = isal_zlib.decompressobj(wbits=_GZIP_FORMAT)
@@ -187,7 +189,7 @@ def _bytewise(member: zlib._Decompress, block: bytes) -> bytes:
     return bytes(found)
 
 
-def _recognise(path: Path, raw: io.BufferedReader) -> Stream:
+def _recognise(path: Place, raw: io.BufferedReader) -> Stream:
     head = _peek(raw)
     for magic, name in _FOREIGN.items():
         if head.startswith(magic):
@@ -207,6 +209,6 @@ def _peek(stream: io.BufferedReader) -> bytes:
         raise UnusableInputError(f"{error.filename} is a folder", hint="name the trace in it") from error
 
 
-def title(path: Path) -> str:
+def title(path: Place) -> str:
     """How messages call an input."""
     return "standard input" if path == STDIN else str(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit.errors import UnusableInputError
@@ -11,14 +12,15 @@ from tracekit.ingest.nsys import report
 from tracekit.ingest.nsys.parquet import SUFFIX, ParquetTables
 from tracekit.ingest.nsys.sqlite import SqliteTables
 from tracekit.ingest.nsys.vendor import MARKS, TABLES
+from tracekit.places import fetch
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from tracekit.places import Place
 
 _MAGIC = b"SQLite format 3\0"
 
 
-def is_nsys(path: Path) -> bool:
+def is_nsys(path: Place) -> bool:
     """Whether a path is for this reader: a SQLite database, a report, or a folder of its tables."""
     match files.kind(path):
         case files.Kind.FOLDER:
@@ -29,19 +31,29 @@ def is_nsys(path: Path) -> bool:
             return False
 
 
-def is_sqlite(path: Path) -> bool:
+def is_sqlite(path: Place) -> bool:
     """Whether a file begins as SQLite databases do."""
     with files.reading(path), path.open("rb") as file:
         return file.read(len(_MAGIC)) == _MAGIC
 
 
-def is_parquet_export(path: Path) -> bool:
+def is_parquet_export(path: Place) -> bool:
     """Whether a folder holds tables of an export, one file each."""
-    return any(files.kind(path / f"{table}{SUFFIX}") is files.Kind.FILE for table in TABLES | MARKS)
+    try:
+        inside = {file.name: file for file in path.glob(f"*{SUFFIX}")}
+    except OSError:
+        return False
+    wanted = (inside.get(f"{table}{SUFFIX}") for table in TABLES | MARKS)
+    return any(file is not None and files.kind(file) is files.Kind.FILE for file in wanted)
 
 
-def is_export(path: Path) -> bool:
-    """Whether a SQLite database holds an export's tables; False, too, for a damaged one."""
+def is_export(path: Place) -> bool:
+    """Whether a SQLite database holds an export's tables; False, too, for a damaged one.
+
+    One on object storage is taken for an export: to tell, all of it would have to come here.
+    """
+    if not isinstance(path, Path):
+        return True
     try:
         tables = SqliteTables(path)
     except (UnusableInputError, sqlite3.Error):
@@ -51,19 +63,21 @@ def is_export(path: Path) -> bool:
     return found
 
 
-def open_tables(path: Path, directory: Path) -> SqliteTables | ParquetTables:
+def open_tables(path: Place, directory: Path) -> SqliteTables | ParquetTables:
     """The tables at a path.
 
     Args:
         path: A SQLite export, a folder of Parquet tables, or a report.
-        directory: Where a report is exported to when there is no writing beside it.
+        directory: Where a report is exported to when there is no writing beside it, and where what lies on
+            object storage is brought.
 
     Raises:
         UnusableInputError: It holds none of an export's tables.
     """
-    if files.kind(path) is files.Kind.FOLDER:
-        return ParquetTables(path)
-    tables = SqliteTables(report.exported(path, directory) if report.is_report(path) else path)
+    local = fetch(path, directory)
+    if files.kind(local) is files.Kind.FOLDER:
+        return ParquetTables(local)
+    tables = SqliteTables(report.exported(local, directory) if report.is_report(local) else local)
     if not tables.names() & (TABLES | MARKS):
         tables.close()
         raise UnusableInputError(

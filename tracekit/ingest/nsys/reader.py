@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tracekit.ingest.nsys.tables import Chunk, Tables
+    from tracekit.places import Place
 
 
 @dataclass
@@ -89,7 +90,7 @@ class NsysTrace(Trace):
         return self.reason
 
 
-def read(path: Path, directory: Path, progress: Callable[[int], None]) -> list[Trace]:
+def read(path: Place, directory: Path, progress: Callable[[int], None]) -> list[Trace]:
     """Read an export and park its batches.
 
     Args:
@@ -180,7 +181,7 @@ class _Reading:
     def _place(self, rank: int | None) -> Path:
         return self._directory / f"rank-{rank or 0:05d}"
 
-    def traces(self, path: Path) -> list[Trace]:
+    def traces(self, path: Place) -> list[Trace]:
         """What was parked."""
         top, said = about.top(self._tables), about.diagnostics(self._tables)
         reason = about.reason(said, self._tables)

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import os
 import subprocess
-from pathlib import Path  # noqa: TC003 (the example needs it)
+from pathlib import Path
+from typing import TypeVar
 
 from tracekit.errors import UnusableInputError
 from tracekit.ingest import files
 from tracekit.nsight import find_nsys
+from tracekit.places import Place
 
 SUFFIXES = (".nsys-rep", ".qdrep")
 _LAST = 400
+AnyPlace = TypeVar("AnyPlace", Path, Place)
 
 
-def is_report(path: Path) -> bool:
+def is_report(path: Place) -> bool:
     """Whether a path is named as reports are."""
     return path.name.endswith(SUFFIXES)
 
 
-def beside(path: Path) -> Path:
+def beside(path: AnyPlace) -> AnyPlace:
     """Where a report's export lies: `run.nsys-rep` gives `run.sqlite`.
 
     Example:
@@ -29,13 +32,13 @@ def beside(path: Path) -> Path:
     return path.with_suffix(".sqlite")
 
 
-def is_exported(path: Path) -> bool:
+def is_exported(path: Place) -> bool:
     """Whether an export that is not older lies beside a report."""
-    export = beside(path)
+    export: Place = beside(path)
     return export.is_file() and export.stat().st_mtime_ns >= path.stat().st_mtime_ns
 
 
-def spare(path: Path) -> Path:
+def spare(path: Place) -> Place:
     """Which of a report and its export says nothing the other does not: the report, or an outdated export."""
     return path if is_exported(path) else beside(path)
 
