@@ -166,7 +166,7 @@ def test_a_rank_whose_task_always_ends_its_worker_is_named(tmp_path: Path, store
     assert not isinstance(run, TracekitError)
     assert str(error).startswith("1 of job's 6 traces could not be imported")
     (left_out, missing) = (note.message for note in run.meta.diagnostics if note.level != "info")
-    assert left_out.startswith("left out rank 3 (rank3.json): every worker that ran it ended")
+    assert left_out.startswith("left out rank 3 (rank3.json): each of the 3 workers that ran it ended")
     assert missing.endswith("missing: 3")
     (folder / "rank3.json").unlink()
     (here,) = import_traces(store, [folder])

@@ -1,9 +1,15 @@
-"""The tasks of one map on a cluster: those that wait, those handed over, and those to be tried once more."""
+"""The tasks of one map on a cluster: which waits, which runs on which worker, and what becomes of each.
+
+The tasks are placed here, not by the scheduler, each on one worker: then it is known what was on a worker
+that is lost, a task is not handed on to one worker after the other before anybody can say stop, and a worker
+that has just begun is left alone until whoever watches it knows it (a nanny does not start a worker anew that
+ends while it is starting).
+"""
 
 from __future__ import annotations
 
 import secrets
-from collections import Counter, deque
+from collections import Counter
 from concurrent.futures import CancelledError
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic
@@ -11,17 +17,21 @@ from typing import TYPE_CHECKING, Any, Generic
 from tracekit.errors import TracekitError
 from tracekit.fleet.model import Item, Outcome, Value
 from tracekit.fleet.task import unexpected
-from tracekit.fleet.there import Task
+from tracekit.fleet.there import Task, host_of
+from tracekit.fleet.waiting import Waiting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from distributed import Client, Future
 
-    Landing = tuple[Future, Any, BaseException | None]
+    Landing = tuple[str, Any, BaseException | None]
+    Running = tuple[int, str, Future]
 
-RETRIES = 1
-"""Times that a task runs again after its machine failed it: no space, no memory, a file system away."""
+LOSSES = 3
+"""Workers that a task may take along until that is its own failure; from the second on it is alone there."""
+FAILURES = 2
+"""Times that a task runs when its machine fails it: no space, no memory, a file system away."""
 
 
 class Flight(Generic[Item, Value]):
@@ -36,59 +46,74 @@ class Flight(Generic[Item, Value]):
             client: The connection.
             function: A function of a module.
             items: What it is called with.
-            near: Where each task should rather run; may be shorter.
+            near: The host that each task should rather run on; may be shorter.
         """
         self._client, self._task, self._items = client, Task(function), items
         self._name = f"tracekit-{secrets.token_hex(8)}"
-        self._waiting: dict[str, deque[int]] = {}
-        for index in range(len(items)):
-            host = near[index] if index < len(near) else ""
-            self._waiting.setdefault(host, deque()).append(index)
-        self._suspects: deque[int] = deque()
-        self._alone: set[int] = set()
-        self._running: dict[str, tuple[int, str, Future]] = {}
+        self._waiting = Waiting([near[n] if n < len(near) else "" for n in range(len(items))])
+        self._running: dict[str, Running] = {}
+        self._losses: Counter[int] = Counter()
+        self._failures: Counter[int] = Counter()
         self._landed: SimpleQueue[Landing] = SimpleQueue()
 
     @property
     def left(self) -> bool:
         """Whether some task has no outcome yet."""
-        return bool(self._waiting or self._running or self._suspects)
+        return bool(self._waiting or self._running)
 
-    def start(self, capacity: int) -> None:
-        """Hand tasks over until so many are running."""
-        while self._waiting and len(self._running) < capacity:
-            host = self._least_busy()
-            self._submit(self._waiting[host].popleft(), host)
-            if not self._waiting[host]:
-                del self._waiting[host]
-        if capacity and not self._waiting and not self._running and self._suspects:
-            self._alone.add(index := self._suspects.popleft())
-            self._submit(index, "")
+    def start(self, threads: Mapping[str, int]) -> None:
+        """Hand tasks over until every thread has one.
 
-    def _least_busy(self) -> str:
-        """Of the hosts that tasks wait for, the one with the fewest running."""
-        busy = Counter(host for _, host, _ in self._running.values())
-        return min(self._waiting, key=busy.__getitem__)
+        Args:
+            threads: Threads of each worker that may be used.
+        """
+        used = self._used(threads)
+        hosts = {host_of(address) for address in threads}
+        for address, count in threads.items():
+            while used[address] < count:
+                index = self._waiting.take(host_of(address), hosts, alone=not used[address])
+                if index is None:
+                    break
+                used[address] += count if self._losses[index] else 1
+                self._submit(index, address)
 
-    def _submit(self, index: int, host: str) -> None:
+    def _used(self, threads: Mapping[str, int]) -> Counter[str]:
+        """Threads of each worker that are taken; a task that has lost a worker takes all."""
+        used: Counter[str] = Counter()
+        for index, address, _ in self._running.values():
+            used[address] += threads.get(address, 1) if self._losses[index] else 1
+        return used
+
+    def _submit(self, index: int, address: str) -> None:
+        attempt = self._losses[index] + self._failures[index]
+        key = f"{self._name}-{index}-{attempt}"
         future = self._client.submit(
-            self._task,
-            self._items[index],
-            key=f"{self._name}-{index}-{len(self._alone)}",
-            pure=False,
-            retries=RETRIES,
-            workers=[host] if host else None,
-            allow_other_workers=bool(host),
+            self._task, self._items[index], key=key, pure=False, workers=[address], retries=0
         )
-        self._running[future.key] = index, host, future
+        self._running[key] = index, address, future
         future.add_done_callback(self._land)
 
     def _land(self, future: Future) -> None:
-        """Fetch what a task gave, in a thread of the client: a result may be lost, and come anew."""
+        """Fetch what a task gave, in a thread of the client: its worker may end before it has told."""
         try:
-            self._landed.put((future, future.result(), None))
+            self._landed.put((future.key, future.result(), None))
         except BaseException as error:
-            self._landed.put((future, None, error))
+            self._landed.put((future.key, None, error))
+
+    def lose(self, there: Mapping[str, int]) -> Iterator[Outcome[Value]]:
+        """Take the tasks back whose worker is not there any more; those that have lost too many fail."""
+        lost = [key for key, (_, address, _) in self._running.items() if address not in there]
+        for key in lost:
+            index, _, future = self._running.pop(key)
+            future.cancel(force=True)
+            yield from self._bereft(index)
+
+    def _bereft(self, index: int) -> Iterator[Outcome[Value]]:
+        self._losses[index] += 1
+        if self._losses[index] >= LOSSES:
+            yield Outcome(index=index, error=_fatal())
+        else:
+            self._waiting.put_back(index, alone=True)
 
     def landed(self, timeout_s: float) -> Iterator[Outcome[Value]]:
         """The outcomes of tasks that have ended; waits so long for a first one."""
@@ -100,22 +125,24 @@ class Flight(Generic[Item, Value]):
         except Empty:
             return
 
-    def _outcome(self, future: Future, answer: Any, error: BaseException | None) -> Iterator[Outcome[Value]]:
-        if future.key not in self._running:  # it was given up meanwhile
+    def _outcome(self, key: str, answer: Any, error: BaseException | None) -> Iterator[Outcome[Value]]:
+        if key not in self._running:  # it was taken back meanwhile
             return
-        index, _, _ = self._running.pop(future.key)
+        index, _, _ = self._running.pop(key)
         if error is None:
             value, failure, host = answer
             yield Outcome(index=index, value=value, error=failure, host=host)
-        elif _is_killed(error) and index not in self._alone:
-            self._suspects.append(index)
+        elif _is_killed(error):
+            yield from self._bereft(index)
+        elif isinstance(error, (OSError, MemoryError)) and self._failures[index] + 1 < FAILURES:
+            self._failures[index] += 1
+            self._waiting.put_back(index, alone=self._losses[index] > 0)
         else:
             yield Outcome(index=index, error=_explained(error))
 
     def give_up(self, error: TracekitError) -> Iterator[Outcome[Value]]:
         """Let all tasks that are left have failed."""
-        indices = [index for index, _, _ in self._running.values()]
-        indices += [*self._suspects, *(index for waiting in self._waiting.values() for index in waiting)]
+        indices = [*(index for index, _, _ in self._running.values()), *self._waiting.indices()]
         self.cancel()
         for index in sorted(indices):
             yield Outcome(index=index, error=error)
@@ -125,7 +152,6 @@ class Flight(Generic[Item, Value]):
         futures = [future for _, _, future in self._running.values()]
         self._running.clear()
         self._waiting.clear()
-        self._suspects.clear()
         if futures and self._client.status == "running":
             self._client.cancel(futures, force=True)
 
@@ -136,14 +162,14 @@ def _is_killed(error: BaseException) -> bool:
     return isinstance(error, KilledWorker)
 
 
-def _explained(error: BaseException) -> TracekitError:
-    from distributed import KilledWorker
+def _fatal() -> TracekitError:
+    return TracekitError(
+        f"each of the {LOSSES} workers that ran it ended, from the second on with no other task there",
+        hint="give the workers more memory, and look into their logs",
+    )
 
-    if isinstance(error, KilledWorker):
-        return TracekitError(
-            f"every worker that ran it ended, {error.allowed_failures + 1} times, with no other task there",
-            hint="give the workers more memory, and look into their logs",
-        )
+
+def _explained(error: BaseException) -> TracekitError:
     if isinstance(error, CancelledError):
         return TracekitError("the cluster dropped it", hint="look into the scheduler's log")
     return unexpected(error)

@@ -16,21 +16,15 @@ if TYPE_CHECKING:
     from distributed import Client
 
 PATIENCE_S = 300.0
-"""Seconds without a sign of any worker, or of the scheduler, until the tasks that are left have failed.
-
-A worker that ends as soon as it has begun may not be seen, and its successor takes a while on a busy machine.
-"""
-_TICK_S = 1.0
+"""Seconds without any worker, or without the scheduler, until the tasks that are left have failed."""
+LOOK_S = 0.25
+"""Seconds between two looks at which workers are there."""
+SETTLED_S = 1.0
+"""Seconds that a worker must have been there before it is given a task."""
 
 
 class ClusterWorkers(Workers):
-    """Workers of a Dask cluster.
-
-    Only as many tasks are handed over at a time as the cluster has threads: so no task waits on a worker
-    behind another one, whose crash would count as its own. A task that the scheduler gives up because its
-    workers died (`distributed.scheduler.allowed-failures`) runs once more when all others are done, by
-    itself: what fails then has killed its workers, and was not just beside a task that does.
-    """
+    """Workers of a Dask cluster."""
 
     def __init__(self, client: Client, address: str, *, patience_s: float = PATIENCE_S) -> None:
         """Use a client that is connected.
@@ -46,16 +40,16 @@ class ClusterWorkers(Workers):
     @property
     def count(self) -> int:
         """Threads of all workers that are there now."""
-        return sum(self._threads().values())
+        return sum((self._look() or {}).values())
 
-    def _threads(self) -> dict[str, int]:
-        """Threads of each worker that is there now, by its address."""
+    def _look(self) -> dict[str, int] | None:
+        """Threads of each worker that is there now, by its address; None when nobody can tell."""
         if self._client.status != "running":
-            return {}
+            return None
         try:
             found: dict[str, int] = self._client.nthreads()
         except (OSError, TimeoutError):  # the scheduler is gone, which the client does not know yet
-            return {}
+            return None
         return found
 
     def map(
@@ -71,14 +65,22 @@ class ClusterWorkers(Workers):
             self._flights.discard(flight)
 
     def _landings(self, flight: Flight[Item, Value]) -> Iterator[Outcome[Value]]:
-        seen = time.monotonic()
+        there = self._look() or {}
+        looked = seen = time.monotonic()
+        since = dict.fromkeys(there, looked - SETTLED_S)
         while flight.left:
-            capacity = self.count
-            flight.start(capacity)
-            landed = list(flight.landed(_TICK_S))
+            flight.start({one: there[one] for one in there if since[one] + SETTLED_S <= looked})
+            landed = list(flight.landed(LOOK_S))
             yield from landed
-            seen = time.monotonic() if capacity or landed else seen
-            if time.monotonic() - seen > self._patience:
+            now = time.monotonic()
+            if now - looked < LOOK_S:
+                continue
+            found, looked = self._look(), now
+            if found is not None:
+                there, since = found, {one: since.get(one, now) for one in found}
+                yield from flight.lose(there)
+            seen = now if found or landed else seen
+            if now - seen > self._patience:
                 yield from flight.give_up(self._nobody())
 
     def _nobody(self) -> TracekitError:
@@ -89,7 +91,7 @@ class ClusterWorkers(Workers):
 
     def everywhere(self, function: Callable[..., object], *args: Any) -> None:
         """See `Workers.everywhere`."""
-        hosts = {host_of(address): address for address in self._threads()}
+        hosts = {host_of(address): address for address in self._look() or ()}
         if hosts:
             self._client.run(Visit(function, args), workers=list(hosts.values()), on_error="ignore")
 

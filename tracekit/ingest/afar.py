@@ -43,7 +43,7 @@ FORGOTTEN_S = 24 * 3600
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Spool:
+class Spool:
     """Where the traces of one import are parked on every machine, and where its files go.
 
     Attributes:
@@ -62,23 +62,23 @@ class _Spool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Reading:
+class Reading:
     """The task of decoding one source."""
 
     source: Source
-    spool: _Spool
+    spool: Spool
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Writing:
+class Writing:
     """The task of writing one decoded trace."""
 
     decoded: Decoded
     place: Place
-    spool: _Spool
+    spool: Spool
 
 
-def _decode(task: _Reading) -> list[Decoded | Failed]:
+def decode(task: Reading) -> list[Decoded | Failed]:
     """Decode a source, where it runs."""
     _check(task)
     _forget()
@@ -88,7 +88,7 @@ def _decode(task: _Reading) -> list[Decoded | Failed]:
         return closed(task.source, traces, task.source.identity)
 
 
-def _check(task: _Reading) -> None:
+def _check(task: Reading) -> None:
     """Raise where the machine does not see what the others see."""
     path, address = task.source.path, task.spool.address
     if files.kind(path) is files.Kind.NOTHING:
@@ -110,7 +110,7 @@ def _forget() -> None:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def _write(task: _Writing) -> Written:
+def write_parts(task: Writing) -> Written:
     """Write a decoded trace, where it runs."""
     trace = _parked(task).trace
     folder = task.spool.make()
@@ -121,7 +121,7 @@ def _write(task: _Writing) -> Written:
     return Written(linked=linked, delivered=deliver(folder, task.spool.address))
 
 
-def _parked(task: _Writing) -> Decoded:
+def _parked(task: Writing) -> Decoded:
     """The decoded trace, decoded again where it is not parked on this machine.
 
     Raises:
@@ -129,7 +129,7 @@ def _parked(task: _Writing) -> Decoded:
     """
     if task.decoded.trace.directory.is_dir():
         return task.decoded
-    again = _decode(_Reading(source=task.decoded.source, spool=task.spool))[task.decoded.number]
+    again = decode(Reading(source=task.decoded.source, spool=task.spool))[task.decoded.number]
     if isinstance(again, Failed):
         raise again.error
     if again.size != task.decoded.size:
@@ -139,7 +139,8 @@ def _parked(task: _Writing) -> Decoded:
     return again
 
 
-def _clear(name: str) -> None:
+def clear(name: str) -> None:
+    """Delete what an import has parked on this machine."""
     shutil.rmtree(scratch() / name, ignore_errors=True)
 
 
@@ -152,23 +153,23 @@ def afar(workers: Workers, draft: Draft, progress: Progress) -> Iterator[Afar]:
         draft: The run; its address must be one that all of them reach.
         progress: Told what is done, how many traces are through it, and of how many.
     """
-    spool = _Spool(name=f"{PREFIX}{secrets.token_hex(8)}", address=draft.address)
+    spool = Spool(name=f"{PREFIX}{secrets.token_hex(8)}", address=draft.address)
     try:
         yield Afar(workers, spool, progress)
     finally:
-        workers.everywhere(_clear, spool.name)
+        workers.everywhere(clear, spool.name)
 
 
 class Afar:
     """Workers as the crew of one job."""
 
-    def __init__(self, workers: Workers, spool: _Spool, progress: Progress) -> None:
+    def __init__(self, workers: Workers, spool: Spool, progress: Progress) -> None:
         self._workers, self._spool, self._progress = workers, spool, progress
 
     def decode(self, sources: Sequence[Source]) -> list[Decoded | Failed]:
         """See `Crew.decode`."""
-        tasks = [_Reading(source=_afar(source), spool=self._spool) for source in sources]
-        found = self._done("reading", _decode, tasks, [])
+        tasks = [Reading(source=_afar(source), spool=self._spool) for source in sources]
+        found = self._done("reading", decode, tasks, [])
         return [
             answer
             for source, outcome in zip(sources, found, strict=True)
@@ -178,10 +179,10 @@ class Afar:
     def write(self, tasks: Sequence[tuple[Decoded, Place]]) -> list[Written | Failed]:
         """See `Crew.write`."""
         sent = [
-            _Writing(decoded=replace(one, source=_afar(one.source)), place=place, spool=self._spool)
+            Writing(decoded=replace(one, source=_afar(one.source)), place=place, spool=self._spool)
             for one, place in tasks
         ]
-        found = self._done("writing", _write, sent, [decoded.host for decoded, _ in tasks])
+        found = self._done("writing", write_parts, sent, [decoded.host for decoded, _ in tasks])
         return [
             Failed(source=decoded.source, error=outcome.error) if outcome.error else outcome.get()
             for (decoded, _), outcome in zip(tasks, found, strict=True)
