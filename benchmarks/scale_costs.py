@@ -2,10 +2,10 @@
 
     python -m benchmarks.scale_costs TRACE [--tasks 1024] [--ranks 1024] [--repeat 3] > costs.json
 
-TRACE is one rank's trace of about 1 GB, such as `benchmarks.amplify` makes; seconds and bytes are given for
-1 GB. Measured are: empty tasks through `tracekit.fleet` on a cluster of this machine; one rank decoded and
-written, each by a worker process of one thread (CPU seconds and memory are that process's own); a survey and a
-commit of so many ranks, whose files are small.
+TRACE is one rank's trace, such as `benchmarks.amplify` makes; seconds and bytes are given for 1 GB of it.
+Measured are: empty tasks through `tracekit.fleet` on a cluster of this machine; one rank decoded and written,
+each by a worker process of one thread (CPU seconds and memory are that process's own); a survey and a commit
+of so many ranks, whose files are small.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def empty_tasks(count: int, workers_: int) -> dict[str, float]:
     from distributed import LocalCluster
 
     with (
-        LocalCluster(  # type: ignore[no-untyped-call]
+        LocalCluster(
             n_workers=workers_, threads_per_worker=1, processes=True, dashboard_address=None
         ) as cluster,
         workers(cluster.scheduler_address) as fleet,

@@ -19,8 +19,8 @@ PATIENCE_S = 300.0
 """Seconds without any worker, or without the scheduler, until the tasks that are left have failed."""
 LOOK_S = 0.25
 """Seconds between two looks at which workers are there."""
-SETTLED_S = 1.0
-"""Seconds that a worker must have been there before it is given a task."""
+SETTLED_S = 5.0
+"""Seconds that a worker that comes later must have been there before it is given a task; see `flight`."""
 
 
 class ClusterWorkers(Workers):
