@@ -61,6 +61,7 @@ def test_a_task_that_always_ends_its_worker_fails_alone(four: Cluster) -> None:
     assert "each of the 3 workers that ran it ended" in str(outcomes[3].error)
 
 
+@pytest.mark.slow
 def test_tasks_beside_one_that_ends_its_worker_are_done(tmp_path: Path) -> None:
     """All share one worker, so that all are there whenever it ends."""
     with cluster(tmp_path, workers=1, threads=4) as one, workers(one.address) as fleet:
