@@ -73,7 +73,7 @@ class Catalogue:
 def _stamp(run: Run) -> Stamp | None:
     """Name and time of a run; None when it was deleted meanwhile."""
     try:
-        return run.path.name, (run.path / "run.json").stat().st_mtime_ns
+        return run.path.name, run.written_ns
     except OSError:
         return None
 

@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from tests.object_storage import serving
+from tracekit import places
 from tracekit.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+    from tests.object_storage import Server
 
     Git = Callable[..., str]
 
@@ -49,3 +53,35 @@ def git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Git:
     call("add", ".")
     call("commit", "--quiet", "--message=first")
     return call
+
+
+@pytest.fixture(scope="session")
+def _s3() -> Iterator[Server]:
+    pytest.importorskip("moto", reason="moto, which stands in for S3, is not installed")
+    with serving() as server:
+        yield server
+
+
+@pytest.fixture
+def s3(_s3: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Server:
+    """A server that speaks S3 with a bucket named `bucket`, which the environment tells how to reach."""
+    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL_S3"):
+        monkeypatch.delenv(name, raising=False)
+    known = {
+        "AWS_ACCESS_KEY_ID": "someone",
+        "AWS_SECRET_ACCESS_KEY": "very-secret",
+        "AWS_REGION": "us-east-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_ENDPOINT_URL": _s3.endpoint,
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+    }
+    for name, value in known.items():
+        monkeypatch.setenv(name, value)
+    _s3.begin("bucket")
+    return _s3
+
+
+@pytest.fixture
+def remote(s3: Server) -> Store:
+    """A store on object storage."""
+    return Store(places.parse("s3://bucket/some runs é"))

@@ -45,16 +45,25 @@ class Run:
     path: Place
 
     @classmethod
-    def known(cls, path: Place, meta: RunMeta) -> Self:
+    def known(cls, path: Place, meta: RunMeta, written_ns: int) -> Self:
         """A run whose metadata has been read already."""
         run = cls(path)
-        vars(run)["meta"] = meta
+        vars(run).update(meta=meta, written_ns=written_ns)
         return run
 
     @cached_property
     def meta(self) -> RunMeta:
         """The content of `run.json`."""
         return run_meta.read(self.path)
+
+    @cached_property
+    def written_ns(self) -> int:
+        """When `run.json` was written, ns since the epoch, which changes when the run does.
+
+        Raises:
+            OSError: It was deleted meanwhile.
+        """
+        return (self.path / run_meta.FILE_NAME).stat().st_mtime_ns
 
     @property
     def id(self) -> str:

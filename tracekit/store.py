@@ -88,7 +88,7 @@ class Draft:
                 that is told of twice counts once.
         """
         with self.store.writing():
-            return Run(self.store.keeper.commit(self, meta, delivered))
+            return self.store.keeper.commit(self, meta, delivered)
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class Store:
             UnusableInputError: A remote store cannot be read.
         """
         with self.reading():
-            return self.keeper.read(self.keeper.listed())
+            return self.keeper.listed(read=True)
 
     def _named(self) -> list[Run]:
         """All whole runs, which may have been named only."""

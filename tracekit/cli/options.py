@@ -25,8 +25,9 @@ UNITS = ("ns", "us", "ms", "s", "bytes", "KiB", "MiB", "GiB", "count")
 
 store_option = click.option(
     "--store",
-    metavar="DIR",
-    help="Where runs are kept; default $TRACEKIT_STORE, else .tracekit/ of the git repository or here.",
+    metavar="PLACE",
+    help="Where runs are kept: a folder, s3://bucket/prefix or gs://bucket/prefix; default $TRACEKIT_STORE, "
+    "else .tracekit/ of the git repository or here.",
 )
 
 fresh_option = click.option(

@@ -14,7 +14,7 @@ from tracekit.errors import UnusableInputError
 from tracekit.ingest.files import name, printable, reading
 from tracekit.ingest.kineto.source import open_trace
 from tracekit.ingest.nsys import formats, report
-from tracekit.ingest.ranks import Found, look, named
+from tracekit.ingest.ranks import Found, look_each, named
 from tracekit.ingest.sources import Job, Source, alone, cycles
 from tracekit.meta import Diagnostic, Level
 
@@ -70,13 +70,12 @@ def _look_through(root: Place) -> tuple[list[Found], dict[Place, Diagnostic]]:
     skipped: dict[Place, Diagnostic] = {}
     with reading(root):
         paths = _candidates(root)
-    for path in paths:
-        try:
-            found.append(look(path))
-        except UnusableInputError as error:
-            if _TRACE_NAME.search(path.name) and not _is_other_json(path):
-                said = printable(error.message.replace(str(path), path.name))
-                skipped[path] = Diagnostic(Level.WARN, "skipped_file", f"left out {name(path)}: {said}")
+    for path, seen in zip(paths, look_each(paths), strict=True):
+        if isinstance(seen, Found):
+            found.append(seen)
+        elif _TRACE_NAME.search(path.name) and not _is_other_json(path):
+            said = printable(seen.message.replace(str(path), path.name))
+            skipped[path] = Diagnostic(Level.WARN, "skipped_file", f"left out {name(path)}: {said}")
     return found, skipped
 
 

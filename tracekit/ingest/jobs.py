@@ -11,13 +11,12 @@ from tracekit.ingest.files import Kind, kind
 from tracekit.ingest.folders import jobs_in
 from tracekit.ingest.kineto.source import STDIN
 from tracekit.ingest.nsys import is_nsys
-from tracekit.ingest.ranks import Found, look
+from tracekit.ingest.ranks import Found, look_each
 from tracekit.ingest.sources import Job, Source, alone, cycles
+from tracekit.places import Place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from tracekit.places import Place
 
 __all__ = ["Job", "Plan", "Source", "plan", "survey"]
 
@@ -47,21 +46,23 @@ def plan(paths: Sequence[Place]) -> list[Job]:
 
 def survey(paths: Sequence[Place]) -> Plan:
     """Group traces into jobs as `plan` does; a path that cannot be used does not keep the others back."""
-    found, single = Plan(), list[Found]()
+    found, single = Plan(), list[Place]()
     for path in paths:
         try:
             match kind(path):
                 case Kind.STREAM:
                     found.jobs.append(_stream(path))
                 case Kind.FOLDER if is_nsys(path):
-                    single.append(look(path))
+                    single.append(path)
                 case Kind.FOLDER:
                     found.jobs.extend(jobs_in(path))
                 case _:
-                    single.append(look(path))
+                    single.append(path)
         except TracekitError as error:
             found.errors.append(error)
-    found.jobs.extend(_grouped(single))
+    seen = look_each(single)
+    found.errors.extend(one for one in seen if isinstance(one, TracekitError))
+    found.jobs.extend(_grouped([one for one in seen if isinstance(one, Found)]))
     return found
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from tracekit.errors import TracekitError
 from tracekit.ingest import nsys
 from tracekit.ingest.files import reading
 from tracekit.ingest.kineto.reader import peek
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from tracekit.places import Place
 
 _HIGHEST = 2**31 - 1
+_LOOKS = 8
+"""Traces that are looked at at a time."""
 _TAIL = 1 << 20
 _GZIP = b"\x1f\x8b"
 _KEY = b'"distributedInfo"'
@@ -97,6 +101,19 @@ def look(path: Place) -> Found:
         if top.distributed is None:
             top = msgspec.structs.replace(top, distributed=_behind_events(path))
     return Found(path, top)
+
+
+def look_each(paths: Sequence[Place]) -> list[Found | TracekitError]:
+    """Look at traces, some at a time, as each may be far away; each with what `look` gives or raises."""
+    with ThreadPoolExecutor(_LOOKS, "tracekit-look") as threads:
+        return list(threads.map(_looked, paths))
+
+
+def _looked(path: Place) -> Found | TracekitError:
+    try:
+        return look(path)
+    except TracekitError as error:
+        return error
 
 
 def _behind_events(path: Place) -> Distributed | None:

@@ -10,6 +10,7 @@ from tracekit.errors import UnusableInputError
 from tracekit.ingest.files import Kind, is_told_apart, kind
 from tracekit.ingest.importer import import_job
 from tracekit.ingest.jobs import plan
+from tracekit.ingest.sources import identities
 from tracekit.meta import FILE_NAME
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def _imported(store: Store, path: Place) -> Run:
 
 def _earlier(store: Store, job: Job) -> Run | None:
     """The newest run imported from these very files."""
-    wanted = [source.identity for source in job.sources]
+    wanted = identities(job.sources)
     if not is_told_apart(wanted):
         return None
     same = (run for run in reversed(store.readable()) if run.meta.collector.options.get("sources") == wanted)

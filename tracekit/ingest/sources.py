@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tracekit.ingest import files
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tracekit.meta import Diagnostic
     from tracekit.places import Place
 
 _SUFFIX = re.compile(r"(\.pt)?(\.trace)?(\.json)?(\.gz)?$|\.(sqlite|nsys-rep|qdrep)$|_pqtdir$")
+_LOOKS = 8
+"""Files that are looked at at a time."""
 _INFLATED = 12
 """Times its own size that a gzipped trace inflates to, at the least."""
 
@@ -58,6 +63,12 @@ class Job:
     name: str
     sources: tuple[Source, ...]
     notes: tuple[Diagnostic, ...] = ()
+
+
+def identities(sources: Sequence[Source]) -> list[dict[str, Any]]:
+    """What tells each file apart, some looked at at a time, as each may be far away."""
+    with ThreadPoolExecutor(_LOOKS, "tracekit-look") as threads:
+        return list(threads.map(lambda source: source.identity, sources))
 
 
 def cycles(name: str | None, sources: list[Source]) -> list[Job]:

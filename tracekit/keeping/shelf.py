@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from tracekit import analysis, places
 from tracekit import meta as run_meta
 from tracekit.errors import UnusableInputError
+from tracekit.run import ENDING
 
 from . import code, codec
 
@@ -139,12 +140,12 @@ def _content(run: Run) -> str | None:
     A file that was changed without its digest is told by its size or time.
     """
     try:
-        digest = hashlib.sha256((run.path / run_meta.FILE_NAME).read_bytes())
-        for file in places.inside(run.path, "*.parquet", deep=True):
-            stat = file.stat()
-            digest.update(
-                f"{'/'.join(file.parts[len(run.path.parts) :])} {stat.st_size} {stat.st_mtime_ns}\n".encode()
-            )
+        digest = hashlib.sha256(run_meta.encode(run.meta))
+        for file in places.inside(run.path, deep=True):
+            if file.suffix == ENDING or file.name == run_meta.FILE_NAME:
+                stat = file.stat()
+                name = "/".join(file.parts[len(run.path.parts) :])
+                digest.update(f"{name} {stat.st_size} {stat.st_mtime_ns}\n".encode())
     except OSError:
         return None
     return digest.hexdigest()

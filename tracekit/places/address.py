@@ -110,9 +110,11 @@ def expand(text: str) -> list[Place]:
     Raises:
         UnusableInputError: It is no address, nothing matches, or the folder cannot be listed.
     """
-    if not (is_address(text) and _WILD.search(text)):
-        return [parse(text)]
     place = parse(text)
+    if isinstance(place, Path) and not is_address(text):
+        return [place]
+    if not _WILD.search(text):
+        return [place if isinstance(place, Path) else place.looked()]
     anchor = next(one for one in place.parents if not _WILD.search(str(one)))
     pattern = list(place.parts[len(anchor.parts) :])
     try:

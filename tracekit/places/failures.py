@@ -12,6 +12,11 @@ _SAID = {
     "EXPIRED_TOKEN": "the session's credentials have expired",
     "ExpiredToken": "the session's credentials have expired",
     "NETWORK_CONNECTION": "the endpoint cannot be reached",
+    "Could not connect to server": "the endpoint cannot be reached",
+    "Could not create a OAuth2 access token": "no credentials of Google Cloud were found",
+    "Could not resolve host": "the endpoint cannot be reached",
+    "PERMISSION_DENIED": "access is denied to these credentials, or there are none",
+    "UNAUTHENTICATED": "access is denied to these credentials, or there are none",
     "SLOW_DOWN": "the service asks to slow down",
     "PermanentRedirect": "the bucket is in another region; name it, as in ?region=eu-west-1",
 }

@@ -27,9 +27,10 @@ _SWITCHES = {"anonymous", "force_virtual_addressing"}
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 CONNECT_SECONDS = 3.0
-REQUEST_SECONDS = 10.0
+REQUEST_SECONDS = 4.0
+"""How long nothing at all may come; a slow answer is waited for."""
 ATTEMPTS = 3
-RETRY_SECONDS = 10.0
+RETRY_SECONDS = 4.0
 """How long Google's client tries again what failed."""
 
 
@@ -58,6 +59,7 @@ def _s3(bucket: str, options: tuple[tuple[str, str], ...], endpoint: str, region
     if "region" not in known and not region and not known.get("endpoint_override"):
         known |= _region_of(bucket)
     return pafs.S3FileSystem(
+        allow_delayed_open=True,  # a small file is one request then, not three
         connect_timeout=CONNECT_SECONDS,
         request_timeout=REQUEST_SECONDS,
         retry_strategy=pafs.AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS),

@@ -127,9 +127,12 @@ class RemotePath:
             raise FileNotFoundError(2, "No such file or directory", str(self))
         return found
 
-    def exists(self) -> bool:
-        """Whether anything is there."""
-        return self._mode() != 0
+    def looked(self) -> RemotePath:
+        """The same path with what is there at this moment, so that it is not asked again."""
+        try:
+            return replace(self, known=self.stat())
+        except OSError:
+            return self
 
     def is_file(self) -> bool:
         """Whether a file is there."""

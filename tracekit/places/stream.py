@@ -19,7 +19,7 @@ ROOM = 256 << 10
 BLOCK = 1 << 20
 """Bytes of a request once it does."""
 AHEAD = 8
-"""Requests under way then: what is held is bounded by this."""
+"""Requests under way then, at most, which bounds what is held; they grow in number as reading goes on."""
 _LOOKING = 4
 """Reads that follow each other before reading is taken to go on."""
 
@@ -92,7 +92,8 @@ class RemoteFile(io.RawIOBase):
         return piece
 
     def _ask(self) -> None:
-        while len(self._blocks) <= AHEAD and self._next < self._size:
+        wanted = min(AHEAD, 1 + (self._streak - _LOOKING) // 4)
+        while len(self._blocks) <= wanted and self._next < self._size:
             self._blocks.append(self._threads.submit(self._fetched, self._next, BLOCK))
             self._next += BLOCK
 

@@ -64,11 +64,12 @@ class Keeper(Protocol):
     def beside(self) -> Path:
         """Where that folder is."""
 
-    def listed(self) -> list[Run]:
-        """The whole runs, oldest first; their metadata is not read yet."""
+    def listed(self, *, read: bool = False) -> list[Run]:
+        """The whole runs, oldest first.
 
-    def read(self, runs: Sequence[Run]) -> list[Run]:
-        """The same runs, with their metadata at hand where reading one after the other would take long."""
+        Args:
+            read: Read their metadata, too, where doing so one after the other would take long.
+        """
 
     def prepare(self) -> None:
         """Make the store's own folder on this machine."""
@@ -76,12 +77,8 @@ class Keeper(Protocol):
     def draft(self, run_id: str | None) -> AbstractContextManager[Open]:
         """A place to write a run to; what is not committed vanishes."""
 
-    def commit(self, draft: Open, meta: RunMeta, delivered: Sequence[Delivered]) -> Place:
-        """Make a draft a run: its tables are put where they stay and told in `run.json`, which comes last.
-
-        Returns:
-            The run's folder.
-        """
+    def commit(self, draft: Open, meta: RunMeta, delivered: Sequence[Delivered]) -> Run:
+        """Make a draft a run: its tables are put where they stay and told in `run.json`, which comes last."""
 
     def remove(self, run: Run) -> None:
         """Delete a run; half deleted, it is not listed."""

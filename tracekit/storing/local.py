@@ -54,8 +54,8 @@ class LocalKeeper:
         """The store itself, whose other folders have names that begin with a dot."""
         return self.path
 
-    def listed(self) -> list[Run]:
-        """The whole runs, oldest first."""
+    def listed(self, *, read: bool = False) -> list[Run]:
+        """The whole runs, oldest first; they are read when asked, which takes no time here."""
         if not self.path.is_dir():
             return []
         entries = [
@@ -64,10 +64,6 @@ class LocalKeeper:
             if RUN_ID.fullmatch(entry.name) and (entry / run_meta.FILE_NAME).is_file()
         ]
         return [Run(entry) for entry in sorted(entries, key=_age)]
-
-    def read(self, runs: Sequence[Run]) -> list[Run]:
-        """The same runs, which are read when asked: that takes no time here."""
-        return list(runs)
 
     @contextmanager
     def draft(self, run_id: str | None) -> Iterator[LocalDraft]:
@@ -91,12 +87,12 @@ class LocalKeeper:
             if match and not psutil.pid_exists(int(match[1])):
                 shutil.rmtree(entry, ignore_errors=True)
 
-    def commit(self, draft: Open, meta: RunMeta, delivered: Sequence[Delivered]) -> Path:
+    def commit(self, draft: Open, meta: RunMeta, delivered: Sequence[Delivered]) -> Run:
         """Seal the tables in `run.json` and rename the folder to the run's id."""
         run_meta.write(draft.path, replace(meta, tables=_sealed(draft.path, delivered)))
         target = self.path / meta.run_id
         draft.path.rename(target)
-        return target
+        return Run(target)
 
     def remove(self, run: Run) -> None:
         """Delete a run: it is renamed first."""

@@ -14,18 +14,17 @@ if TYPE_CHECKING:
     from tracekit.places import RemotePath, Stat
 
 
-def content(source: RemotePath, known: Stat, copies: Path) -> bytes:
+def content(source: RemotePath, known: Stat, copy: Path) -> bytes:
     """The content of a small file: the copy's where that has its size and time, else read and copied.
 
     Args:
         source: The file.
         known: Its size and time, as a listing told.
-        copies: Folder of the copies, which need not exist, and may be one that cannot be written.
+        copy: The copy, which need not exist, in a folder that may be one that cannot be written.
 
     Raises:
         OSError: It cannot be read.
     """
-    copy = copies / source.name
     with suppress(OSError):
         stat = copy.stat()
         if (stat.st_size, stat.st_mtime_ns) == (known.st_size, known.st_mtime_ns):

@@ -12,9 +12,9 @@ import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
@@ -45,6 +45,10 @@ AT_ONCE = 32
 """Requests under way at a time."""
 
 
+_Age: TypeAlias = tuple[str, int, str]
+"""What runs are sorted by: the second of the id, the time of the manifest, the id."""
+
+
 @dataclass(frozen=True)
 class RemoteDraft:
     """A folder of this machine, and the run's own place, where files of it are delivered."""
@@ -58,6 +62,7 @@ class RemoteKeeper:
     """Runs under an address."""
 
     path: RemotePath
+    _seen: dict[str, Run] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def beside(self) -> Path:
@@ -69,16 +74,36 @@ class RemoteKeeper:
         """Make the folder beside."""
         LocalKeeper(self.beside).prepare()
 
-    def listed(self) -> list[Run]:
+    def listed(self, *, read: bool = False) -> list[Run]:
         """The whole runs, oldest first."""
         folders, index = self._looked()
-        unknown = [name for name in folders if name not in index]
         with ThreadPoolExecutor(AT_ONCE) as threads:
-            states = threads.map(self._manifest, unknown)
-        times = {name: one.st_mtime_ns for name, one in zip(unknown, states, strict=True) if one}
-        times |= {name: _known(place).st_mtime_ns for name, place in index.items() if name in folders}
-        ordered = sorted(times, key=lambda name: (name.partition("-")[0], times[name], name))
-        return [Run(self.path / name) for name in ordered]
+            found = list(threads.map(lambda name: self._found(name, index.get(name), read=read), folders))
+        ordered = sorted((one for one in found if one), key=lambda one: one[0])
+        return [run for _, run in ordered]
+
+    def _found(self, name: str, copied: RemotePath | None, *, read: bool) -> tuple[_Age, Run] | None:
+        """A folder's run; None where it is none, which the index saves asking."""
+        run = Run(self.path / name)
+        manifest = copied or self.path / name / run_meta.FILE_NAME
+        try:
+            stat = _known(manifest)
+        except FileNotFoundError:
+            return None
+        age = (name.partition("-")[0], stat.st_mtime_ns, name)
+        return age, self._with_meta(run, manifest, stat) if read else run
+
+    def _with_meta(self, run: Run, manifest: RemotePath, stat: Stat) -> Run:
+        name = run.path.name
+        if (before := self._seen.get(name)) and before.written_ns == stat.st_mtime_ns:
+            return before
+        try:
+            content = manifests.content(manifest, stat, self.beside / "manifests" / f"{name}.json")
+            known = Run.known(run.path, run_meta.decode(content, run.path), stat.st_mtime_ns)
+        except (TracekitError, msgspec.MsgspecError, OSError, ValueError):
+            return run  # says what is wrong when it is asked
+        self._seen[name] = known
+        return known
 
     def _looked(self) -> tuple[set[str], dict[str, RemotePath]]:
         """The folders that may be runs, and what the index has of them."""
@@ -95,28 +120,6 @@ class RemoteKeeper:
         bucket = (self.path, *self.path.parents)[-1]
         if not bucket.is_dir():
             raise RemoteError("there is no such bucket")
-
-    def _manifest(self, name: str) -> Stat | None:
-        try:
-            return (self.path / name / run_meta.FILE_NAME).stat()
-        except FileNotFoundError:
-            return None
-
-    def read(self, runs: Sequence[Run]) -> list[Run]:
-        """The same runs with their metadata, as far as it can be read."""
-        index = {one.name: one for one in (self.path / INDEX).iterdir()} if runs else {}
-        with ThreadPoolExecutor(AT_ONCE) as threads:
-            return list(threads.map(lambda run: self._with_meta(run, index), runs))
-
-    def _with_meta(self, run: Run, index: dict[str, RemotePath]) -> Run:
-        copied = index.get(f"{run.path.name}.json")
-        try:
-            if copied is None:
-                return Run.known(run.path, run_meta.read(run.path))
-            content = manifests.content(copied, _known(copied), self.beside / "manifests")
-            return Run.known(run.path, run_meta.decode(content, run.path))
-        except (TracekitError, msgspec.MsgspecError, OSError, ValueError):
-            return run  # says what is wrong when it is asked
 
     @contextmanager
     def draft(self, run_id: str | None) -> Iterator[RemoteDraft]:
@@ -143,15 +146,16 @@ class RemoteKeeper:
                 else:
                     address.remove()
 
-    def commit(self, draft: Open, meta: RunMeta, delivered: Sequence[Delivered]) -> RemotePath:
+    def commit(self, draft: Open, meta: RunMeta, delivered: Sequence[Delivered]) -> Run:
         """Send the tables of the draft's folder, write `run.json`, then the index."""
         target = self.path / meta.run_id
         with nullcontext() if draft.address == target else self._marked(target):
             tables = sealed([*delivered, *deliver(draft.path, target)])
-            content = run_meta.encode(replace(meta, tables=tables))
+            known = replace(meta, tables=tables)
+            content = run_meta.encode(known)
             (target / run_meta.FILE_NAME).write_bytes(content)
             (self.path / INDEX / f"{target.name}.json").write_bytes(content)
-        return target
+        return Run.known(target, known, time.time_ns())
 
     def remove(self, run: Run) -> None:
         """Delete a run: what lists it first."""

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tracekit import places
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.object_storage import Server
+
+
+@pytest.fixture(params=["disk", "s3"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> places.Place:
+    if request.param == "disk":
+        return tmp_path / "folder"
+    request.getfixturevalue("s3")
+    return places.parse("s3://bucket/folder")
+
+
+def test_a_file_is_there_when_it_is_written(folder: places.Place) -> None:
+    with places.put(folder / "sub" / "one") as file:
+        file.write_bytes(b"1" * (20 << 20))
+        assert not (folder / "sub" / "one").is_file()
+    assert (folder / "sub" / "one").read_bytes() == b"1" * (20 << 20)
+    assert [one.name for one in places.inside(folder, deep=True) if one.is_file()] == ["one"]
+
+
+def test_a_failure_leaves_what_was_there(folder: places.Place) -> None:
+    with places.put(folder / "one") as file:
+        file.write_bytes(b"before")
+    with pytest.raises(KeyboardInterrupt):
+        _interrupted(folder / "one")
+    assert (folder / "one").read_bytes() == b"before"
+    assert [one.name for one in places.inside(folder, deep=True) if one.is_file()] == ["one"]
+
+
+def _interrupted(place: places.Place) -> None:
+    with places.put(place) as file:
+        file.write_bytes(b"aft")
+        raise KeyboardInterrupt
+
+
+def test_what_is_far_is_brought_here(folder: places.Place, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        with places.put(folder / "in" / name) as file:
+            file.write_text(name)
+    (tmp_path / "here").mkdir()
+    copy = places.fetch(folder / "in", tmp_path / "here")
+    assert {one.name: one.read_text() for one in copy.iterdir()} == {"a": "a", "b": "b"}
+    assert places.fetch(folder / "in" / "a", tmp_path / "here").read_bytes() == b"a"
+
+
+def test_what_is_not_there_is_said_as_of_files(folder: places.Place, s3: Server) -> None:
+    with pytest.raises(FileNotFoundError, match="nothing"):
+        (folder / "nothing").read_bytes()
+    with pytest.raises(FileNotFoundError):
+        (folder / "nothing").stat()
+    with pytest.raises(FileNotFoundError):
+        (folder / "nothing").open("rb").close()
+    assert not (folder / "nothing").is_file()
+    assert not list(folder.glob("*"))
