@@ -14,6 +14,7 @@ import pytest
 from samples.simulator import kineto
 from tests.cluster import cluster
 from tests.traces import busy_program
+from tracekit import places
 from tracekit.cli.main import run as tracekit
 from tracekit.errors import TracekitError
 from tracekit.fleet import workers
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.cluster import Cluster
+    from tests.object_storage import Server
     from tracekit.run import Run
     from tracekit.store import Store
 
@@ -226,3 +228,24 @@ def _once(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < give_up
         time.sleep(0.02)
+
+
+def test_workers_send_to_object_storage_themselves(
+    s3: Server, remote: Store, store: Store, tmp_path: Path
+) -> None:
+    folder = job(tmp_path / "job", 6)
+    (here,) = import_traces(store, [folder])
+    for trace in sorted(folder.iterdir()):
+        places.parse(f"s3://bucket/traces/{trace.name}").write_bytes(trace.read_bytes())
+    place = tmp_path / "cluster"
+    place.mkdir()
+    sent = len(s3.noting.asked)
+    with cluster(place, workers=2) as found, workers(found.address) as fleet:
+        (there,) = import_each(remote, [places.parse("s3://bucket/traces")], workers=fleet)
+    assert not isinstance(there, TracekitError)
+    assert [run.id for run in remote.runs()] == [there.id]
+    for name in TABLES:
+        assert there.arrow(name).to_pylist() == here.arrow(name).to_pylist(), name
+    puts = [one.path for one in s3.noting.asked[sent:] if one.method == "PUT" and ".parquet" in one.path]
+    assert len(puts) == sum(len(table.parts) for table in there.meta.tables.values())
+    assert [leftover.place for leftover in remote.leftovers()] == []
