@@ -39,20 +39,22 @@ class Costs:
         parked_bytes: What it takes on the disk of the worker's machine in between.
         stored_bytes: What it takes in the store.
         submit_s: Seconds of the driver and the scheduler to hand a task over and to take its answer.
+        turn_s: Seconds that a worker waits for its next task.
         survey_s: Seconds of the driver to look at one trace before anything begins.
         commit_s: Seconds of the driver to commit one rank's files.
         start_s: Seconds until a worker that was lost is there again.
     """
 
     gigabytes: float = 1.0
-    decode_s: float = 20.0
-    write_s: float = 20.0
-    parked_bytes: float = 0.5e9
-    stored_bytes: float = 0.1e9
+    decode_s: float = 6.0
+    write_s: float = 4.2
+    parked_bytes: float = 0.42e9
+    stored_bytes: float = 12e6
     submit_s: float = 0.005
+    turn_s: float = 0.035
     survey_s: float = 0.005
-    commit_s: float = 0.001
-    start_s: float = 5.0
+    commit_s: float = 0.0001
+    start_s: float = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +111,7 @@ class Simulation:
         self._costs, self._scene, self._random = costs, scene, Random(seed)  # noqa: S311 (no secret)
         self._attempts = self._lost = self._again = 0
         self._busy = 0.0
+        self._readers = 1
         self._homes: dict[int, tuple[int, int]] = {}
         self._losses = [0] * (scene.workers // scene.per_machine + 1)
 
@@ -139,7 +142,9 @@ class Simulation:
             if rank is None:  # what is left is parked on other machines
                 continue
             driver = max(driver, at) + self._costs.submit_s
+            self._readers = sum(each > driver for each, _ in free) + 1 + len(waiting)
             took, died = self._task(rank, worker, decoding=decoding)
+            took += self._costs.turn_s
             if died:
                 waiting.append(rank)
                 heapq.heappush(free, (driver + took + self._costs.start_s, worker))
@@ -182,7 +187,7 @@ class Simulation:
 
     def _decoding(self) -> float:
         """Seconds to decode a trace: of a core, or until shared storage has given it."""
-        share = self._scene.storage / min(self._scene.workers, self._scene.ranks)
+        share = self._scene.storage / min(self._scene.workers, self._readers)
         return max(self._drawn(self._costs.decode_s), self._costs.gigabytes * 1e9 / share)
 
     def _drawn(self, seconds: float) -> float:
