@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import socket
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -147,3 +149,16 @@ def test_a_cluster_without_workers_fails_what_it_is_given(tmp_path: Path) -> Non
         outcomes = list(patient.map(deeds.double, [1, 2]))
     assert [outcome.index for outcome in outcomes] == [0, 1]
     assert all("has no worker" in str(outcome.error) for outcome in outcomes)
+
+
+WITHOUT = "import sys; sys.modules['distributed'] = None; from tracekit.cli.main import main; main()"
+
+
+def test_who_has_no_dask_is_told_how_to_get_it(tmp_path: Path) -> None:
+    command = ["import", tmp_path, "--store", tmp_path / "store", "--scheduler", "tcp://127.0.0.1:8786"]
+    done = subprocess.run([sys.executable, "-c", WITHOUT, *command], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "tracekit: --scheduler needs Dask, which is not installed here; "
+        "pip install 'tracekit-torch[scale]', on every worker too\n"
+    )
