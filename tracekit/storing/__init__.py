@@ -1,7 +1,7 @@
 """How runs are kept at a place, so that a listed run is whole: on a disk, and on object storage.
 
 `keeper` is what a store asks of either, `local` and `remote` are the two, `owner` tells whether who began
-something is still at it, and `manifests` remembers what `run.json` of remote runs says.
+something is still at it, `index` lists remote runs in one request, and `manifests` remembers what they say.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Runs on object storage, where nothing can be renamed: the tables first, `run.json` last.
 
-A run's folder counts when its `run.json` is there. Beside it, `.index/<run id>.json` repeats that file: it is
-written after and deleted before, so it tells whole runs in one request for a thousand of them. A folder that
-is not in the index, as of a store that was copied by another tool, is asked for its `run.json` itself.
+A run's folder counts when its `run.json` is there. The index tells whole runs, a thousand with one request;
+a folder that is not in it, as of a store that another tool copied, is asked for its `run.json` itself.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from tracekit.places import RemotePath
 from tracekit.places.remote import RemoteError
 from tracekit.run import RUN_ID, Run
 
-from . import manifests, owner
+from . import index, manifests, owner
 from .keeper import Leftover
 from .local import LocalKeeper
 
@@ -36,9 +35,9 @@ if TYPE_CHECKING:
     from tracekit.parts import Delivered
     from tracekit.places import Place, Stat
 
+    from .index import Entry
     from .keeper import Open
 
-INDEX = ".index"
 MARK = "draft.json"
 """Says in a run's folder, until the run is whole, who writes it."""
 AT_ONCE = 32
@@ -76,44 +75,43 @@ class RemoteKeeper:
 
     def listed(self, *, read: bool = False) -> list[Run]:
         """The whole runs, oldest first."""
-        folders, index = self._looked()
+        folders, entries = self._looked()
         with ThreadPoolExecutor(AT_ONCE) as threads:
-            found = list(threads.map(lambda name: self._found(name, index.get(name), read=read), folders))
+            found = list(threads.map(lambda name: self._found(name, entries.get(name), read=read), folders))
         ordered = sorted((one for one in found if one), key=lambda one: one[0])
         return [run for _, run in ordered]
 
-    def _found(self, name: str, copied: RemotePath | None, *, read: bool) -> tuple[_Age, Run] | None:
+    def _found(self, name: str, entry: Entry | None, *, read: bool) -> tuple[_Age, Run] | None:
         """A folder's run; None where it is none, which the index saves asking."""
-        run = Run(self.path / name)
-        manifest = copied or self.path / name / run_meta.FILE_NAME
+        manifest = entry.place if entry else self.path / name / run_meta.FILE_NAME
         try:
             stat = _known(manifest)
         except FileNotFoundError:
             return None
-        age = (name.partition("-")[0], stat.st_mtime_ns, name)
-        return age, self._with_meta(run, manifest, stat) if read else run
+        written = entry.written_ns if entry else stat.st_mtime_ns
+        run = self._read(name, manifest, stat, written) if read else Run(self.path / name)
+        return (name.partition("-")[0], written, name), run
 
-    def _with_meta(self, run: Run, manifest: RemotePath, stat: Stat) -> Run:
-        name = run.path.name
-        if (before := self._seen.get(name)) and before.written_ns == stat.st_mtime_ns:
+    def _read(self, name: str, manifest: RemotePath, stat: Stat, written_ns: int) -> Run:
+        if (before := self._seen.get(name)) and before.written_ns == written_ns:
             return before
+        run = Run(self.path / name)
         try:
             content = manifests.content(manifest, stat, self.beside / "manifests" / f"{name}.json")
-            known = Run.known(run.path, run_meta.decode(content, run.path), stat.st_mtime_ns)
+            known = Run.known(run.path, run_meta.decode(content, run.path), written_ns)
         except (TracekitError, msgspec.MsgspecError, OSError, ValueError):
             return run  # says what is wrong when it is asked
         self._seen[name] = known
         return known
 
-    def _looked(self) -> tuple[set[str], dict[str, RemotePath]]:
+    def _looked(self) -> tuple[set[str], dict[str, Entry]]:
         """The folders that may be runs, and what the index has of them."""
         with ThreadPoolExecutor(2) as threads:
-            index = threads.submit(lambda: list((self.path / INDEX).iterdir()))
+            entries = threads.submit(index.entries, self.path)
             here = list(self.path.iterdir())
         if not here:
             self._check_bucket()
-        folders = {one.name for one in here if RUN_ID.fullmatch(one.name) and one.is_dir()}
-        return folders, {one.name.removesuffix(".json"): one for one in index.result()}
+        return {one.name for one in here if RUN_ID.fullmatch(one.name) and one.is_dir()}, entries.result()
 
     def _check_bucket(self) -> None:
         """An empty store may be new; a bucket must be there."""
@@ -154,25 +152,24 @@ class RemoteKeeper:
             known = replace(meta, tables=tables)
             content = run_meta.encode(known)
             (target / run_meta.FILE_NAME).write_bytes(content)
-            (self.path / INDEX / f"{target.name}.json").write_bytes(content)
-        return Run.known(target, known, time.time_ns())
+            written = index.add(self.path, target.name, content)
+        return Run.known(target, known, written)
 
     def remove(self, run: Run) -> None:
         """Delete a run: what lists it first."""
         target = self.path / run.path.name
-        (self.path / INDEX / f"{target.name}.json").unlink(missing_ok=True)
+        index.drop(self.path, target.name)
         (target / run_meta.FILE_NAME).unlink(missing_ok=True)
         target.remove()
 
     def leftovers(self) -> list[Leftover]:
         """Folders without `run.json`, and what the index has of runs that are gone."""
-        folders, index = self._looked()
+        folders, entries = self._looked()
         whole = {run.path.name for run in self.listed()}
         with ThreadPoolExecutor(AT_ONCE) as threads:
             found = list(threads.map(self._leftover, sorted(folders - whole)))
-        gone = [
-            _leftover(place, [place], None) for name, place in sorted(index.items()) if name not in folders
-        ]
+        alone = sorted(entries.keys() - folders)
+        gone = [_leftover(entries[name].place, [entries[name].place], None) for name in alone]
         return [*found, *gone, *LocalKeeper(self.beside).leftovers()]
 
     def _leftover(self, name: str) -> Leftover:
@@ -185,7 +182,7 @@ class RemoteKeeper:
         """Delete a leftover, wherever it is."""
         if not isinstance(leftover.place, RemotePath):
             LocalKeeper(self.beside).free(leftover)
-        elif leftover.place.parent.name == INDEX:
+        elif leftover.place.parent.name == index.FOLDER:
             leftover.place.unlink(missing_ok=True)
         else:
             leftover.place.remove()

@@ -1,0 +1,62 @@
+"""The dashboard's own processes with a store on object storage."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from samples.simulator import kineto
+from tests.traces import busy_program
+from tracekit.ingest import import_traces
+
+pytest.importorskip("dash")
+
+from tracekit.dashboards.catalogue import Catalogue
+from tracekit.dashboards.imports import worker
+from tracekit.dashboards.timeline import disk, explain
+from tracekit.dashboards.timeline.build import build, seal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.object_storage import Server
+    from tracekit.store import Store
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    return kineto.write(busy_program(), tmp_path / "trace.json")
+
+
+def test_a_trace_that_is_dropped_is_imported(remote: Store, trace: Path) -> None:
+    process = worker.start(remote.path, [trace])
+    with process:
+        assert process.stdout
+        told = [json.loads(line) for line in process.stdout]
+        process.communicate()
+    assert [one["run"] for one in told if "run" in one] == [run.id for run in remote.runs()]
+    assert len(remote.runs()) == 1
+
+
+def test_listing_again_asks_little(remote: Store, trace: Path, s3: Server) -> None:
+    runs = [import_traces(remote, [trace], label=str(n))[0] for n in range(3)]
+    catalogue = Catalogue(remote)
+    first = catalogue.listing()
+    assert [run.id for run in first.runs] == [run.id for run in runs]
+    with s3.counting() as asked:
+        assert catalogue.listing() == first
+    assert len(asked) == 2
+    remote.remove(runs[0])
+    assert [run.id for run in catalogue.listing().runs] == [run.id for run in runs[1:]]
+
+
+def test_the_index_of_a_timeline_is_kept_here(remote: Store, trace: Path) -> None:
+    (run,) = import_traces(remote, [trace])
+    assert disk.save(remote, run.id, *build(run))
+    assert disk.load(disk.place(remote, run.id), seal(run))
+    assert disk.place(remote, run.id).is_relative_to(remote.beside)
+    assert explain.main(str(remote.path), run.id) == 0
+    disk.sweep(remote)
+    assert disk.place(remote, run.id).is_dir()
