@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import gc
 import os
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from tracekit.cli.options import open_store, store_option
+from tracekit.cli.options import open_store, scheduler_option, store_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 @click.command("import")
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=str)
 @click.option("--label", help="Name the new runs; a label can be used wherever a run is asked for.")
+@scheduler_option("Have the traces of a job decoded and written by the workers of a Dask cluster.")
 @store_option
-def command(paths: tuple[str, ...], *, label: str | None, store: str | None) -> None:
+def command(paths: tuple[str, ...], *, label: str | None, scheduler: str | None, store: str | None) -> None:
     """Import traces of torch.profiler and exports of Nsight Systems into the store.
 
     A PATH is a trace (JSON, plain or gzipped), a SQLite export, a folder of Parquet tables, a report
@@ -30,7 +31,11 @@ def command(paths: tuple[str, ...], *, label: str | None, store: str | None) -> 
     What a file is, is told by its content. It may be an address, s3://bucket/key, gs:// or file:///, with
     *, ** and [0-9] in it; traces there are read as they come, and not copied first.
     The traces of one job's ranks become one run. Prints one run id a line on stdout, and nothing else;
-    a PATH that cannot be used does not keep the others back, and the exit code is 2.
+    a PATH, or a rank of a job, that cannot be used does not keep the others back, and the exit code is 2.
+
+    With --scheduler each trace is a task of a Dask cluster, and goes to another worker when its own dies. The
+    workers must find traces and store under the same paths as this program, and have its version
+    (pip install 'tracekit-torch[scale]').
 
     \b
     tracekit import trace.json.gz
@@ -38,12 +43,14 @@ def command(paths: tuple[str, ...], *, label: str | None, store: str | None) -> 
     tracekit import run.sqlite
     tracekit import "s3://bucket/job/*.json.gz" --store s3://bucket/runs
     zcat trace.json.gz | tracekit import -
+    tracekit import /shared/job --store /shared/runs --scheduler tcp://head:8786
     """  # noqa: D301 (click reads the \b)
     with _one_blas_thread():
         import pyarrow as pa
 
-        from tracekit.cli.progress import byte_progress
+        from tracekit.cli.progress import analysis_progress, byte_progress
         from tracekit.errors import TracekitError
+        from tracekit.fleet import workers
         from tracekit.ingest.files import printable
         from tracekit.ingest.importer import import_each
 
@@ -51,9 +58,11 @@ def command(paths: tuple[str, ...], *, label: str | None, store: str | None) -> 
     pa.set_memory_pool(pa.system_memory_pool())  # it gives memory back between reading and writing
     named = printable(label) if label is not None else None
     errors: dict[str, TracekitError] = {}
-    with byte_progress("reading") as progress:
+    with ExitStack() as stack:
+        fleet = stack.enter_context(workers(scheduler)) if scheduler is not None else None
+        progress = stack.enter_context(analysis_progress() if fleet else byte_progress("reading"))
         found = _expanded(paths, errors)
-        for outcome in import_each(open_store(store), found, label=named, progress=progress):
+        for outcome in import_each(open_store(store), found, label=named, progress=progress, workers=fleet):
             if isinstance(outcome, TracekitError):
                 errors[outcome.message] = outcome
                 continue

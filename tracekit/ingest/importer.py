@@ -2,37 +2,34 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from tracekit import __version__, places
-from tracekit.errors import TracekitError
-from tracekit.ingest import files, notes, nsys, ranks
-from tracekit.ingest.closing import Size, close
+from tracekit.errors import TracekitError, UnusableInputError
+from tracekit.ingest import files, nsys
+from tracekit.ingest.afar import afar
+from tracekit.ingest.assembly import LEFT_OUT, assemble
+from tracekit.ingest.crew import Decoded, Failed, Written
+from tracekit.ingest.decoding import closed, read, reading
 from tracekit.ingest.jobs import Job, Source, survey
-from tracekit.ingest.kineto import reader as kineto
-from tracekit.ingest.kineto.scan.ready import Scanners, scanners
-from tracekit.ingest.origin import completed
-from tracekit.ingest.pool import Pool, cores, open_pool
-from tracekit.ingest.process import Place, write
-from tracekit.ingest.samples import Sample, write_samples
-from tracekit.ingest.sources import identities
+from tracekit.ingest.kineto.scan.ready import scanners
+from tracekit.ingest.pool import cores, open_pool
+from tracekit.ingest.process import write
 from tracekit.meta import Collector, RunMeta
 from tracekit.store import new_run_id, timestamp
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracekit.ingest.trace import Trace
+    from tracekit.fleet import Workers
+    from tracekit.ingest.decoding import Decoders
+    from tracekit.ingest.process import Place
+    from tracekit.ingest.samples import Sample
     from tracekit.run import Run
-    from tracekit.store import Draft, Store
-
-_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
-"""What the file system says only to one who writes."""
+    from tracekit.store import Store
 
 THREAD_BYTES = 1 << 20
 """From this many bytes of text on, more than one thread decodes."""
@@ -41,8 +38,6 @@ POOL_BYTES = 24 << 20
 UNKNOWN_BYTES = POOL_BYTES
 """What a stream counts as."""
 
-Decoders = tuple[Pool, Scanners]
-"""Where chunks are decoded, and what decodes them once it is ready."""
 Progress = Callable[[str, int, int], None]
 """Told the trace's name, the bytes of it that are decoded, and its size (0 when unknown)."""
 
@@ -73,30 +68,70 @@ def import_traces(
 
 
 def import_each(
-    store: Store, paths: Sequence[places.Place], *, label: str | None = None, progress: Progress = _silent
+    store: Store,
+    paths: Sequence[places.Place],
+    *,
+    label: str | None = None,
+    progress: Progress = _silent,
+    workers: Workers | None = None,
 ) -> Iterator[Run | TracekitError]:
-    """Import traces as `import_traces` does; what cannot be used is told, and keeps nothing else back."""
+    """Import traces as `import_traces` does; what cannot be used is told, and keeps nothing else back.
+
+    Args:
+        store: Where the runs go.
+        paths: Files, folders, or `-` for standard input.
+        label: Label of the new runs.
+        progress: Told how far decoding is: bytes of a trace, or traces of a job that workers decode.
+        workers: Who decodes and writes the traces of a job of several, each on its own; this process by
+            default. They must find the traces and the store under the same paths.
+    """
     plan = survey(paths)
     for job in plan.jobs:
         try:
-            yield import_job(store, job, label=label, progress=progress)
+            run = import_job(store, job, label=label, progress=progress, workers=workers)
         except TracekitError as error:
             plan.errors.append(error)
+            continue
+        plan.errors.extend(_lacking(run, job))
+        yield run
     yield from plan.errors
 
 
-def import_job(store: Store, job: Job, *, label: str | None = None, progress: Progress = _silent) -> Run:
-    """Import one job's traces as one run."""
+def _lacking(run: Run, job: Job) -> list[TracekitError]:
+    """The error of a run that not all traces of its job are in; its diagnostics say why."""
+    lost = [note for note in run.meta.diagnostics if note.code == LEFT_OUT]
+    if not lost:
+        return []
+    what = f"{len(lost)} of {job.name}'s {len(job.sources)} traces could not be imported"
+    return [UnusableInputError(what, hint=f"`tracekit show {run.id}` says why of each; the others are in it")]
+
+
+def import_job(
+    store: Store,
+    job: Job,
+    *,
+    label: str | None = None,
+    progress: Progress = _silent,
+    workers: Workers | None = None,
+) -> Run:
+    """Import one job's traces as one run; one that cannot be used is named in the run.
+
+    Raises:
+        UnusableInputError: None of them can be used.
+    """
     now = datetime.now(UTC)
     meta = RunMeta(
         run_id=new_run_id(job.name, now=now),
         created_at=timestamp(now),
         t0_unix_ns=0,
         label=label,
-        collector=Collector("import", __version__, {"sources": identities(job.sources)}),
+        collector=Collector("import", __version__),
         diagnostics=[*job.notes],
     )
-    return _normalize(store, job.sources, meta, samples=(), progress=progress)
+    if workers and not any(files.kind(source.path) is files.Kind.STREAM for source in job.sources):
+        with store.draft(meta.run_id) as draft, afar(workers, draft, progress) as crew:
+            return assemble(draft, crew, crew.decode(job.sources), meta, told=True)
+    return _normalize(store, job.sources, meta, progress=progress, told=True)
 
 
 def import_recording(
@@ -125,91 +160,55 @@ def import_recording(
 
 
 def _normalize(
-    store: Store, sources: tuple[Source, ...], meta: RunMeta, *, samples: Sequence[Sample], progress: Progress
+    store: Store,
+    sources: tuple[Source, ...],
+    meta: RunMeta,
+    *,
+    progress: Progress,
+    samples: Sequence[Sample] = (),
+    told: bool = False,
 ) -> Run:
     with store.draft() as draft, store.draft() as spool:  # the spool is a draft that is never committed
-        found = _decode(store, sources, spool.path, progress)
+        crew = _Here(store, spool.path, progress)
+        found = crew.decode(sources)
         with store.writing():
-            return _write(draft, ranks.ordered(found), meta, samples)
+            return assemble(draft, crew, found, meta, samples=samples, told=told)
 
 
-def _write(
-    draft: Draft, ranked: Sequence[tuple[Source, Trace]], meta: RunMeta, samples: Sequence[Sample]
-) -> Run:
-    sources, traces = [source for source, _ in ranked], [trace for _, trace in ranked]
-    sizes = [_size(trace) for trace in traces]
-    zero = min(size.first_ns for size in sizes)
-    places = _places(draft, sources, sizes, zero)
-    links = [write(trace, place) for trace, place in zip(traces, places, strict=True)]
-    found = [*meta.diagnostics]
-    for trace, linked in zip(traces, links, strict=True):
-        found += trace.notes()
-        found += notes.of_links(trace, linked)
-    found += notes.of_ranks(sources, [trace.top for trace in traces], sizes)
-    write_samples(draft.path, samples, zero)
-    known = completed(meta, [trace.top for trace in traces], has_device=any(link.device for link in links))
-    return draft.commit(replace(known, t0_unix_ns=zero, diagnostics=found))
+@dataclass(frozen=True)
+class _Here:
+    """This process as the crew: one trace behind the other, each on all cores."""
 
+    store: Store
+    spool: Path
+    progress: Progress
 
-def _decode(
-    store: Store, sources: tuple[Source, ...], spool: Path, progress: Progress
-) -> list[tuple[Source, Trace]]:
-    """Each source with its trace; one that holds several ranks stands once for each of them."""
-    sizes = [source.text_bytes for source in sources if not nsys.is_nsys(source.path)]
-    size = sum(sizes) if 0 not in sizes else UNKNOWN_BYTES  # a stream may be of any size
-    workers = cores() if size >= THREAD_BYTES else 1
-    with open_pool(workers, processes=size >= POOL_BYTES) as pool, scanners(size) as fast:
-        return [
-            (source, trace)
-            for number, source in enumerate(sources)
-            for trace in _decode_one(store, source, spool / f"{number:05d}", (pool, fast), progress)
-        ]
+    def decode(self, sources: Sequence[Source]) -> list[Decoded | Failed]:
+        """See `Crew.decode`."""
+        sizes = [source.text_bytes for source in sources if not nsys.is_nsys(source.path)]
+        size = sum(sizes) if 0 not in sizes else UNKNOWN_BYTES  # a stream may be of any size
+        workers = cores() if size >= THREAD_BYTES else 1
+        with open_pool(workers, processes=size >= POOL_BYTES) as pool, scanners(size) as fast:
+            return [
+                outcome
+                for number, source in enumerate(sources)
+                for outcome in self._decode_one(source, self.spool / f"{number:05d}", (pool, fast))
+            ]
 
+    def _decode_one(self, source: Source, directory: Path, decoders: Decoders) -> list[Decoded | Failed]:
+        name, size = files.name(source.path), source.size
+        with self.store.writing():  # what `reading` lets pass is about the spool
+            try:
+                with reading(source.path):
+                    directory.mkdir()
+                    traces = read(
+                        source.path, directory, decoders, lambda done: self.progress(name, done, size)
+                    )
+                    identity = source.identity
+            except TracekitError as error:
+                return [Failed(source=source, error=error)]
+            return closed(source, traces, identity)
 
-def _decode_one(
-    store: Store, source: Source, directory: Path, decoders: Decoders, progress: Progress
-) -> list[Trace]:
-    name, size = files.name(source.path), source.size
-    with files.reading(source.path):
-        try:
-            directory.mkdir()
-            return _read(source.path, directory, decoders, lambda done: progress(name, done, size))
-        except OSError as error:
-            if error.errno not in _WRITING:
-                raise
-            with store.writing():
-                raise
-
-
-def _read(
-    path: places.Place, directory: Path, decoders: Decoders, progress: Callable[[int], None]
-) -> list[Trace]:
-    if nsys.is_nsys(path):
-        from tracekit.ingest.nsys import reader  # what a trace of torch.profiler never needs
-
-        return reader.read(path, directory, progress)
-    pool, fast = decoders
-    return [kineto.read(path, directory, pool, progress, scanners=fast)]
-
-
-def _size(trace: Trace) -> Size:
-    size = close(trace)
-    if size is None:
-        raise trace.empty()
-    return size
-
-
-def _places(draft: Draft, sources: Sequence[Source], sizes: list[Size], zero: int) -> list[Place]:
-    host = accumulate((size.host for size in sizes), initial=0)
-    device = accumulate((size.device for size in sizes), initial=0)
-    return [
-        Place(
-            directory=draft.path,
-            part=number if len(sources) > 1 else None,
-            rank=source.rank or 0,
-            host_row=host_row,
-            device_row=device_row,
-            zero_ns=zero,
-        )
-        for number, (source, host_row, device_row) in enumerate(zip(sources, host, device, strict=False))
-    ]
+    def write(self, tasks: Sequence[tuple[Decoded, Place]]) -> list[Written | Failed]:
+        """See `Crew.write`; whoever cannot write one table cannot write the next."""
+        return [Written(linked=write(one.trace, place)) for one, place in tasks]

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tracekit.ingest import nesting
+from tracekit.ingest.kineto.scan import native
 from tracekit.ingest.kineto.scan.nest import CompiledNest
 
 Spans = list[tuple[int, int, int]]
@@ -134,3 +137,10 @@ def test_machine_code_finds_what_jumping_finds(rows: Spans, data: st.DataObject)
     ]
     assert [each.tolist() for each in found] == [each.tolist() for each in expected]
     assert [each.dtype for each in found[2:]] == [each.dtype for each in own]
+
+
+def test_nesting_goes_to_another_process_as_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = pickle.dumps(CompiledNest())
+    assert isinstance(pickle.loads(sent), CompiledNest)
+    monkeypatch.setattr(native, "is_compiled", lambda: False)
+    assert isinstance(pickle.loads(sent), nesting.Jumping)

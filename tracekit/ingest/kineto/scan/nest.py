@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tracekit.ingest.kineto.scan import native
+from tracekit.ingest.kineto.scan import native, ready
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    from tracekit.ingest.nesting import Nest
 
 Ints: TypeAlias = npt.NDArray[np.integer[Any]]
 
@@ -20,6 +22,10 @@ class CompiledNest:
 
     def __init__(self) -> None:
         self._code = native.load()
+
+    def __reduce__(self) -> tuple[Callable[[], Nest], tuple[()]]:
+        """Another process has code of its own, or none."""
+        return ready.nest, ()
 
     def parents_and_depths(self, thread: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints]:
         """Position of the innermost enclosing row, -1 at the top, and number of enclosing rows."""

@@ -64,11 +64,7 @@ class Scanners:
 
     def nest(self) -> Nest:
         """How nesting is found: by machine code where that is loaded."""
-        if self._make is None:
-            return Jumping()
-        from tracekit.ingest.kineto.scan.nest import CompiledNest
-
-        return CompiledNest()
+        return Jumping() if self._make is None else nest()
 
     def _look(self) -> None:
         """Load what is compiled meanwhile; what could not be compiled never will be."""
@@ -116,6 +112,17 @@ def scanners(size: int) -> Iterator[Scanners]:
         found.close()
         raise
     found.leave()
+
+
+def nest() -> Nest:
+    """How nesting is found in this process: by machine code where there is any, which is not compiled for it."""
+    with suppress(Exception):
+        from tracekit.ingest.kineto.scan import native
+        from tracekit.ingest.kineto.scan.nest import CompiledNest
+
+        if native.is_compiled():
+            return CompiledNest()
+    return Jumping()
 
 
 def load() -> type[Scanner]:

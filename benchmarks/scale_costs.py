@@ -1,0 +1,201 @@
+"""What the parts of an import on a cluster cost on this machine, as JSON that `benchmarks.scale` takes.
+
+    python -m benchmarks.scale_costs TRACE [--tasks 1024] [--ranks 1024] [--repeat 3] > costs.json
+
+TRACE is one rank's trace, such as `benchmarks.amplify` makes; seconds and bytes are given for 1 GB of it.
+Measured are: empty tasks through `tracekit.fleet` on a cluster of this machine; one rank decoded and written,
+each by a worker process of one thread (CPU seconds and memory are that process's own); a survey and a commit
+of so many ranks, whose files are small.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.inputs import bases
+from tracekit.fleet import workers
+from tracekit.ingest import afar
+from tracekit.ingest.crew import Decoded
+from tracekit.ingest.jobs import plan
+from tracekit.ingest.process import Place
+from tracekit.ingest.sources import Source
+from tracekit.meta import Collector, PartFile, RunMeta
+from tracekit.parts import Delivered, told_of
+from tracekit.schema import TABLES
+from tracekit.store import Store, new_run_id, timestamp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+def nothing(number: int) -> int:
+    """The empty task."""
+    return number
+
+
+def empty_tasks(count: int, workers_: int) -> dict[str, float]:
+    """Seconds for each of so many tasks that do nothing, handed over as imports do.
+
+    Returns:
+        `submit_s`: of the CPU, in the process of driver, scheduler and nannies; `turn_s`: until a worker has
+        its next task.
+    """
+    from distributed import LocalCluster
+
+    with (
+        LocalCluster(
+            n_workers=workers_, threads_per_worker=1, processes=True, dashboard_address=None
+        ) as cluster,
+        workers(cluster.scheduler_address) as fleet,
+    ):
+        list(fleet.map(nothing, range(100)))
+        begun, cpu = time.perf_counter(), _cpu()
+        assert len(list(fleet.map(nothing, range(count)))) == count  # noqa: S101 (else the time is of less)
+        found = {"submit_s": _cpu() - cpu, "turn_s": (time.perf_counter() - begun) * workers_}
+    return {name: seconds / count for name, seconds in found.items()}
+
+
+def metered(task: tuple[Callable[[Any], Any], Any]) -> tuple[Any, dict[str, float]]:
+    """What a function gives, and what it cost its process and the compilers and readers that it started."""
+    function, item = task
+    begun, cpu = time.perf_counter(), _cpu()
+    value = function(item)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+    return value, {"cpu_s": _cpu() - cpu, "wall_s": time.perf_counter() - begun, "peak_bytes": peak}
+
+
+def _cpu() -> float:
+    """Seconds of this process and of those of its children that it has waited for."""
+    return sum(os.times()[:4])
+
+
+def one_rank(trace: Path, folder: Path) -> dict[str, float]:
+    """What it costs to decode a trace and to write it, each in a worker of its own."""
+    with Store(folder / "store").draft() as draft:
+        spool = afar.Spool(name=f"{afar.PREFIX}measured", address=draft.address)
+        source = Source(trace, 0)
+        found, decoding = _elsewhere(afar.decode, afar.Reading(source=source, spool=spool))
+        (decoded,) = found
+        assert isinstance(decoded, Decoded)  # noqa: S101 (a trace that can be measured)
+        parked = _bytes(decoded.trace.directory)
+        place = Place(draft.path, 0, 0, 0, 0, decoded.size.first_ns)
+        task = afar.Writing(decoded=decoded, place=place, spool=spool)
+        written, writing = _elsewhere(afar.write_parts, task)
+        afar.clear(spool.name)
+    per_gb = 1e9 / trace.stat().st_size
+    found = {
+        **{f"decode_{name}": value for name, value in decoding.items()},
+        **{f"write_{name}": value for name, value in writing.items()},
+        "parked_bytes": parked,
+        "stored_bytes": sum(one.file.bytes for one in written.delivered),
+        "rows": sum(one.file.rows for one in written.delivered),
+    }
+    return {
+        "measured_gigabytes": 1 / per_gb,
+        **{name: value if name.endswith("peak_bytes") else value * per_gb for name, value in found.items()},
+    }
+
+
+def _elsewhere(function: Callable[[Any], Any], item: Any) -> tuple[Any, dict[str, float]]:
+    with workers(count=1) as fleet:
+        (outcome,) = fleet.map(metered, [(function, item)])
+        return outcome.get()
+
+
+def _bytes(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+def survey(ranks: int, folder: Path) -> dict[str, float]:
+    """Seconds for each of so many traces, all found in one folder, to be seen and grouped."""
+    first = bases.trace(folder)
+    (folder / "job").mkdir()
+    for rank in range(ranks):
+        shutil.copy(first, folder / "job" / f"rank{rank}.json")
+    begun = time.perf_counter()
+    (job,) = plan([folder / "job"])
+    assert len(job.sources) == ranks  # noqa: S101 (else the time is of less)
+    return {"survey_s": (time.perf_counter() - begun) / ranks}
+
+
+def commit(ranks: int, folder: Path) -> dict[str, float]:
+    """Seconds for each of so many ranks, with a file for every table, to become one run; and to open it."""
+    store = Store(folder / "store")
+    now = timestamp(_now())
+    with store.draft() as draft:
+        delivered = list(_delivered(draft.path, ranks))
+        meta = RunMeta(new_run_id("ranks", now=_now()), now, 0, Collector("import"))
+        begun = time.perf_counter()
+        run = draft.commit(meta, delivered)
+        took = time.perf_counter() - begun
+    begun = time.perf_counter()
+    (listed,) = store.runs()
+    assert listed.meta == run.meta  # noqa: S101 (else another run was opened)
+    opened = time.perf_counter() - begun
+    return {
+        "commit_s": took / ranks,
+        "manifest_bytes": (run.path / "run.json").stat().st_size,
+        "open_s": opened,
+    }
+
+
+def _delivered(folder: Path, ranks: int) -> Iterator[Delivered]:
+    import pyarrow.parquet as pq
+
+    for name, table in TABLES.items():
+        (folder / name).mkdir()
+        first = folder / name / "part-00000.parquet"
+        pq.write_table(table.arrow.empty_table(), first)
+        told = told_of(name, first).file
+        for rank in range(ranks):
+            part = first.with_name(f"part-{rank:05d}-0123456789abcdef.parquet")
+            shutil.copy(first, part)
+            yield Delivered(table=name, file=PartFile(part.name, told.rows, told.bytes, told.sha256))
+        first.unlink()
+
+
+def _now() -> Any:
+    from datetime import UTC, datetime
+
+    return datetime.now(UTC)
+
+
+def _median(measure: Callable[[Path], dict[str, float]], repeat: int) -> dict[str, float]:
+    """The median of each number over some repetitions, each in a folder of its own."""
+    found = []
+    for _ in range(repeat):
+        with tempfile.TemporaryDirectory(prefix="tracekit-scale-") as folder:
+            found.append(measure(Path(folder)))
+        print(json.dumps(found[-1]), file=sys.stderr)
+    return {name: statistics.median(one[name] for one in found) for name in found[0]}
+
+
+def main() -> None:
+    """Print the costs."""
+    found = argparse.ArgumentParser(prog="python -m benchmarks.scale_costs", description=__doc__)
+    found.add_argument("trace", type=Path)
+    for name, default in {"tasks": 1024, "ranks": 1024, "workers": 2, "repeat": 3}.items():
+        found.add_argument(f"--{name}", type=int, default=default)
+    asked = found.parse_args()
+    costs = {
+        **_median(lambda _: empty_tasks(asked.tasks, asked.workers), asked.repeat),
+        **_median(lambda folder: survey(asked.ranks, folder), asked.repeat),
+        **_median(lambda folder: commit(asked.ranks, folder), asked.repeat),
+        **_median(lambda folder: one_rank(asked.trace, folder), asked.repeat),
+    }
+    costs |= {"decode_s": costs["decode_cpu_s"], "write_s": costs["write_cpu_s"]}
+    print(json.dumps(costs, indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,251 @@
+"""Import on a real Dask cluster: what comes of a job is what comes of it here, whoever dies meanwhile."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from samples.simulator import kineto
+from tests.cluster import cluster
+from tests.traces import busy_program
+from tracekit import places
+from tracekit.cli.main import run as tracekit
+from tracekit.errors import TracekitError
+from tracekit.fleet import workers
+from tracekit.ingest import import_traces
+from tracekit.ingest.importer import import_each
+from tracekit.schema import TABLES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.cluster import Cluster
+    from tests.object_storage import Server
+    from tracekit.run import Run
+    from tracekit.store import Store
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="module")
+def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with cluster(tmp_path_factory.mktemp("cluster")) as found:
+        yield found
+
+
+def job(folder: Path, ranks: int) -> Path:
+    """A folder with the traces of a job's ranks."""
+    folder.mkdir()
+    for rank in range(ranks):
+        kineto.write(busy_program(rank=rank, world_size=ranks), folder / f"rank{rank}.json")
+    return folder
+
+
+def empty(trace: Path) -> None:
+    """Leave a trace what stands around its events, so that nothing is seen before it is decoded."""
+    content = json.loads(trace.read_text())
+    trace.write_text(json.dumps({**content, "traceEvents": []}))
+
+
+def same(one: Run, other: Run) -> bool:
+    """Whether two runs hold the same rows, and the same is said of them."""
+    for name in TABLES:
+        assert one.arrow(name).to_pylist() == other.arrow(name).to_pylist(), name
+        assert one.rows(name) == other.rows(name)
+    assert one.meta.diagnostics == other.meta.diagnostics
+    assert one.meta.collector == other.meta.collector
+    assert one.meta.fingerprint == other.meta.fingerprint
+    assert one.meta.t0_unix_ns == other.meta.t0_unix_ns
+    return True
+
+
+def scratch(found: Cluster) -> list[Path]:
+    """What imports have parked on the workers' machine."""
+    return list(found.folder.rglob("tracekit-spool-*"))
+
+
+def held(found: Cluster) -> list[str]:
+    """The tasks that the scheduler knows."""
+    from distributed import Client
+
+    with Client(found.address, set_as_default=False) as client:
+        return list(client.run_on_scheduler(_keys))
+
+
+def _keys(dask_scheduler: object) -> list[str]:
+    return [key for key in map(str, dask_scheduler.tasks) if key.startswith("tracekit")]  # type: ignore[attr-defined]
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_killed_costs_no_row(four: Cluster, tmp_path: Path, store: Store) -> None:
+    ranks = 64
+    folder = job(tmp_path / "job", ranks)
+    (here,) = import_traces(store, [folder])
+    victims = four.workers()
+    killed: list[str] = []
+
+    def kill(title: str, done: int, total: int) -> None:
+        what = title.split()[0]
+        if done == total // 4 and what not in killed:
+            killed.append(what)
+            victims[len(killed)].kill()
+
+    with workers(four.address) as fleet:
+        (there,) = import_each(store, [folder], progress=kill, workers=fleet)
+    assert killed == ["reading", "writing"]
+    assert not isinstance(there, TracekitError)
+    assert same(here, there)
+    for name, table in there.meta.tables.items():
+        assert len(table.parts) == ranks
+        assert [file.name for file in there.files(name)] == [part.name for part in table.parts]
+        assert sorted(path.name for path in there.path.joinpath(name).iterdir()) == [
+            part.name for part in table.parts
+        ]
+    assert scratch(four) == []
+    assert len(store.runs()) == 2
+
+
+def test_a_rank_that_cannot_be_used_is_named(
+    four: Cluster, tmp_path: Path, store: Store, capsys: Capture
+) -> None:
+    folder = job(tmp_path / "job", 4)
+    empty(folder / "rank2.json")
+    there = ["--scheduler", four.address]
+    said = []
+    for options in ([], there):
+        assert tracekit(["import", str(folder), "--store", str(store.path), *options]) == 2
+        out, err = capsys.readouterr()
+        said.append(err.replace(out.strip(), "RUN").splitlines())
+    first, second = store.runs()
+    assert same(first, second)
+    assert said[0] == said[1]
+    left_out, missing, error = said[0]
+    assert left_out.startswith("tracekit: RUN: left out rank 2 (rank2.json): ")
+    assert missing.endswith("3 of the job's 4 ranks are here; missing: 2")
+    assert error == (
+        "tracekit: 1 of job's 4 traces could not be imported; "
+        "`tracekit show RUN` says why of each; the others are in it"
+    )
+
+
+def test_a_job_of_which_no_rank_can_be_used_leaves_nothing(
+    four: Cluster, tmp_path: Path, store: Store, capsys: Capture
+) -> None:
+    folder = job(tmp_path / "job", 2)
+    for trace in folder.iterdir():
+        empty(trace)
+    command = ["import", str(folder), "--store", str(store.path), "--scheduler", four.address]
+    assert tracekit(command) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert [path.name for path in store.path.iterdir()] == [".gitignore"]
+    assert scratch(four) == []
+
+
+def test_a_single_trace_is_one_task(four: Cluster, tmp_path: Path, store: Store) -> None:
+    trace = kineto.write(busy_program(), tmp_path / "trace.json")
+    (here,) = import_traces(store, [trace])
+    with workers(four.address) as fleet:
+        (there,) = import_each(store, [trace], workers=fleet)
+    assert not isinstance(there, TracekitError)
+    assert same(here, there)
+
+
+@pytest.mark.slow
+def test_a_rank_whose_task_always_ends_its_worker_is_named(tmp_path: Path, store: Store) -> None:
+    folder = job(tmp_path / "job", 6)
+    place = tmp_path / "cluster"
+    place.mkdir()
+    with cluster(place, workers=2, fatal="job/rank3.json") as found, workers(found.address) as fleet:
+        run, error = import_each(store, [folder], workers=fleet)
+    assert not isinstance(run, TracekitError)
+    assert str(error).startswith("1 of job's 6 traces could not be imported")
+    (left_out, missing) = (note.message for note in run.meta.diagnostics if note.level != "info")
+    assert left_out.startswith("left out rank 3 (rank3.json): each of the 3 workers that ran it ended")
+    assert missing.endswith("missing: 3")
+    (folder / "rank3.json").unlink()
+    (here,) = import_traces(store, [folder])
+    for name in TABLES:
+        assert run.arrow(name).to_pylist() == here.arrow(name).to_pylist(), name
+
+
+def test_traces_that_workers_do_not_find_are_told_of(four: Cluster, tmp_path: Path, store: Store) -> None:
+    folder = job(tmp_path / "job", 2)
+
+    def take_away(_title: str, done: int, _total: int) -> None:
+        if not done:
+            for trace in folder.iterdir():
+                trace.unlink()
+
+    with workers(four.address) as fleet:
+        (error,) = import_each(store, [folder], progress=take_away, workers=fleet)
+    assert str(error).startswith(
+        f"{folder}/rank0.json is not there on a worker (name traces that every worker"
+    )
+    assert store.runs() == []
+
+
+IMPORT = "from tracekit.cli.main import main; main()"
+
+
+@pytest.mark.parametrize("with_signal", [signal.SIGKILL, signal.SIGINT])
+def test_a_driver_that_is_killed_leaves_no_run(
+    with_signal: signal.Signals, four: Cluster, tmp_path: Path, store: Store
+) -> None:
+    folder, before = job(tmp_path / "job", 200), set(scratch(four))
+    with subprocess.Popen(
+        [sys.executable, "-c", IMPORT, "import", folder, "--store", store.path, "--scheduler", four.address],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as importing:
+        _once(lambda: bool(set(scratch(four)) - before))
+        importing.send_signal(with_signal)
+        out, err = importing.communicate(timeout=60)
+    assert out == b""
+    assert b"Traceback" not in err
+    assert store.runs() == []
+    _once(lambda: held(four) == [])
+    if with_signal == signal.SIGINT:
+        assert importing.returncode == 130
+        assert store.leftovers() == []
+    else:
+        assert [leftover.alive for leftover in store.leftovers()] == [False]
+    with store.draft():
+        pass  # sweeps what a killed process left
+    assert [path.name for path in store.path.iterdir()] == [".gitignore"]
+
+
+def _once(condition: Callable[[], bool]) -> None:
+    give_up = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < give_up
+        time.sleep(0.02)
+
+
+def test_workers_send_to_object_storage_themselves(
+    s3: Server, remote: Store, store: Store, tmp_path: Path
+) -> None:
+    folder = job(tmp_path / "job", 6)
+    (here,) = import_traces(store, [folder])
+    for trace in sorted(folder.iterdir()):
+        places.parse(f"s3://bucket/traces/{trace.name}").write_bytes(trace.read_bytes())
+    place = tmp_path / "cluster"
+    place.mkdir()
+    sent = len(s3.noting.asked)
+    with cluster(place, workers=2) as found, workers(found.address) as fleet:
+        (there,) = import_each(remote, [places.parse("s3://bucket/traces")], workers=fleet)
+    assert not isinstance(there, TracekitError)
+    assert [run.id for run in remote.runs()] == [there.id]
+    for name in TABLES:
+        assert there.arrow(name).to_pylist() == here.arrow(name).to_pylist(), name
+    puts = [one.path for one in s3.noting.asked[sent:] if one.method == "PUT" and ".parquet" in one.path]
+    assert len(puts) == sum(len(table.parts) for table in there.meta.tables.values())
+    assert [leftover.place for leftover in remote.leftovers()] == []

@@ -1,0 +1,175 @@
+"""The tasks of one map on a cluster: which waits, which runs on which worker, and what becomes of each.
+
+The tasks are placed here, not by the scheduler, each on one worker: then it is known what was on a worker
+that is lost, a task is not handed on to one worker after the other before anybody can say stop, and a worker
+that has just begun is left alone until whoever watches it knows it (a nanny does not start a worker anew that
+ends while it is starting).
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter
+from concurrent.futures import CancelledError
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any, Generic
+
+from tracekit.errors import TracekitError
+from tracekit.fleet.model import Item, Outcome, Value
+from tracekit.fleet.task import unexpected
+from tracekit.fleet.there import Task, host_of
+from tracekit.fleet.waiting import Waiting
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from distributed import Client, Future
+
+    Landing = tuple[str, Any, BaseException | None]
+    Running = tuple[int, str, Future]
+
+LOSSES = 3
+"""Workers that a task may take along until that is its own failure; from the second on it is alone there."""
+FAILURES = 2
+"""Times that a task runs when its machine fails it: no space, no memory, a file system away."""
+
+
+class Flight(Generic[Item, Value]):
+    """Hands tasks over, and takes what becomes of them."""
+
+    def __init__(
+        self, client: Client, function: Callable[[Item], Value], items: Sequence[Item], near: Sequence[str]
+    ) -> None:
+        """Hand over nothing yet.
+
+        Args:
+            client: The connection.
+            function: A function of a module.
+            items: What it is called with.
+            near: The host that each task should rather run on; may be shorter.
+        """
+        self._client, self._task, self._items = client, Task(function), items
+        self._name = f"tracekit-{secrets.token_hex(8)}"
+        self._waiting = Waiting([near[n] if n < len(near) else "" for n in range(len(items))])
+        self._running: dict[str, Running] = {}
+        self._losses: Counter[int] = Counter()
+        self._failures: Counter[int] = Counter()
+        self._landed: SimpleQueue[Landing] = SimpleQueue()
+
+    @property
+    def left(self) -> bool:
+        """Whether some task has no outcome yet."""
+        return bool(self._waiting or self._running)
+
+    def start(self, threads: Mapping[str, int]) -> None:
+        """Hand tasks over until every thread has one.
+
+        Args:
+            threads: Threads of each worker that may be used.
+        """
+        used = self._used(threads)
+        hosts = {host_of(address) for address in threads}
+        for address, count in threads.items():
+            while used[address] < count:
+                index = self._waiting.take(host_of(address), hosts, alone=not used[address])
+                if index is None:
+                    break
+                used[address] += count if self._losses[index] else 1
+                self._submit(index, address)
+
+    def _used(self, threads: Mapping[str, int]) -> Counter[str]:
+        """Threads of each worker that are taken; a task that has lost a worker takes all."""
+        used: Counter[str] = Counter()
+        for index, address, _ in self._running.values():
+            used[address] += threads.get(address, 1) if self._losses[index] else 1
+        return used
+
+    def _submit(self, index: int, address: str) -> None:
+        attempt = self._losses[index] + self._failures[index]
+        key = f"{self._name}-{index}-{attempt}"
+        future = self._client.submit(
+            self._task, self._items[index], key=key, pure=False, workers=[address], retries=0
+        )
+        self._running[key] = index, address, future
+        future.add_done_callback(self._land)
+
+    def _land(self, future: Future) -> None:
+        """Fetch what a task gave, in a thread of the client: its worker may end before it has told."""
+        try:
+            self._landed.put((future.key, future.result(), None))
+        except BaseException as error:
+            self._landed.put((future.key, None, error))
+
+    def lose(self, there: Mapping[str, int]) -> Iterator[Outcome[Value]]:
+        """Take the tasks back whose worker is not there any more; those that have lost too many fail."""
+        lost = [key for key, (_, address, _) in self._running.items() if address not in there]
+        for key in lost:
+            index, _, future = self._running.pop(key)
+            future.cancel(force=True)
+            yield from self._bereft(index)
+
+    def _bereft(self, index: int) -> Iterator[Outcome[Value]]:
+        self._losses[index] += 1
+        if self._losses[index] >= LOSSES:
+            yield Outcome(index=index, error=_fatal())
+        else:
+            self._waiting.put_back(index, alone=True)
+
+    def landed(self, timeout_s: float) -> Iterator[Outcome[Value]]:
+        """The outcomes of tasks that have ended; waits so long for a first one."""
+        try:
+            landing = self._landed.get(timeout=timeout_s)
+            while True:
+                yield from self._outcome(*landing)
+                landing = self._landed.get_nowait()
+        except Empty:
+            return
+
+    def _outcome(self, key: str, answer: Any, error: BaseException | None) -> Iterator[Outcome[Value]]:
+        if key not in self._running:  # it was taken back meanwhile
+            return
+        index, _, _ = self._running.pop(key)
+        if error is None:
+            value, failure, host = answer
+            yield Outcome(index=index, value=value, error=failure, host=host)
+        elif _is_killed(error):
+            yield from self._bereft(index)
+        elif isinstance(error, (OSError, MemoryError)) and self._failures[index] + 1 < FAILURES:
+            self._failures[index] += 1
+            self._waiting.put_back(index, alone=self._losses[index] > 0)
+        else:
+            yield Outcome(index=index, error=_explained(error))
+
+    def give_up(self, error: TracekitError) -> Iterator[Outcome[Value]]:
+        """Let all tasks that are left have failed."""
+        indices = [*(index for index, _, _ in self._running.values()), *self._waiting.indices()]
+        self.cancel()
+        for index in sorted(indices):
+            yield Outcome(index=index, error=error)
+
+    def cancel(self) -> None:
+        """Drop what has not ended; a task that runs comes to its end, and nobody asks for it."""
+        futures = [future for _, _, future in self._running.values()]
+        self._running.clear()
+        self._waiting.clear()
+        if futures and self._client.status == "running":
+            self._client.cancel(futures, force=True)
+
+
+def _is_killed(error: BaseException) -> bool:
+    from distributed import KilledWorker
+
+    return isinstance(error, KilledWorker)
+
+
+def _fatal() -> TracekitError:
+    return TracekitError(
+        f"each of the {LOSSES} workers that ran it ended, from the second on with no other task there",
+        hint="give the workers more memory, and look into their logs",
+    )
+
+
+def _explained(error: BaseException) -> TracekitError:
+    if isinstance(error, CancelledError):
+        return TracekitError("the cluster dropped it", hint="look into the scheduler's log")
+    return unexpected(error)
