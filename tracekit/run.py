@@ -15,7 +15,7 @@ from tracekit.errors import UnusableInputError
 from tracekit.schema import BUSY_KINDS, TABLES, C
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     import pandas as pd
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from tracekit.meta import RunMeta
     from tracekit.pruning import Window
+    from tracekit.rank_view import Holders
     from tracekit.schema import Column
 
 
@@ -81,7 +82,7 @@ class Run:
         if not self.rows(name):
             return schema.empty_table().select(wanted)
         try:
-            dataset = ds.dataset(self._location(name), format="parquet", schema=schema)
+            dataset = self._dataset(name)
             if window is not None:
                 inside = pruning.rows_in(schema, window)
                 dataset = pruning.row_groups_in(dataset, window)
@@ -92,7 +93,7 @@ class Run:
                 f"table {name} of run {self.id} cannot be read: {error}",
                 hint="import or collect the run again",
             ) from error
-        return _by_start(table) if self._in_parts(name) else table
+        return _by_start(table) if self.in_parts(name) else table
 
     def table(
         self,
@@ -118,12 +119,52 @@ class Run:
             pa.default_memory_pool().release_unused()
         return pd.DataFrame(made, index=pd.RangeIndex(rows), copy=False)
 
-    def _location(self, name: str) -> Path:
-        directory = self.path / name
-        return directory if directory.is_dir() else self.path / f"{name}.parquet"
+    @cached_property
+    def ranks(self) -> tuple[int, ...]:
+        """Every rank that has rows, in order; none for a run without a profile.
 
-    def _in_parts(self, name: str) -> bool:
-        return self._location(name).is_dir()
+        Raises:
+            UnusableInputError: A file is missing or unreadable.
+        """
+        return tuple(sorted({rank for ranks in self.holders.values() for rank in ranks}))
+
+    @cached_property
+    def holders(self) -> Holders:
+        """Which ranks its files hold."""
+        from tracekit import rank_view
+
+        return rank_view.holders(self)
+
+    def of_ranks(self, *ranks: int) -> Run:
+        """Some of its ranks as a run: what reads that reads no file of another rank.
+
+        Raises:
+            UnusableInputError: It has no such rank.
+
+        Example:
+            >>> import tracekit
+            >>> tracekit.open("latest").of_ranks(17).table("device_intervals")  # doctest: +SKIP
+        """
+        from tracekit import rank_view
+
+        return rank_view.view(self, ranks)
+
+    def files(self, name: str) -> list[Path]:
+        """The Parquet files of a table, in order: one, or one for each part."""
+        folder = self.path / name
+        return sorted(folder.glob("*.parquet")) if folder.is_dir() else [self.path / f"{name}.parquet"]
+
+    def in_parts(self, name: str) -> bool:
+        """Whether a table has a file for each part, which `arrow` puts in order."""
+        return (self.path / name).is_dir()
+
+    def fragments(self, name: str) -> Iterator[ds.ParquetFileFragment]:
+        """The files of a table as Arrow reads them."""
+        yield from self._dataset(name).get_fragments()
+
+    def _dataset(self, name: str) -> ds.FileSystemDataset:
+        files = [str(file) for file in self.files(name)]
+        return ds.dataset(files, format="parquet", schema=TABLES[name].arrow)
 
 
 def busy(run: Run, columns: Sequence[str]) -> pd.DataFrame:
