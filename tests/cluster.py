@@ -1,0 +1,83 @@
+"""A Dask cluster of several processes on this machine, for tests of what runs on one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[1]
+
+_SERVE = """
+import sys
+import dask
+from distributed import LocalCluster
+
+def main():
+    dask.config.set({"distributed.admin.log-format": "%(message)s", "temporary-directory": sys.argv[2]})
+    with LocalCluster(
+        n_workers=int(sys.argv[1]), threads_per_worker=int(sys.argv[3]), processes=True, host="127.0.0.1",
+        dashboard_address=None, silence_logs="CRITICAL",
+    ) as cluster:
+        print(cluster.scheduler_address, flush=True)
+        sys.stdin.read()
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+class Cluster:
+    """A running cluster.
+
+    Attributes:
+        address: Its scheduler's.
+    """
+
+    def __init__(self, process: subprocess.Popen[str], address: str) -> None:
+        self.address, self._process = address, process
+
+    def workers(self) -> list[psutil.Process]:
+        """Its worker processes; those that watch them are the process that tests started."""
+        return [
+            child
+            for child in psutil.Process(self._process.pid).children(recursive=True)
+            if "spawn_main" in " ".join(child.cmdline())
+        ]
+
+    def kill(self) -> None:
+        """End all of it at once, as a power cut would."""
+        for process in [*self.workers(), psutil.Process(self._process.pid)]:
+            process.kill()
+
+
+@contextmanager
+def cluster(folder: Path, *, workers: int = 4, threads: int = 1) -> Iterator[Cluster]:
+    """A cluster of so many worker processes, which keep their files in a folder."""
+    pytest.importorskip("distributed")
+    script = folder / "serve.py"
+    script.write_text(_SERVE)
+    with subprocess.Popen(
+        [sys.executable, script, str(workers), folder / "scratch", str(threads)],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    ) as process:
+        assert process.stdout
+        address = process.stdout.readline().strip()
+        assert address
+        try:
+            yield Cluster(process, address)
+        finally:
+            process.communicate()

@@ -1,0 +1,146 @@
+"""Tasks on a real Dask cluster: workers die, the scheduler is not there, versions differ."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cluster import cluster
+from tests.unit.fleet import deeds
+from tracekit.errors import UnusableInputError
+from tracekit.fleet import cluster as connection
+from tracekit.fleet import workers
+from tracekit.fleet.remote import ClusterWorkers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.cluster import Cluster
+
+
+@pytest.fixture(scope="module")
+def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with cluster(tmp_path_factory.mktemp("cluster")) as found:
+        yield found
+
+
+def test_each_item_has_one_outcome(four: Cluster) -> None:
+    with workers(four.address) as fleet:
+        assert fleet.count == 4
+        outcomes = list(fleet.map(deeds.doubled_but_three, range(50)))
+    assert len({outcome.index for outcome in outcomes}) == len(outcomes) == 50
+    failed = [outcome for outcome in outcomes if outcome.error]
+    assert [(outcome.index, str(outcome.error)) for outcome in failed] == [
+        (3, "3 is not to be doubled (take another one)")
+    ]
+    assert {o.index: o.value for o in outcomes if not o.error} == {n: 2 * n for n in range(50) if n != 3}
+    assert {outcome.host for outcome in outcomes} == {"127.0.0.1"}
+
+
+def test_a_task_whose_worker_is_lost_runs_again(four: Cluster, tmp_path: Path) -> None:
+    with workers(four.address) as fleet:
+        (outcome,) = fleet.map(deeds.fatal_once, [(4, str(tmp_path))])
+    assert outcome.get() == 8
+
+
+def test_a_task_that_its_machine_failed_runs_again(four: Cluster, tmp_path: Path) -> None:
+    with workers(four.address) as fleet:
+        (outcome,) = fleet.map(deeds.full_once, [(4, str(tmp_path))])
+    assert outcome.get() == 8
+
+
+def test_a_task_that_always_ends_its_worker_fails_alone(four: Cluster) -> None:
+    with workers(four.address) as fleet:
+        outcomes = sorted(fleet.map(deeds.fatal_three, range(12)), key=lambda outcome: outcome.index)
+    assert [outcome.value for outcome in outcomes] == [None if n == 3 else 2 * n for n in range(12)]
+    assert "every worker that ran it ended, 4 times" in str(outcomes[3].error)
+
+
+def test_tasks_beside_one_that_ends_its_worker_are_done(tmp_path: Path) -> None:
+    """All share one worker, so that all are there whenever it ends."""
+    with cluster(tmp_path, workers=1, threads=4) as one, workers(one.address) as fleet:
+        outcomes = sorted(fleet.map(deeds.fatal_three, range(5)), key=lambda outcome: outcome.index)
+    assert [outcome.value for outcome in outcomes] == [0, 2, 4, None, 8]
+
+
+def test_files_that_a_task_leaves_are_found_by_the_next_on_its_host(four: Cluster) -> None:
+    with workers(four.address) as fleet:
+        (left,) = fleet.map(deeds.leave, ["left"])
+        with open(left.get()) as stream:  # noqa: PTH123 (this host is theirs, too)
+            assert stream.read() == "here"
+        assert [outcome.get() for outcome in fleet.map(deeds.double, [1, 2], near=[left.host, left.host])]
+        fleet.everywhere(deeds.clear, "left")
+        assert not os.path.exists(left.get())  # noqa: PTH110
+        fleet.everywhere(deeds.clear, "left")  # who cannot is passed over
+
+
+def test_who_wants_no_more_outcomes_leaves_nothing_to_do(four: Cluster) -> None:
+    from distributed import Client
+
+    with workers(four.address) as fleet:
+        outcomes = fleet.map(deeds.double, range(1000))
+        assert next(outcomes).get() in range(2000)
+        outcomes.close()  # type: ignore[attr-defined]  # a generator
+        assert len(list(fleet.map(deeds.double, range(3)))) == 3
+    with Client(four.address, set_as_default=False) as client:
+        assert client.run_on_scheduler(_tasks) == 0
+
+
+def _tasks(dask_scheduler: object) -> int:
+    return len([key for key in dask_scheduler.tasks if str(key).startswith("tracekit")])  # type: ignore[attr-defined]
+
+
+def test_a_scheduler_that_is_not_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("distributed")
+    monkeypatch.setattr(connection, "CONNECT_S", 2)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(UnusableInputError, match=f"no Dask scheduler answers at {address} within 2 s"):  # noqa: SIM117
+            with workers(address):
+                pass
+
+
+@pytest.mark.parametrize("address", ["nonsense", "tcp://", "xyz://a:1", "", "tcp://127.0.0.1:port"])
+def test_an_address_that_is_none_is_one_line(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("distributed")
+    monkeypatch.setattr(connection, "CONNECT_S", 1)
+    with pytest.raises(UnusableInputError, match="no Dask scheduler answers"), workers(address):
+        pass
+
+
+def test_workers_of_another_version_are_refused(four: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = importlib.metadata.version
+    monkeypatch.setattr(connection, "_ours", lambda: "9.9")
+    message = (
+        rf"has Python 3\.\d+, tracekit {there('tracekit-torch')}, and here are Python 3\.\d+, tracekit 9\.9"
+    )
+    with pytest.raises(UnusableInputError, match=message), workers(four.address):
+        pass
+
+
+def test_a_cluster_that_ends_fails_what_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with cluster(tmp_path, workers=2) as found, connection.connected(found.address) as fleet:
+        patient = ClusterWorkers(fleet._client, found.address, patience_s=3)
+        outcomes = patient.map(deeds.wait_for, [str(tmp_path / "other"), str(pipe)])
+        assert next(outcomes).index == 0
+        found.kill()
+        (lost,) = outcomes
+    assert lost.index == 1
+    assert lost.error is not None
+
+
+def test_a_cluster_without_workers_fails_what_it_is_given(tmp_path: Path) -> None:
+    with cluster(tmp_path, workers=0) as found, connection.connected(found.address) as fleet:
+        assert fleet.count == 0
+        patient = ClusterWorkers(fleet._client, found.address, patience_s=1)
+        outcomes = list(patient.map(deeds.double, [1, 2]))
+    assert [outcome.index for outcome in outcomes] == [0, 1]
+    assert all("has no worker" in str(outcome.error) for outcome in outcomes)

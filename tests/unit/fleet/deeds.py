@@ -1,0 +1,70 @@
+"""What the tests of workers have them do."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from tracekit.errors import UnusableInputError
+from tracekit.fleet import scratch
+
+
+def double(number: int) -> int:
+    return 2 * number
+
+
+def doubled_but_three(number: int) -> int:
+    if number == 3:
+        raise UnusableInputError("3 is not to be doubled", hint="take another one")
+    return 2 * number
+
+
+def doubled_but_not_text(number: object) -> object:
+    return 2**number if isinstance(number, int) else {}[number]  # type: ignore[index]
+
+
+def fatal_three(number: int) -> int:
+    if number == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return 2 * number
+
+
+def fatal_once(place: tuple[int, str]) -> int:
+    number, folder = place
+    try:
+        (Path(folder) / "was here").mkdir()
+    except FileExistsError:
+        return 2 * number
+    os.kill(os.getpid(), signal.SIGKILL)
+    return 0
+
+
+def full_once(place: tuple[int, str]) -> int:
+    number, folder = place
+    try:
+        (Path(folder) / "was full").mkdir()
+    except FileExistsError:
+        return 2 * number
+    raise OSError(28, "No space left on device")
+
+
+def pid(_item: object) -> int:
+    return os.getpid()
+
+
+def leave(name: str) -> str:
+    path = scratch() / name
+    path.write_text("here")
+    return str(path)
+
+
+def clear(name: str) -> None:
+    (scratch() / name).unlink()
+
+
+def wait_for(path: str) -> str:
+    """Wait until somebody reads what is written to a pipe."""
+    with Path(path).open("w") as pipe:
+        pipe.write(str(os.getpid()))
+    return path

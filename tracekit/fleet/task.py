@@ -1,0 +1,51 @@
+"""One task where it runs: what it raises becomes an error that can travel."""
+
+from __future__ import annotations
+
+import traceback
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from tracekit.errors import TracekitError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Item = TypeVar("Item")
+Value = TypeVar("Value")
+
+
+class Attempt(Generic[Item, Value]):
+    """A function that gives the value of another one, or the error that keeps it from one."""
+
+    def __init__(self, function: Callable[[Item], Value]) -> None:
+        """Wrap a function of a module, so that the wrapped one can be pickled too."""
+        self.function = function
+
+    def __call__(self, item: Item) -> tuple[Value | None, TracekitError | None]:
+        """Call it.
+
+        Raises:
+            OSError: The machine failed it; another attempt may succeed.
+            MemoryError: As above.
+        """
+        try:
+            return self.function(item), None
+        except TracekitError as error:
+            return None, error
+        except (OSError, MemoryError):
+            raise
+        except Exception as error:
+            return None, unexpected(error)
+
+
+def unexpected(error: BaseException) -> TracekitError:
+    """An error that nobody foresaw, in one line; its traceback goes along as a note.
+
+    Example:
+        >>> str(unexpected(ValueError("no such colour")))
+        'ValueError: no such colour (`--debug` tells where)'
+    """
+    said = " ".join(str(error).split())
+    found = TracekitError(f"{type(error).__name__}: {said}", hint="`--debug` tells where")
+    found.add_note("".join(traceback.format_exception(error)))
+    return found
