@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    import pandas as pd
     import pyarrow as pa
     import pyarrow.dataset as ds
 
@@ -176,8 +175,3 @@ def listed(ranks: Sequence[int], most: int = 8) -> str:
         words = [*words[:most], f"{sum(map(len, runs[most:]))} more"]
     text = words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
     return f"rank{'s' * (len(ranks) > 1)} {text}"
-
-
-def busy_ranks(frame: pd.DataFrame) -> list[int]:
-    """The ranks of a table's rows, in order."""
-    return sorted(int(rank) for rank in frame[C.RANK].unique())

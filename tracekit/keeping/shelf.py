@@ -104,6 +104,8 @@ class Shelf:
     def _keep(self, path: Path, key: str, result: Result) -> bool:
         """Keep a result if it can be kept exactly and is not too large; a failure is no loss."""
         temporary = path.with_name(f".tmp-{os.getpid()}-{secrets.token_hex(4)}")
+        if result.passing:
+            return False
         try:
             if not codec.write(temporary, key, result) or temporary.stat().st_size > self.largest:
                 return False
