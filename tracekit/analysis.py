@@ -266,7 +266,9 @@ def analyze(run: Run, name: str, *, workers: Workers | None = None) -> Result:
     from tracekit import by_rank
 
     analysis = get(name)
-    return _checked(analysis, _guarded(analysis, run, by=by_rank.computing(analysis, workers)), analysis.tables)
+    return _checked(
+        analysis, _guarded(analysis, run, by=by_rank.computing(analysis, workers)), analysis.tables
+    )
 
 
 def analyze_each(

@@ -103,9 +103,7 @@ def _failed(analysis: Analysis, error: TracekitError) -> TracekitError:
     """Why an analysis has nothing: what every rank met, named as the analysis's where it is a defect."""
     if type(error) is not TracekitError:
         return error
-    return PluginError(
-        f"analysis {analysis.name!r} failed on every rank: {error.message}", hint=error.hint
-    )
+    return PluginError(f"analysis {analysis.name!r} failed on every rank: {error.message}", hint=error.hint)
 
 
 def _parts(analysis: Analysis, workers: Workers | None, ranks: Sequence[Run]) -> Iterator[_Part]:
