@@ -1,4 +1,4 @@
-"""Analyses of runs of many ranks: each rank on its own where the analysis can, else no more than memory holds."""
+"""Analyses of runs of many ranks: each rank alone where the analysis can, else no more than memory holds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tracekit import rank_view
 from tracekit.errors import PluginError, TracekitError
-from tracekit.schema import C, TABLES
+from tracekit.schema import TABLES, C
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -20,8 +20,8 @@ ROWS_AT_ONCE = 12_000_000
 """Rows of a run that an analysis reads at once: about 2 GB for the one that takes most."""
 LOST = "{ranks} left out: {why}"
 SAMPLED = (
-    "read for {some} of {all} ranks ({ranks}), because it reads its ranks at once and all of them have {rows:,} "
-    "rows: `tracekit analyze RUN {name} --rank N` reads another one, `--rank all` every rank"
+    "read for {some} of {all} ranks ({ranks}), because it reads its ranks at once and all of them have "
+    "{rows:,} rows: `tracekit analyze RUN {name} --rank N` reads another one, `--rank all` every rank"
 )
 _COUNTED = [table.name for table in TABLES.values() if C.RANK in table.arrow.names]
 _Part: TypeAlias = "tuple[int, Any, TracekitError | None]"

@@ -13,6 +13,7 @@ from tracekit.kernel_names import matches
 from tracekit.savings import WARN_SHARE
 from tracekit.schema import C, CopyKind, HostKind
 
+from .._shared.common import ints
 from .._shared.hosts import NO_OP, source_lines
 from .._shared.units import duration, percent
 from .exposed import ALONE, COLLECTIVE, COMMUNICATION, OP
@@ -112,13 +113,12 @@ def _finding(run: Run, what: str, exposed: Exposed, spent: Budget, ranks: int) -
 
 def _where(run: Run, ops: pd.DataFrame) -> str:
     """The op with most exposed time, and the line of its longest one."""
-    most = ops.loc[ops[ALONE].idxmax()]
+    most = ops.iloc[int(ints(ops, ALONE).argmax())]
     op, part = str(most[OP]), percent(int(most[ALONE]) / int(ops[ALONE].sum()))
     if op == NO_OP:
         return f"{part} was launched outside of any recorded op, the longest as {most[C.NAME]}"
     asked = pd.Series([most[C.OP_ROW]], dtype="Int64")
-    lines = (str(source_lines(one, asked).iloc[0]) for one in rank_view.each(run))
-    line = next(filter(None, lines), "")
+    line = str(source_lines(run.of_ranks(int(most[C.RANK])), asked).iloc[0])
     return f"{part} was launched by {op}" + (f", the longest at {line}" if line else "")
 
 
@@ -137,7 +137,7 @@ def _advice(run: Run, what: str, exposed: Exposed, ranks: int) -> str:
 
 def _scheme(run: Run, kinds: pd.DataFrame) -> str:
     """How the program communicates, where its ranges or ops and the collective with most time say so."""
-    most = kinds.loc[kinds[ALONE].idxmax()]
+    most = kinds.iloc[int(ints(kinds, ALONE).argmax())]
     pattern, scheme = _SCHEMES.get(str(most[COLLECTIVE]), (None, "other"))
     if pattern is None:
         return scheme

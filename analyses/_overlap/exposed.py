@@ -97,7 +97,7 @@ def _longest_first(rows: pd.DataFrame) -> pd.DataFrame:
 def _described(
     run: Run, what: str, rows: pd.DataFrame, exposed_ns: int, hidable_ns: int, whole_ns: int
 ) -> Exposed:
-    named = rows[[C.ROW_ID, C.OP_ROW, C.NAME, ALONE]].astype({C.NAME: object})
+    named = rows[[C.ROW_ID, C.RANK, C.OP_ROW, C.NAME, ALONE]].astype({C.NAME: object})
     named = named.assign(**{OP: _op_names(run, rows) if len(rows) else ""})
     kinds = collective_kinds(run, rows) if what == COMMUNICATION else pd.Series([], dtype=object)
     by_kind = rows[: len(kinds)].groupby(kinds.to_numpy(object), sort=True)[ALONE].sum()
