@@ -134,7 +134,7 @@ def keep(run: Run) -> Kept:
 
 def _has_ops(run: Run) -> bool:
     where = pc.field(C.KIND) == str(HostKind.OP)
-    return run.arrow("host_intervals", columns=[C.ROW_ID], where=where).num_rows > 0
+    return bool(run.arrow("host_intervals", columns=[C.ROW_ID], where=where).num_rows)
 
 
 def combine(run: Run, kept: Sequence[Kept]) -> Result:

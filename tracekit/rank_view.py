@@ -34,11 +34,13 @@ class RankView(Run):
 
     Attributes:
         chosen: The ranks.
-        holders: What the run's files hold.
+        holders: What those of the run's files hold that have rows of these ranks.
+        strange: Names of the files that have none.
     """
 
     chosen: frozenset[int] = frozenset()
     holders: Holders = field(default_factory=dict, repr=False)
+    strange: frozenset[str] = field(default=frozenset(), repr=False)
 
     def rows(self, name: str) -> int:
         """Number of rows of a table; 0 when these ranks have none."""
@@ -59,8 +61,14 @@ class RankView(Run):
 
     def files(self, name: str) -> list[Path]:
         """The files of a table that hold rows of these ranks."""
-        nowhere: frozenset[int] = self.chosen  # what no rank is known of, such as samples
-        return [file for file in super().files(name) if self.holders.get(file.name, nowhere) & self.chosen]
+        if name not in self._files:
+            self._files[name] = self._found(name)
+        return self._files[name]
+
+    def _found(self, name: str) -> list[Path]:
+        if name in _RANKED and super().in_parts(name):
+            return [file for each in sorted(self.holders) if (file := self.path / name / each).is_file()]
+        return [file for file in super().files(name) if file.name not in self.strange]
 
     def in_parts(self, name: str) -> bool:
         """Whether several files hold the rows."""
@@ -93,6 +101,23 @@ class RankView(Run):
         count: int = self._dataset(name).count_rows(filter=self._own(name))
         return count
 
+    def _dataset(self, name: str) -> ds.FileSystemDataset:
+        if name not in self._datasets:
+            self._datasets[name] = super()._dataset(name)
+        return self._datasets[name]
+
+    def __getstate__(self) -> dict[str, object]:
+        """What travels to other processes: nothing that was opened here."""
+        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+
+    @cached_property
+    def _files(self) -> dict[str, list[Path]]:
+        return {}
+
+    @cached_property
+    def _datasets(self) -> dict[str, ds.FileSystemDataset]:
+        return {}
+
     @cached_property
     def _counts(self) -> dict[str, int]:
         return {}
@@ -109,13 +134,18 @@ def view(run: Run, ranks: Sequence[int]) -> RankView:
         raise UnusableInputError(
             f"run {run.id} has no rank {unknown[0]}", hint=f"it has {listed(run.ranks) or 'no ranks'}"
         )
-    one = RankView(run.path, frozenset(ranks), run.holders)
+    chosen = frozenset(ranks)
+    held = {file: ranks for file, ranks in run.holders.items() if ranks & chosen}
+    one = RankView(run.path, chosen, held, frozenset(run.holders) - frozenset(held))
     vars(one)["meta"] = run.meta
     return one
 
 
 def each(run: Run) -> Iterator[Run]:
     """Every rank alone, in order; the run itself where reading it whole takes no more than that."""
+    if isinstance(run, RankView) and len(run.chosen) == 1:
+        yield run
+        return
     parted = any(len(run.files(name)) > 1 for name in _RANKED if run.rows(name))
     if not parted or len(run.ranks) < 2:
         yield run
