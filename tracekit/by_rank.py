@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 
 ROWS_AT_ONCE = 12_000_000
 """Rows of a run that an analysis reads at once: about 2 GB for the one that takes most."""
+SPREAD_ROWS = 1_500_000
+"""From this many rows on, starting worker processes costs less than it saves."""
+MOST_PROCESSES = 8
+"""On one machine, unless a cluster is named: they share its memory."""
 LOST = "{ranks} left out: {why}"
 SAMPLED = (
     "read for {some} of {all} ranks ({ranks}), because it reads its ranks at once and all of them have "
@@ -72,6 +77,16 @@ def sample(run: Run, at_once: int | None = None) -> list[int] | None:
     ranks = run.ranks
     count = max(1, room * len(ranks) // rows)
     return [ranks[place * len(ranks) // count] for place in range(count)] if count < len(ranks) else None
+
+
+def processes(run: Run) -> int:
+    """How many processes of this machine should read the ranks of a run; 0 where this one alone should.
+
+    Each has the libraries and one rank in memory.
+    """
+    cores = len(os.sched_getaffinity(0))
+    spread = _limited(run) and _rows(run) >= SPREAD_ROWS and cores > 1
+    return min(cores, MOST_PROCESSES) if spread else 0
 
 
 def _limited(run: Run) -> bool:

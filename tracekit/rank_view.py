@@ -107,8 +107,8 @@ class RankView(Run):
         return self._datasets[name]
 
     def __getstate__(self) -> dict[str, object]:
-        """What travels to other processes: nothing that was opened here."""
-        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+        """What travels to other processes: nothing that was read here."""
+        return {name: vars(self)[name] for name in ("path", "chosen", "holders", "strange")}
 
     @cached_property
     def _files(self) -> dict[str, list[Path]]:

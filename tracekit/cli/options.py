@@ -34,6 +34,11 @@ fresh_option = click.option(
 )
 
 
+def scheduler_option(text: str) -> Decorator:
+    """The cluster that works, instead of this machine."""
+    return click.option("--scheduler", metavar="ADDRESS", help=f"{text} Such as tcp://host:8786.")
+
+
 def format_of(what: str, names: Sequence[str]) -> Decorator:
     """The option for the format of what a command prints."""
     return click.option(
