@@ -94,6 +94,7 @@ def _forward(program: Program, rank: int, step: int, shape: Shape) -> None:
 
 def _backward(program: Program, rank: int, step: int, shape: Shape) -> None:
     more, wait = _late(rank, step, shape), _latest(step, shape) - _late(rank, step, shape)
+    kernels = 2 * shape.layers  # of the forward pass
     with program.thread(2_000):
         for layer in reversed(range(shape.layers)):
             with (
@@ -103,8 +104,10 @@ def _backward(program: Program, rank: int, step: int, shape: Shape) -> None:
             ):
                 program.kernel(_GEMM.format(tile=256), 55_000 + more, grid=(96, 4, 1), block=(256, 1, 1))
             program.allocate(-(1 << 20))
+            kernels += 1
             if layer % _LAYERS_PER_BUCKET == 0:
-                _reduce(program, TALK_NS + wait * 3 * _LAYERS_PER_BUCKET)
+                _reduce(program, TALK_NS + wait * kernels)
+                kernels = 0
 
 
 def _reduce(program: Program, dur_ns: int) -> None:
