@@ -74,6 +74,7 @@ MEASURES = (
     Column("graph_ns", "ns", "|G∖(K∪C∪S)|: an opaque graph runs and nothing else is seen"),
 )
 _KEYS = (C.RANK, C.DEVICE)
+_TABLES = ("whole", "per_step", "profiled_steps")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +96,7 @@ def keep(run: Run) -> Kept:
     if frame.empty:
         return Kept(tables={}, opaque=False)
     windows = step_windows(run)
-    parts: dict[str, list[pd.DataFrame]] = {"whole": [], "per_step": [], "profiled_steps": []}
+    parts: dict[str, list[pd.DataFrame]] = {name: [] for name in _TABLES}
     for (rank, device), rows in frame.groupby(list(_KEYS), sort=True):
         lanes = _Lanes(rows)
         key = {C.RANK: rank, C.DEVICE: device}
@@ -112,7 +113,7 @@ def keep(run: Run) -> Kept:
 
 def combine(run: Run, kept: Sequence[Kept]) -> Result:
     """Every device's time; without device intervals, the host's."""
-    tables = stacked_by_name([one.tables for one in kept])
+    tables = stacked_by_name([one.tables for one in kept], _TABLES)
     if not tables:
         return Result({"host": host_time.by_op(run)}, notes=(absent_device_note(run),))
     notes = [] if "per_step" in tables else [NO_STEPS]

@@ -78,6 +78,7 @@ _READ = (
     C.SRC_MEMORY,
     C.DST_MEMORY,
 )
+_TABLES = ("whole", "profiled_steps", "per_step", "collectives", "streams")
 NOTHING = Remark("neither copies nor communication kernels in this capture: there is nothing to overlap")
 NO_STREAMS = "no streams were recorded for {count:,} device intervals; they are left out of the table streams"
 
@@ -134,7 +135,7 @@ def combine(run: Run, kept: Sequence[Kept]) -> Result:
     """The tables of all ranks, and what their exposed time together advises."""
     if not any(one.ranks for one in kept):
         return Result(notes=(absent_device_note(run),))
-    tables = stacked_by_name([one.tables for one in kept])
+    tables = stacked_by_name([one.tables for one in kept], _TABLES)
     subjects = dict.fromkeys(what for one in kept for what in one.exposed)
     exposed = {what: joined([one.exposed[what] for one in kept if what in one.exposed]) for what in subjects}
     against = budget_of(one.spent for one in kept)

@@ -136,7 +136,7 @@ def _kept(name: str, run: Run) -> Any:
 
     halves = get(name).by_rank
     assert halves  # noqa: S101 (the same program everywhere)
-    return halves.map(run)
+    return halves.map(run.of_ranks(*run.ranks))  # a view of its own, so that what it opens goes with it
 
 
 def _lost(lost: Sequence[tuple[int, TracekitError]]) -> list[str]:

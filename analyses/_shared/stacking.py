@@ -29,13 +29,15 @@ def stacked(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return table
 
 
-def stacked_by_name(parts: Sequence[Mapping[str, pd.DataFrame]]) -> dict[str, pd.DataFrame]:
-    """The same for tables by name, in the order in which names come first; not every part has each.
+def stacked_by_name(
+    parts: Sequence[Mapping[str, pd.DataFrame]], names: Sequence[str]
+) -> dict[str, pd.DataFrame]:
+    """The same for tables by name, those of the names that any part has, in the order of the names.
 
     Example:
         >>> one, other = {"a": pd.DataFrame({"n": [1]})}, {"a": pd.DataFrame({"n": [2]})}
-        >>> stacked_by_name([one, {}, other])["a"]["n"].tolist()
+        >>> stacked_by_name([one, {}, other], ["b", "a"])["a"]["n"].tolist()
         [1, 2]
     """
-    names = dict.fromkeys(name for part in parts for name in part)
-    return {name: stacked([part[name] for part in parts if name in part]) for name in names}
+    found = {name: [part[name] for part in parts if name in part] for name in names}
+    return {name: stacked(tables) for name, tables in found.items() if tables}

@@ -67,7 +67,7 @@ def _load(program: Program) -> None:
     with program.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"):
         program.wait(20_000)
     with program.op("aten::to", shapes=[[32, 512]], dtypes=["long int"]), program.op("aten::copy_"):
-        program.copy("H2D", 1 << 17, host_memory="pinned" if program.rank % 2 else "pageable")
+        program.copy("H2D", 1 << 17)
 
 
 def _late(rank: int, step: int, shape: Shape) -> int:
