@@ -19,7 +19,6 @@ from tracekit.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
     from tests.cluster import Cluster
     from tracekit.fleet import Outcome

@@ -57,8 +57,8 @@ def command(
     RUN is a run id or its prefix, `latest` (the default), `latest~1`, a label, `git:REV`, or the path of a
     run or of a raw trace, which is imported first.
 
-    The ranks of a job are read one by one where an analysis can work so (see --list), and a rank that cannot
-    be read is named and left out. Other analyses read all ranks at once, or as many as there is room for.
+    The ranks of a job are read one by one where an analysis can work so, and a rank that cannot be read is
+    named and left out. Other analyses read all ranks at once, or as many as there is room for, and say so.
 
     With --scheduler each rank is a task of a Dask cluster, whose workers must find the store under the same
     path as this program, and have its version (pip install 'tracekit-torch[scale]').
