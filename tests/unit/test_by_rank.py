@@ -133,6 +133,7 @@ def peak(function: Callable[[Run], object], run: Run) -> int:
         pa.set_memory_pool(before)
 
 
+@pytest.mark.slow
 def test_memory_hardly_grows_with_the_ranks(tmp_path: Path) -> None:
     few, many = job(tmp_path / "few", 4, layers=400), job(tmp_path / "many", 16, layers=400)
 
