@@ -78,7 +78,7 @@ def compute(run: Run) -> Result:
     if not ranks:
         return Result(notes=(absent_device_note(run),))
     steps = step_windows(run)
-    found = [_of_rank(run, rank, steps[steps[C.RANK] == rank]) for rank in ranks]
+    found = [_of_rank(run.of_ranks(rank), rank, steps[steps[C.RANK] == rank]) for rank in ranks]
     paths = path_tables.joined([path for path, _, _ in found])
     what_if = pd.concat([table for _, table, _ in found], ignore_index=True)
     tables = path_tables.tables(run, paths, what_if, marked=len(steps) > 0)

@@ -22,13 +22,14 @@ Example:
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from tracekit import intervals
-from tracekit.analysis import Analysis, Column, Result, TableSpec
+from tracekit.analysis import Analysis, ByRank, Column, Result, TableSpec
 from tracekit.intervals import covered
 from tracekit.kernel_names import COMMUNICATION, matches
 from tracekit.run import busy
@@ -37,8 +38,11 @@ from tracekit.windows import step_windows
 
 from ._shared import host_time
 from ._shared.common import DEVICE, NO_STEPS, RANK, STEP, absent_device_note, share, spans
+from ._shared.stacking import stacked, stacked_by_name
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tracekit.intervals import Ints, Union
     from tracekit.run import Run
 
@@ -70,35 +74,51 @@ MEASURES = (
     Column("graph_ns", "ns", "|G∖(K∪C∪S)|: an opaque graph runs and nothing else is seen"),
 )
 _KEYS = (C.RANK, C.DEVICE)
+_TABLES = ("whole", "per_step", "profiled_steps")
 
 
-def compute(run: Run) -> Result:
-    """Break down each device's time; without device intervals, the host's."""
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """What is kept of some ranks.
+
+    Attributes:
+        tables: Their rows of `whole`, `per_step` and `profiled_steps`; empty where they have no device.
+        opaque: Whether a graph was recorded as one block.
+    """
+
+    tables: dict[str, pd.DataFrame]
+    opaque: bool
+
+
+def keep(run: Run) -> Kept:
+    """Break down each device's time."""
     frame = busy(run, [C.RANK, C.DEVICE, C.KIND, C.NAME, C.START_NS, C.DUR_NS, C.STEP])
     if frame.empty:
-        return Result({"host": host_time.by_op(run)}, notes=(absent_device_note(run),))
+        return Kept(tables={}, opaque=False)
     windows = step_windows(run)
-    whole, steps, together = [], [], []
+    parts: dict[str, list[pd.DataFrame]] = {name: [] for name in _TABLES}
     for (rank, device), rows in frame.groupby(list(_KEYS), sort=True):
         lanes = _Lanes(rows)
         key = {C.RANK: rank, C.DEVICE: device}
         start, end = spans(rows)
-        whole.append(_measured(lanes, start.min(keepdims=True), end.max(keepdims=True), key, last=1))
+        parts["whole"].append(_measured(lanes, start.min(keepdims=True), end.max(keepdims=True), key, last=1))
         own = windows[windows[C.RANK] == rank]
         if len(own):
             start, end = own[C.START_NS].to_numpy(np.int64), own["end_ns"].to_numpy(np.int64)
-            steps.append(_measured(lanes, start, end, {**key, C.STEP: own[C.STEP].to_numpy()}))
-            together.append(_merged(lanes, intervals.union(start, end), key))
-    tables = {"whole": pd.concat(whole, ignore_index=True)}
-    if steps:
-        tables["per_step"] = pd.concat(steps, ignore_index=True)
-        tables["profiled_steps"] = pd.concat(together, ignore_index=True)
-    return Result(tables, notes=_notes(frame, has_steps=bool(steps)))
+            parts["per_step"].append(_measured(lanes, start, end, {**key, C.STEP: own[C.STEP].to_numpy()}))
+            parts["profiled_steps"].append(_merged(lanes, intervals.union(start, end), key))
+    opaque = bool((frame[C.KIND] == DeviceKind.GRAPH).any())
+    return Kept(tables={name: stacked(rows) for name, rows in parts.items() if rows}, opaque=opaque)
 
 
-def _notes(frame: pd.DataFrame, *, has_steps: bool) -> tuple[str, ...]:
-    opaque = (frame[C.KIND] == DeviceKind.GRAPH).any()
-    return (*(() if has_steps else (NO_STEPS,)), *((OPAQUE_GRAPHS,) if opaque else ()))
+def combine(run: Run, kept: Sequence[Kept]) -> Result:
+    """Every device's time; without device intervals, the host's."""
+    tables = stacked_by_name([one.tables for one in kept], _TABLES)
+    if not tables:
+        return Result({"host": host_time.by_op(run)}, notes=(absent_device_note(run),))
+    notes = [] if "per_step" in tables else [NO_STEPS]
+    opaque = any(one.opaque for one in kept)
+    return Result(tables, notes=(*notes, *((OPAQUE_GRAPHS,) if opaque else ())))
 
 
 class _Lanes:
@@ -198,6 +218,7 @@ def _passed(points: Ints, moments: Ints) -> Ints:
     return before * (moments - origin) - np.concatenate(([0], np.cumsum(ordered)))[before]
 
 
+_BY_RANK = ByRank(map=keep, combine=combine)
 ANALYSIS = Analysis(
     name="gpu_breakdown",
     title="GPU time breakdown",
@@ -218,5 +239,6 @@ ANALYSIS = Analysis(
     ),
     sources=("TorchBench, Fig. 1, 2 and Table 2", "HTA temporal breakdown"),
     order=10,
-    compute=compute,
+    compute=_BY_RANK.whole,
+    by_rank=_BY_RANK,
 )

@@ -17,6 +17,7 @@ Example:
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +26,7 @@ import pyarrow.compute as pc
 from tracekit.analysis import (
     EVIDENCE_ROWS,
     Analysis,
+    ByRank,
     Column,
     Finding,
     Remark,
@@ -36,18 +38,23 @@ from tracekit.analysis import (
 from tracekit.kernel_names import COMMUNICATION, family, uses_tensor_cores
 from tracekit.render.cells import human
 from tracekit.run import busy
-from tracekit.savings import budget
+from tracekit.savings import Spent, budget_of, spent
 from tracekit.schema import C, DeviceKind, HostKind
 
 from ._shared import groups
 from ._shared.common import DEVICE, RANK, UNLINKED, absent_device_note, coded, ints
 from ._shared.hosts import NO_OP, NO_SHAPES, host_texts
+from ._shared.stacking import stacked
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pandas as pd
 
     from tracekit.run import Run
     from tracekit.savings import Budget
+
+    from ._shared.groups import Grouped
 
 FIRST_FACTOR = 3
 FIRST_EXCESS_NS = 10_000
@@ -60,6 +67,15 @@ _FAMILY, _OP, _TENSOR = "family", "op", "tensor_cores"
 _FIRST, _LATER = "first_ns", "later_median_ns"
 _READ = (C.ROW_ID, C.KIND, C.NAME, C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.OP_ROW, C.LAUNCH_ROW)
 
+_LAUNCHED = [C.NAME, C.RANK, C.DEVICE]
+_KEYS = {
+    "families": [_FAMILY, _TENSOR],
+    "names": [C.NAME, _FAMILY, _TENSOR],
+    "by_op": [_OP],
+    "by_shape": [_OP, C.INPUT_SHAPES, _FAMILY],
+}
+_OF_OPS = ("by_op", "by_shape")
+
 NO_OPS_NOTE = (
     "no kernel could be traced to an op, so nothing is told by op or shape: record the CPU activity too "
     "(`--collector torch` does)"
@@ -71,28 +87,73 @@ NO_SHAPES_NOTE = Remark(
 )
 
 
-def compute(run: Run) -> Result:
-    """Group the kernels of a run."""
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """What is kept of some ranks.
+
+    Attributes:
+        groups: Their kernels by table; empty where they have none.
+        first: First launches that stand out.
+        spent: Their steps.
+        others: What ran on their devices where no kernel did: how many of each kind.
+        in_ops: Whether an op launched any of the kernels.
+        linked: Whether a launching call is known of any.
+        has_ops: Whether ops were recorded; asked where none launched a kernel.
+        shaped: Whether shapes are known of any.
+    """
+
+    spent: Spent
+    groups: dict[str, Grouped] = field(default_factory=dict)
+    first: pd.DataFrame | None = None
+    others: dict[str, int] = field(default_factory=dict)
+    in_ops: bool = False
+    linked: bool = False
+    has_ops: bool = False
+    shaped: bool = False
+
+
+def keep(run: Run) -> Kept:
+    """Group the kernels of some ranks."""
     where = pc.field(C.KIND) == str(DeviceKind.KERNEL)
     frame = run.table("device_intervals", columns=_READ, where=where)
     if frame.empty:
-        return Result(notes=(_no_kernels_note(run),))
+        kinds = busy(run, [C.KIND])[C.KIND]
+        return Kept(spent=spent(run), others={kind: int((kinds == kind).sum()) for kind in _NOT_KERNELS})
     kernels = _described(run, frame)
-    names = groups.by(kernels, [C.NAME, _FAMILY, _TENSOR])
-    first = _first_launches(kernels)
-    tables = {
-        "families": groups.by(kernels, [_FAMILY, _TENSOR]),
-        "names": names,
-        "first_launches": first,
-    }
-    notes = []
-    if (kernels[_OP] == NO_OP).all():
-        notes.append(_no_op_note(run, frame))
-    else:
-        tables["by_op"] = groups.by(kernels, [_OP])
-        tables["by_shape"] = groups.by(kernels, [_OP, C.INPUT_SHAPES, _FAMILY])
-        notes += [NO_SHAPES_NOTE] if (kernels[C.INPUT_SHAPES] == NO_SHAPES).all() else []
-    return Result(tables, tuple(_slow_first(first, budget(run))), tuple(notes))
+    in_ops = not bool((kernels[_OP] == NO_OP).all())
+    return Kept(
+        spent=spent(run),
+        groups={table: groups.kept(kernels, keys) for table, keys in _KEYS.items()},
+        first=_first_launches(kernels),
+        in_ops=in_ops,
+        linked=bool(frame[C.LAUNCH_ROW].notna().any()),
+        has_ops=in_ops or _has_ops(run),
+        shaped=not bool((kernels[C.INPUT_SHAPES] == NO_SHAPES).all()),
+    )
+
+
+def _has_ops(run: Run) -> bool:
+    where = pc.field(C.KIND) == str(HostKind.OP)
+    return bool(run.arrow("host_intervals", columns=[C.ROW_ID], where=where).num_rows)
+
+
+def combine(run: Run, kept: Sequence[Kept]) -> Result:
+    """The kernels of all ranks together."""
+    there = [one for one in kept if one.groups]
+    if not there:
+        return Result(notes=(_no_kernels_note(run, kept),))
+    in_ops = any(one.in_ops for one in there)
+    told = [name for name in _KEYS if in_ops or name not in _OF_OPS]
+    tables = {name: groups.combined([one.groups[name] for one in there]) for name in told}
+    first = stacked([one.first for one in there if one.first is not None]).sort_values(
+        ["excess_ns", *_LAUNCHED], ascending=[False, True, True, True], ignore_index=True
+    )
+    tables["first_launches"] = first
+    slow = _slow_first(first, budget_of(one.spent for one in kept))
+    if not in_ops:
+        return Result(tables, tuple(slow), (_no_op_note(there),))
+    shaped = any(one.shaped for one in there)
+    return Result(tables, tuple(slow), () if shaped else (NO_SHAPES_NOTE,))
 
 
 def _slow_first(every: pd.DataFrame, against: Budget) -> list[Finding]:
@@ -121,10 +182,9 @@ def _whose(count: int) -> str:
     return "The first launch of one kernel" if count == 1 else f"The first launches of {count:,} kernels"
 
 
-def _no_kernels_note(run: Run) -> str:
+def _no_kernels_note(run: Run, kept: Sequence[Kept]) -> str:
     """What the devices did instead, or why nothing is known of them."""
-    kinds = busy(run, [C.KIND])[C.KIND]
-    found = [(int((kinds == kind).sum()), names) for kind, names in _NOT_KERNELS.items()]
+    found = [(sum(one.others.get(kind, 0) for one in kept), names) for kind, names in _NOT_KERNELS.items()]
     total = sum(count for count, _ in found)
     if not total:
         return absent_device_note(run)
@@ -140,12 +200,11 @@ _NOT_KERNELS = {
 }
 
 
-def _no_op_note(run: Run, frame: pd.DataFrame) -> str:
+def _no_op_note(kept: Sequence[Kept]) -> str:
     """Why no kernel has an op."""
-    ops = run.arrow("host_intervals", columns=[C.ROW_ID], where=pc.field(C.KIND) == str(HostKind.OP))
-    if not ops.num_rows:
+    if not any(one.has_ops for one in kept):
         return NO_OPS_NOTE
-    return UNLINKED_NOTE if frame[C.LAUNCH_ROW].isna().all() else OUTSIDE_OPS_NOTE
+    return OUTSIDE_OPS_NOTE if any(one.linked for one in kept) else UNLINKED_NOTE
 
 
 def _described(run: Run, frame: pd.DataFrame) -> pd.DataFrame:
@@ -165,7 +224,7 @@ def _described(run: Run, frame: pd.DataFrame) -> pd.DataFrame:
 
 def _first_launches(kernels: pd.DataFrame) -> pd.DataFrame:
     """Kernels whose first launch on a device stands out, the costliest first."""
-    keys = [C.NAME, C.RANK, C.DEVICE]
+    keys = _LAUNCHED
     ordered = kernels.sort_values([*keys, C.START_NS], kind="stable", ignore_index=True)
     is_first = ~ordered.duplicated(keys)
     first = ordered.loc[is_first, [*keys, C.DUR_NS, C.ROW_ID]].rename(columns={C.DUR_NS: _FIRST})
@@ -187,6 +246,7 @@ _TENSOR_COLUMN = Column(_TENSOR, "", "whether the name says tensor cores are use
 _OP_COLUMN = Column(_OP, "", "innermost op that launched it")
 _SHAPES = Column(C.INPUT_SHAPES, "", "shapes of that op's inputs")
 
+_BY_RANK = ByRank(map=keep, combine=combine)
 ANALYSIS = Analysis(
     name="kernels",
     title="Kernels",
@@ -220,7 +280,8 @@ ANALYSIS = Analysis(
     ),
     sources=("torch.profiler key_averages", "HTA kernel breakdown", "nsys cuda_gpu_kern_sum"),
     order=30,
-    compute=compute,
+    compute=_BY_RANK.whole,
+    by_rank=_BY_RANK,
     rules=(
         Rule(
             "slow_first_launches",

@@ -36,24 +36,30 @@ Example:
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from tracekit import intervals
-from tracekit.analysis import Analysis, Column, Remark, Result, Rule, TableSpec
+from tracekit.analysis import Analysis, ByRank, Column, Remark, Result, Rule, TableSpec
 from tracekit.run import busy
+from tracekit.savings import Spent, budget_of, spent
 from tracekit.schema import C, CopyKind, DeviceKind
 from tracekit.windows import END_NS, step_windows
 
-from ._overlap.advice import ALL_COPIES, COMMUNICATION, WHAT, findings
+from ._overlap.advice import ADVISED, ALL_COPIES, findings
+from ._overlap.exposed import COMMUNICATION, WHAT, Exposed, joined, measured
 from ._overlap.tables import KEYS, collectives, extent, per_window, streams, together
 from ._shared.common import DEVICE, NO_STEPS, RANK, STEP, absent_device_note, ints, spans
 from ._shared.lanes import communicates, lanes
+from ._shared.stacking import stacked_by_name
 from .gpu_breakdown import OPAQUE_GRAPHS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tracekit.run import Run
 
 _READ = (
@@ -72,36 +78,78 @@ _READ = (
     C.SRC_MEMORY,
     C.DST_MEMORY,
 )
+_TABLES = ("whole", "profiled_steps", "per_step", "collectives", "streams")
 NOTHING = Remark("neither copies nor communication kernels in this capture: there is nothing to overlap")
 NO_STREAMS = "no streams were recorded for {count:,} device intervals; they are left out of the table streams"
 
 
-def compute(run: Run) -> Result:
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """What is kept of some ranks.
+
+    Attributes:
+        tables: Their rows of the tables; empty where they have no device.
+        exposed: What stands alone, by subject.
+        spent: Their steps.
+        ranks: How many of them have a device.
+        opaque: Whether a graph was recorded as one block.
+        unplaced: Device intervals without a stream.
+    """
+
+    tables: dict[str, pd.DataFrame]
+    spent: Spent
+    exposed: dict[str, Exposed] = field(default_factory=dict)
+    ranks: int = 0
+    opaque: bool = False
+    unplaced: int = 0
+
+
+def keep(run: Run) -> Kept:
     """Measure what copies and communication overlapped."""
     frame = busy(run, _READ)
     if frame.empty:
-        return Result(notes=(absent_device_note(run),))
+        return Kept(tables={}, spent=spent(run))
     rows = frame.assign(**{WHAT: _what(frame)})
     windows = step_windows(run)
-    measured = _measured(rows, windows)
-    tables = {name: table for name, parts in measured.items() if len(table := _joined(parts))}
+    tables = {name: table for name, parts in _measured(rows, windows).items() if len(table := _joined(parts))}
+    present = set(tables["whole"][WHAT]) if "whole" in tables else set()
     talk = rows[rows[WHAT] == COMMUNICATION]
     if len(talk):
         tables["collectives"] = collectives(run, rows, talk)
     on_streams = rows[rows[C.STREAM].notna()]
     if len(on_streams):
         tables["streams"] = streams(on_streams)
-    notes = _notes(rows, has_steps=len(windows) > 0)
-    return Result(tables, findings(run, rows, tables), notes)
+    return Kept(
+        tables=tables,
+        spent=spent(run),
+        exposed={
+            what: measured(run, rows, what, windows) for what in (COMMUNICATION, *ADVISED) if what in present
+        },
+        ranks=rows[C.RANK].nunique(),
+        opaque=bool((rows[C.KIND] == DeviceKind.GRAPH).any()),
+        unplaced=int(rows[C.STREAM].isna().sum()),
+    )
 
 
-def _notes(rows: pd.DataFrame, *, has_steps: bool) -> tuple[str, ...]:
+def combine(run: Run, kept: Sequence[Kept]) -> Result:
+    """The tables of all ranks, and what their exposed time together advises."""
+    if not any(one.ranks for one in kept):
+        return Result(notes=(absent_device_note(run),))
+    tables = stacked_by_name([one.tables for one in kept], _TABLES)
+    subjects = dict.fromkeys(what for one in kept for what in one.exposed)
+    exposed = {what: joined([one.exposed[what] for one in kept if what in one.exposed]) for what in subjects}
+    against = budget_of(one.spent for one in kept)
+    advised = findings(run, exposed, against, sum(one.ranks for one in kept))
+    return Result(tables, advised, _notes(tables, kept, has_steps=against.marked))
+
+
+def _notes(tables: dict[str, pd.DataFrame], kept: Sequence[Kept], *, has_steps: bool) -> tuple[str, ...]:
     notes: list[str] = [] if has_steps else [NO_STEPS]
-    if (rows[WHAT] == "").all():
+    if "whole" not in tables:
         notes.append(NOTHING)
-    if (rows[C.KIND] == DeviceKind.GRAPH).any():
+    if any(one.opaque for one in kept):
         notes.append(OPAQUE_GRAPHS)
-    unknown = int(rows[C.STREAM].isna().sum())
+    unknown = sum(one.unplaced for one in kept)
     return (*notes, *([NO_STREAMS.format(count=unknown)] if unknown else []))
 
 
@@ -172,6 +220,7 @@ _PLAIN = (
 )
 _WHAT = Column(WHAT, "", "communication, all copies, or the copies of one direction")
 
+_BY_RANK = ByRank(map=keep, combine=combine)
 ANALYSIS = Analysis(
     name="overlap",
     title="Overlap of copies and communication with kernels",
@@ -229,7 +278,8 @@ ANALYSIS = Analysis(
     ),
     sources=("HTA communication computation overlap", "TraceLens GPU timeline", "nsys recipes"),
     order=35,
-    compute=compute,
+    compute=_BY_RANK.whole,
+    by_rank=_BY_RANK,
     rules=(
         Rule(
             "exposed_communication",

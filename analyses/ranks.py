@@ -40,11 +40,11 @@ Example:
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pyarrow.compute as pc
-
-from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec
+from tracekit.analysis import Analysis, ByRank, Column, Remark, Result, TableSpec
+from tracekit.savings import Spent, budget_of, spent
 from tracekit.schema import C
 from tracekit.windows import step_windows
 
@@ -54,6 +54,8 @@ from ._ranks.tables import combine
 from ._shared.common import DEVICE, NO_STEPS, RANK, STEP, absent_device_note
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pandas as pd
 
     from tracekit.run import Run
@@ -76,27 +78,41 @@ UNEQUAL = "the ranks have different steps: {count} of {all} steps are not in eve
 _LISTED = 8
 
 
-def compute(run: Run) -> Result:
-    """Compare the ranks of a run."""
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """What is kept of some ranks.
+
+    Attributes:
+        parts: Each of them by rank; None where nothing of it ran on a device.
+        spent: Their steps.
+    """
+
+    parts: dict[int, Part | None]
+    spent: Spent
+
+
+def keep(run: Run) -> Kept:
+    """Measure every rank of a run, each alone."""
     windows = step_windows(run)
-    found = {rank: part(run, rank, windows[windows[C.RANK] == rank]) for rank in _ranks(run)}
+    found = {rank: part(run, rank, windows[windows[C.RANK] == rank]) for rank in run.ranks}
+    return Kept(parts=found, spent=spent(run))
+
+
+def compare(run: Run, kept: Sequence[Kept]) -> Result:
+    """Compare the ranks of a run."""
+    found = {rank: one for some in kept for rank, one in some.parts.items()}
     parts = [one for one in found.values() if one is not None]
     if not parts:
         return Result(notes=(absent_device_note(run),))
     tables, unmatched = combine(parts)
-    notes: list[str] = [] if len(windows) else [NO_STEPS]
+    against = budget_of(some.spent for some in kept)
+    notes: list[str] = [] if against.marked else [NO_STEPS]
     notes += _absent(found)
     if len(parts) < 2:
         talks = len(parts[0].collectives) > 0
         return Result(tables, notes=(SINGLE if talks else Remark(SINGLE), *notes))
     notes += _notes(tables, parts, unmatched)
-    return Result(tables, findings(run, parts, tables), tuple(notes))
-
-
-def _ranks(run: Run) -> list[int]:
-    """Every rank of the run, with or without a device."""
-    found = [run.arrow(table, columns=[C.RANK])[C.RANK] for table in ("device_intervals", "host_intervals")]
-    return sorted({int(rank) for column in found for rank in pc.unique(column).to_pylist()})
+    return Result(tables, findings(parts, tables, against), tuple(notes))
 
 
 def _absent(found: dict[int, Part | None]) -> list[str]:
@@ -121,6 +137,7 @@ def _notes(tables: dict[str, pd.DataFrame], parts: list[Part], unmatched: list[s
     return [*notes, *([MISALIGNED.format(count=apart, all=len(tables["skew"]))] if apart else [])]
 
 
+_BY_RANK = ByRank(map=keep, combine=compare)
 _LAST = "it alone had the shortest kernel"
 
 ANALYSIS = Analysis(
@@ -211,6 +228,7 @@ ANALYSIS = Analysis(
     ),
     sources=("HTA straggler detection", "TorchBench, Fig. 1 (breakdown)"),
     order=80,
-    compute=compute,
+    compute=_BY_RANK.whole,
     rules=RULES,
+    by_rank=_BY_RANK,
 )

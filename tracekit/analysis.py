@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from tracekit.fleet import Workers
     from tracekit.run import Run
 
 
@@ -136,11 +137,46 @@ class Result:
     """What an analysis found: tables by name, findings, and notes on what was absent and how to get it.
 
     A note that kept no rule from judging is a `Remark`.
+
+    Attributes:
+        tables: The tables.
+        findings: The findings.
+        notes: The notes.
+        passing: Whether the same question may find more another time, since a rank was lost: such a result
+            is shown and not kept.
     """
 
     tables: dict[str, pd.DataFrame] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
+    passing: bool = False
+
+
+@dataclass(frozen=True)
+class ByRank:
+    """An analysis in two halves, so that the events of a job never stand in one process together.
+
+    The whole is `combine(run, [map(run)])`, and must be the same for every way to part the ranks.
+
+    Attributes:
+        map: From a run of one rank, or of several, to what is kept of it: small, and able to be pickled. A
+            function of a module, since it runs in processes of this machine or of others.
+        combine: From the run and what was kept of its ranks, in their order, to the result. Of the run it
+            reads the metadata, and rows of `RankView`s where a finding names them: never all ranks.
+
+    Example:
+        >>> longest = ByRank(
+        ...     map=lambda run: max(run.arrow("steps", columns=["dur_ns"])["dur_ns"].to_pylist()),
+        ...     combine=lambda run, parts: Result(notes=(f"the longest step takes {max(parts)} ns",)),
+        ... )
+    """
+
+    map: Callable[[Run], Any]
+    combine: Callable[[Run, Sequence[Any]], Result]
+
+    def whole(self, run: Run) -> Result:
+        """Both halves, of all ranks at once."""
+        return self.combine(run, [self.map(run)])
 
 
 @dataclass(frozen=True)
@@ -161,6 +197,7 @@ class Analysis:
             `comparison`; None where there is no such explanation.
         comparison: Specification of the tables of `compare`.
         needs_profile: Whether a run without one leaves it nothing to read.
+        by_rank: How it works rank by rank; None where it must read all ranks at once.
     """
 
     name: str
@@ -175,6 +212,7 @@ class Analysis:
     compare: Callable[[Run, Run], Result] | None = None
     comparison: tuple[TableSpec, ...] = ()
     needs_profile: bool = True
+    by_rank: ByRank | None = None
 
 
 def available() -> list[Analysis]:
@@ -203,12 +241,16 @@ def get(name: str) -> Analysis:
     return analysis
 
 
-def analyze(run: Run, name: str) -> Result:
+def analyze(run: Run, name: str, *, workers: Workers | None = None) -> Result:
     """Run one analysis and check its tables against its own metadata.
+
+    Of a run of several ranks, ranks are read one by one where the analysis can work so; else as many of them
+    as memory can be expected to hold, and a note names them.
 
     Args:
         run: The run to analyze.
         name: Registered name of the analysis.
+        workers: What reads the ranks; this process by default.
 
     Returns:
         Tables (pandas DataFrames, integer nanoseconds), findings and notes.
@@ -221,8 +263,12 @@ def analyze(run: Run, name: str) -> Result:
         >>> result = tracekit.analyze(tracekit.open("latest"), "gpu_breakdown")  # doctest: +SKIP
         >>> result.tables["whole"]  # doctest: +SKIP
     """
+    from tracekit import by_rank
+
     analysis = get(name)
-    return _checked(analysis, _guarded(analysis, run), analysis.tables)
+    return _checked(
+        analysis, _guarded(analysis, run, by=by_rank.computing(analysis, workers)), analysis.tables
+    )
 
 
 def analyze_each(
@@ -263,13 +309,12 @@ def _release() -> None:
     pa.default_memory_pool().release_unused()
 
 
-def _guarded(analysis: Analysis, *runs: Run) -> Result:
+def _guarded(analysis: Analysis, *runs: Run, by: Callable[..., Result]) -> Result:
     """What the analysis returns; a defect in it becomes an error that names it."""
     if analysis.needs_profile and not all(run.meta.profiled for run in runs):
         return Result(notes=(NOT_PROFILED,))
-    function = analysis.compute if len(runs) == 1 else analysis.compare
     try:
-        return function(*runs)  # type: ignore[misc]
+        return by(*runs)
     except TracekitError:
         raise
     except Exception as error:
@@ -303,7 +348,7 @@ def compare(base: Run, head: Run, name: str) -> Result:
     if analysis.compare is None:
         able = ", ".join(one.name for one in available() if one.compare)
         raise UnusableInputError(f"analysis {name!r} does not compare runs", hint=f"these do: {able}")
-    return _checked(analysis, _guarded(analysis, base, head), analysis.comparison)
+    return _checked(analysis, _guarded(analysis, base, head, by=analysis.compare), analysis.comparison)
 
 
 def _checked(analysis: Analysis, result: Result, tables: tuple[TableSpec, ...]) -> Result:

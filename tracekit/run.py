@@ -15,7 +15,7 @@ from tracekit.errors import UnusableInputError
 from tracekit.schema import BUSY_KINDS, TABLES, C
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import pandas as pd
     import pyarrow.compute as pc
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tracekit.meta import RunMeta
     from tracekit.places import Place
     from tracekit.pruning import Window
+    from tracekit.rank_view import Holders
     from tracekit.schema import Column
 
 
@@ -140,6 +141,36 @@ class Run:
             pa.default_memory_pool().release_unused()
         return pd.DataFrame(made, index=pd.RangeIndex(rows), copy=False)
 
+    @cached_property
+    def ranks(self) -> tuple[int, ...]:
+        """Every rank that has rows, in order; none for a run without a profile.
+
+        Raises:
+            UnusableInputError: A file is missing or unreadable.
+        """
+        return tuple(sorted({rank for ranks in self.holders.values() for rank in ranks}))
+
+    @cached_property
+    def holders(self) -> Holders:
+        """Which ranks its files hold."""
+        from tracekit import rank_view
+
+        return rank_view.holders(self)
+
+    def of_ranks(self, *ranks: int) -> Run:
+        """Some of its ranks as a run: what reads that reads no file of another rank.
+
+        Raises:
+            UnusableInputError: It has no such rank.
+
+        Example:
+            >>> import tracekit
+            >>> tracekit.open("latest").of_ranks(17).table("device_intervals")  # doctest: +SKIP
+        """
+        from tracekit import rank_view
+
+        return rank_view.view(self, ranks)
+
     def files(self, name: str) -> list[Place]:
         """The Parquet files of a table, in order: one, or one for each part; none without rows.
 
@@ -163,6 +194,10 @@ class Run:
     def _parted(self) -> set[str]:
         told = {name for name, stored in self.meta.tables.items() if stored.parts}
         return told or {one.name for one in self.path.iterdir() if one.name in TABLES and one.is_dir()}
+
+    def fragments(self, name: str) -> Iterator[ds.ParquetFileFragment]:
+        """The files of a table as Arrow reads them."""
+        yield from self._dataset(name).get_fragments()
 
     def _dataset(self, name: str) -> ds.FileSystemDataset:
         import pyarrow.dataset as ds  # loads pandas, which an import does not need

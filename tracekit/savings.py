@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracekit import intervals
+from tracekit import intervals, rank_view
 from tracekit.analysis import Severity
 from tracekit.run import busy
 from tracekit.schema import C
 from tracekit.windows import END_NS, step_windows
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import pandas as pd
 
     from tracekit.run import Run
@@ -83,14 +85,55 @@ class Budget:
         return "per step" if self.marked else "per capture"
 
 
-def budget(run: Run) -> Budget:
-    """The run's steps: how many, and how long they take."""
+@dataclass(frozen=True, kw_only=True)
+class Spent:
+    """The steps of some ranks, so that the budget of a run can be told from those of its ranks.
+
+    Attributes:
+        steps: How many are profiled.
+        stepped_ns: Time within them: the union of the windows of each rank, summed over ranks.
+        on_device_ns: Extent of what was recorded on devices, of each rank that has any.
+        on_host_ns: Extent of what was recorded on the host, of each rank with nothing on a device.
+    """
+
+    steps: int
+    stepped_ns: int
+    on_device_ns: tuple[int, ...] = ()
+    on_host_ns: tuple[int, ...] = ()
+
+
+def spent(run: Run) -> Spent:
+    """The steps of a run of one rank, or of few."""
     windows = step_windows(run)
     if len(windows):
         total = sum(_covered(own) for _, own in windows.groupby(C.RANK))
-        return Budget(len(windows), total // len(windows), marked=True)
-    lengths = _captures(run)
+        return Spent(steps=len(windows), stepped_ns=total)
+    columns = [C.RANK, C.START_NS, C.DUR_NS]
+    frame = busy(run, columns)
+    if len(frame):
+        return Spent(steps=0, stepped_ns=0, on_device_ns=_extents(frame))
+    return Spent(steps=0, stepped_ns=0, on_host_ns=_extents(run.table("host_intervals", columns=columns)))
+
+
+def budget_of(parts: Iterable[Spent]) -> Budget:
+    """The budget of a run from those of its ranks.
+
+    Example:
+        >>> budget_of([Spent(steps=2, stepped_ns=300), Spent(steps=1, stepped_ns=60)])
+        Budget(steps=3, step_ns=120, marked=True)
+    """
+    every = list(parts)
+    steps = sum(one.steps for one in every)
+    if steps:
+        return Budget(steps, sum(one.stepped_ns for one in every) // steps, marked=True)
+    lengths = [length for one in every for length in one.on_device_ns]
+    lengths = lengths or [length for one in every for length in one.on_host_ns]
     return Budget(max(1, len(lengths)), sum(lengths) // max(1, len(lengths)), marked=False)
+
+
+def budget(run: Run) -> Budget:
+    """The run's steps: how many, and how long they take."""
+    return budget_of(spent(one) for one in rank_view.each(run))
 
 
 def _covered(windows: pd.DataFrame) -> int:
@@ -99,11 +142,7 @@ def _covered(windows: pd.DataFrame) -> int:
     return intervals.length(intervals.union(start, end))
 
 
-def _captures(run: Run) -> list[int]:
-    """Length of what was recorded of each rank: on its devices, or on the host where there is none."""
-    columns = [C.RANK, C.START_NS, C.DUR_NS]
-    frame = busy(run, columns)
-    if frame.empty:
-        frame = run.table("host_intervals", columns=columns)
+def _extents(frame: pd.DataFrame) -> tuple[int, ...]:
+    """From the first start to the last end of each rank."""
     ends = frame.assign(**{END_NS: frame[C.START_NS] + frame[C.DUR_NS]}).groupby(C.RANK)
-    return [int(own[END_NS].max() - own[C.START_NS].min()) for _, own in ends]
+    return tuple(int(own[END_NS].max() - own[C.START_NS].min()) for _, own in ends)

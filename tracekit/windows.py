@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracekit import rank_view
 from tracekit.run import busy
 from tracekit.schema import C
 
@@ -25,6 +26,12 @@ def step_windows(run: Run) -> pd.DataFrame:
     The window ends at the later of the step's end on the host and the end of the last device interval
     launched in it, on any device of the rank.
     """
+    import pandas as pd
+
+    return pd.concat([_windows(one) for one in rank_view.each(run)], ignore_index=True)
+
+
+def _windows(run: Run) -> pd.DataFrame:
     steps = run.table("steps", columns=[C.RANK, C.STEP, C.START_NS, C.DUR_NS])
     launched = busy(run, [C.RANK, C.STEP, C.START_NS, C.DUR_NS])
     launched = launched[launched[C.STEP].notna()]

@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 
-from tracekit import intervals
-from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding
-from tracekit.intervals import covered
+from tracekit import rank_view
+from tracekit.analysis import Basis, Finding
 from tracekit.kernel_names import matches
-from tracekit.savings import WARN_SHARE, Budget, budget
-from tracekit.schema import C, CopyKind, HostKind, Memory
-from tracekit.windows import step_windows
+from tracekit.savings import WARN_SHARE
+from tracekit.schema import C, CopyKind, HostKind
 
-from .._shared.common import ints, spans
-from .._shared.hosts import NO_OP, host_rows, source_lines, texts
-from .._shared.lanes import collective_kinds, lanes, measured_in
+from .._shared.common import ints
+from .._shared.hosts import NO_OP, source_lines
 from .._shared.units import duration, percent
+from .exposed import ALONE, COLLECTIVE, COMMUNICATION, OP
 
 if TYPE_CHECKING:
     from tracekit.run import Run
+    from tracekit.savings import Budget
 
-COMMUNICATION = "communication"
+    from .exposed import Exposed
+
 ALL_COPIES = "all copies"
-WHAT = "what"
 ADVISED = (str(CopyKind.H2D), str(CopyKind.D2H), str(CopyKind.P2P))
 CONFIDENCE = 0.5
 """That the time stands alone was measured; whether the program's dependencies let it be hidden was not."""
@@ -39,7 +36,6 @@ _SCHEMES = {
     "all_gather": (_FSDP, "fsdp"),
     "reduce_scatter": (_FSDP, "fsdp"),
 }
-_RECORD = "record_param_comms"
 _TEXT = {
     "ddp": (
         "DistributedDataParallel reduces gradients in buckets while backward runs, and the last bucket has "
@@ -67,62 +63,26 @@ _TEXT = {
 }
 
 
-@dataclass(frozen=True)
-class _Exposed:
-    """What stands alone of one subject.
+def findings(run: Run, found: dict[str, Exposed], spent: Budget, ranks: int) -> tuple[Finding, ...]:
+    """Communication, and copies of each direction, that stand alone for long.
 
-    Attributes:
-        rows: Its device intervals, the longest exposed first, those wholly hidden left out.
-        exposed_ns: Of the ranks together; of a rank's devices the one with most.
-        hidable_ns: At most so much of it, since no more computation is there to hide it.
-        whole_ns: Length of the union, counted alike.
+    Args:
+        run: The run.
+        found: What stands alone, by subject.
+        spent: The run's steps.
+        ranks: How many ranks have a device.
     """
-
-    rows: pd.DataFrame
-    exposed_ns: int
-    hidable_ns: int
-    whole_ns: int
-
-
-def findings(run: Run, rows: pd.DataFrame, tables: dict[str, pd.DataFrame]) -> tuple[Finding, ...]:
-    """Communication, and copies of each direction, that stand alone for long."""
-    present = set(tables["whole"][WHAT]) if "whole" in tables else set()
-    asked = [what for what in (COMMUNICATION, *ADVISED) if what in present]
-    if not asked:
-        return ()
-    spent, windows = budget(run), step_windows(run)
-    found = [(what, _exposed(rows, what, windows)) for what in asked]
     return tuple(
-        _finding(run, what, exposed, spent)
-        for what, exposed in found
-        if exposed.hidable_ns and spent.matters(exposed.hidable_ns, least=WARN_SHARE)
+        _finding(run, what, exposed, spent, ranks)
+        for what in (COMMUNICATION, *ADVISED)
+        if (exposed := found.get(what))
+        and exposed.hidable_ns
+        and spent.matters(exposed.hidable_ns, least=WARN_SHARE)
     )
 
 
-def _exposed(rows: pd.DataFrame, what: str, windows: pd.DataFrame) -> _Exposed:
-    best: dict[int, tuple[int, int, int]] = {}
-    alone = []
-    for _, own in rows.groupby([C.RANK, C.DEVICE], sort=True):
-        rank = int(own[C.RANK].iloc[0])
-        kept = own[own[WHAT] == what]
-        inside = measured_in(own, windows[windows[C.RANK] == rank])
-        unions = lanes(own)
-        hiding = unions.computation if what == COMMUNICATION else unions.kernels
-        subject = intervals.union(*spans(kept))
-        exposed, free = intervals.subtract(subject, hiding), intervals.subtract(hiding, subject)
-        lengths = [intervals.length(intervals.intersect(one, inside)) for one in (exposed, free, subject)]
-        measured = lengths[0], min(lengths[0], lengths[1]), lengths[2]
-        best[rank] = max(best.get(rank, (0, 0, 0)), measured)
-        start, end = spans(kept)
-        alone.append(kept.assign(alone=covered(intervals.intersect(exposed, inside), start, end)))
-    listed = pd.concat(alone)
-    listed = listed[ints(listed, "alone") > 0].sort_values(["alone", C.ROW_ID], ascending=[False, True])
-    totals = np.array(list(best.values()), np.int64).sum(axis=0)
-    return _Exposed(listed, int(totals[0]), int(totals[1]), int(totals[2]))
-
-
-def _finding(run: Run, what: str, exposed: _Exposed, spent: Budget) -> Finding:
-    top = exposed.rows.head(EVIDENCE_ROWS)
+def _finding(run: Run, what: str, exposed: Exposed, spent: Budget, ranks: int) -> Finding:
+    top = exposed.rows
     talk = what == COMMUNICATION
     alone = spent.per_step(exposed.exposed_ns)
     part = exposed.exposed_ns / exposed.whole_ns
@@ -136,7 +96,7 @@ def _finding(run: Run, what: str, exposed: _Exposed, spent: Budget) -> Finding:
         code="exposed_communication" if talk else "exposed_copies",
         severity=spent.severity(exposed.hidable_ns),
         title=title if spent.marked else title.replace("of the step", "of the capture"),
-        advice=f"{_where(run, exposed.rows)}: {_advice(run, what, exposed.rows)}.",
+        advice=f"{_where(run, exposed.ops)}: {_advice(run, what, exposed, ranks)}.",
         saving_ns_per_step=spent.per_step(exposed.hidable_ns),
         basis=Basis.ESTIMATED,
         how=(
@@ -151,47 +111,39 @@ def _finding(run: Run, what: str, exposed: _Exposed, spent: Budget) -> Finding:
     )
 
 
-def _where(run: Run, rows: pd.DataFrame) -> str:
+def _where(run: Run, ops: pd.DataFrame) -> str:
     """The op with most exposed time, and the line of its longest one."""
-    names = _op_names(run, rows)
-    totals = rows.assign(op=names).groupby("op", sort=True)["alone"].sum()
-    op, part = str(totals.idxmax()), percent(int(totals.max()) / int(totals.sum()))
-    longest = rows[names == op].head(1)
+    most = ops.iloc[int(ints(ops, ALONE).argmax())]
+    op, part = str(most[OP]), percent(int(most[ALONE]) / int(ops[ALONE].sum()))
     if op == NO_OP:
-        return f"{part} was launched outside of any recorded op, the longest as {longest[C.NAME].iloc[0]}"
-    line = str(source_lines(run, longest[C.OP_ROW]).iloc[0])
+        return f"{part} was launched outside of any recorded op, the longest as {most[C.NAME]}"
+    asked = pd.Series([most[C.OP_ROW]], dtype="Int64")
+    line = str(source_lines(run.of_ranks(int(most[C.RANK])), asked).iloc[0])
     return f"{part} was launched by {op}" + (f", the longest at {line}" if line else "")
 
 
-def _op_names(run: Run, rows: pd.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.object_]]:
-    """The launching ops; the one around it where the innermost is only the profiler's record of it."""
-    host = host_rows(run, rows[C.OP_ROW], [C.NAME, C.PARENT_ROW])
-    outer = host_rows(run, host[C.PARENT_ROW], [C.NAME])[C.NAME]
-    bare = (host[C.NAME] == _RECORD) & outer.notna()
-    return texts(host[C.NAME].mask(bare, outer), NO_OP)
-
-
-def _advice(run: Run, what: str, rows: pd.DataFrame) -> str:
+def _advice(run: Run, what: str, exposed: Exposed, ranks: int) -> str:
     if what == COMMUNICATION:
         waits = (
             "part of the time may be waiting for the slowest rank, see `ranks`"
-            if run.table("device_intervals", columns=[C.RANK])[C.RANK].nunique() > 1
+            if ranks > 1
             else "import all ranks together to tell transfer from waiting for the slowest one"
         )
-        return f"{_TEXT[_scheme(run, rows)]}; {waits}"
-    ends = pd.concat([rows[C.SRC_MEMORY].astype(object), rows[C.DST_MEMORY].astype(object)])
-    pageable = what != CopyKind.P2P and bool((ends == Memory.PAGEABLE).any())
+        return f"{_TEXT[_scheme(run, exposed.kinds)]}; {waits}"
+    pageable = what != CopyKind.P2P and exposed.pageable
     first = "pin the host memory first, pageable copies keep the host waiting; " if pageable else ""
     return first + _TEXT[what]
 
 
-def _scheme(run: Run, rows: pd.DataFrame) -> str:
+def _scheme(run: Run, kinds: pd.DataFrame) -> str:
     """How the program communicates, where its ranges or ops and the collective with most time say so."""
-    kinds = collective_kinds(run, rows)
-    totals = rows.groupby(kinds.to_numpy(object), sort=True)["alone"].sum()
-    pattern, scheme = _SCHEMES.get(str(totals.idxmax()), (None, "other"))
+    most = kinds.iloc[int(ints(kinds, ALONE).argmax())]
+    pattern, scheme = _SCHEMES.get(str(most[COLLECTIVE]), (None, "other"))
     if pattern is None:
         return scheme
     where = pc.field(C.KIND).isin([str(HostKind.ANNOTATION), str(HostKind.OP), str(HostKind.PYTHON)])
-    names = run.table("host_intervals", columns=[C.NAME], where=where)[C.NAME]
-    return scheme if matches(names, pattern).any() else "other"
+    for one in rank_view.each(run):
+        names = one.table("host_intervals", columns=[C.NAME], where=where)[C.NAME]
+        if matches(names, pattern).any():
+            return scheme
+    return "other"

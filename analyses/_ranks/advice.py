@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule
-from tracekit.savings import WARN_SHARE, Budget, budget
+from tracekit.savings import WARN_SHARE
 from tracekit.schema import C
 
 from .._shared.common import ints
@@ -16,7 +16,7 @@ from .._shared.units import duration, percent
 from .tables import evidence
 
 if TYPE_CHECKING:
-    from tracekit.run import Run
+    from tracekit.savings import Budget
 
     from .part import Part
 
@@ -54,9 +54,8 @@ _CAUSES = {
 }
 
 
-def findings(run: Run, parts: list[Part], tables: dict[str, pd.DataFrame]) -> tuple[Finding, ...]:
+def findings(parts: list[Part], tables: dict[str, pd.DataFrame], spent: Budget) -> tuple[Finding, ...]:
     """Who keeps the others waiting and why, and whose kernels take longest."""
-    spent = budget(run)
     late = _straggler(tables, spent, len(parts))
     found = [] if late is None else [_late(parts, late, spent)]
     uneven = _imbalanced(tables["per_rank"], spent, len(parts))

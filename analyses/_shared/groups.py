@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +29,25 @@ COLUMNS = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Grouped:
+    """Intervals of some ranks by group, so that those of several can be put together exactly.
+
+    Attributes:
+        labels: A row per group: the keys.
+        sums: A row per group: count, sum_ns and union_ns.
+        group: Of each distinct duration of a group, the place of the group; in order.
+        value: That duration, rising within its group.
+        times: How often it occurred.
+    """
+
+    labels: pd.DataFrame
+    sums: pd.DataFrame
+    group: Ints
+    value: Ints
+    times: Ints
+
+
 def by(frame: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     """One row per combination of keys, largest sum first: the keys, then `COLUMNS`.
 
@@ -35,10 +55,32 @@ def by(frame: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
         frame: Device intervals with rank and device; none of the keys may be null.
         keys: Columns to group by; categories must be in the order of their texts.
     """
+    return combined([kept(frame, keys)])
+
+
+def kept(frame: pd.DataFrame, keys: Sequence[str]) -> Grouped:
+    """What `by` keeps of some ranks; takes what that takes."""
     grouped = frame.groupby(list(keys), sort=True, observed=True)
     codes = grouped.ngroup().to_numpy().astype(np.int64)
     labels = _plain(grouped.size().reset_index()[list(keys)])
-    table = labels.join(pd.DataFrame(_statistics(frame, codes, len(labels))))
+    group, value, times = _distinct(codes, ints(frame, C.DUR_NS), np.ones(len(frame), np.int64))
+    count, total = np.zeros((2, len(labels)), np.int64)
+    np.add.at(count, group, times)
+    np.add.at(total, group, times * value)
+    sums = {"count": count, "sum_ns": total, "union_ns": _unions(frame, codes, len(labels))}
+    return Grouped(labels=labels, sums=pd.DataFrame(sums), group=group, value=value, times=times)
+
+
+def combined(parts: Sequence[Grouped]) -> pd.DataFrame:
+    """The table of `by`, of all ranks that something was kept of: at least one part."""
+    labels = pd.concat([part.labels for part in parts], ignore_index=True)
+    keys = [str(name) for name in labels.columns]
+    grouped = labels.groupby(keys, sort=True)
+    codes = grouped.ngroup().to_numpy().astype(np.int64)
+    table = grouped.size().reset_index()[keys]
+    sums = pd.concat([part.sums for part in parts], ignore_index=True).groupby(codes).sum()
+    table = table.join(sums).assign(**_durations(parts, codes, ints(sums, "count")))
+    table["share"] = share(ints(table, "sum_ns"), int(table["sum_ns"].sum()))
     order = [*keys, *(column.name for column in COLUMNS)]
     ascending = [False, *(True for _ in keys)]
     return table[order].sort_values(["sum_ns", *keys], ascending=ascending, ignore_index=True)
@@ -50,22 +92,32 @@ def _plain(labels: pd.DataFrame) -> pd.DataFrame:
     return labels.astype(dict.fromkeys(kinds, object))
 
 
-def _statistics(frame: pd.DataFrame, codes: Ints, groups: int) -> dict[str, object]:
-    duration = ints(frame, C.DUR_NS)
-    order = np.lexsort((duration, codes))
-    ordered = duration[order]
-    count = np.bincount(codes, minlength=groups).astype(np.int64)
-    first = np.concatenate(([0], np.cumsum(count)))[:-1].astype(np.int64)
-    sums = np.add.reduceat(ordered, first) if groups else np.empty(0, np.int64)
-    return {
-        "count": count,
-        "sum_ns": sums,
-        "union_ns": _unions(frame, codes, groups),
-        "min_ns": ordered[first],
-        "median_ns": ordered[first + (count - 1) // 2],
-        "max_ns": ordered[first + count - 1],
-        "share": share(sums, int(duration.sum())),
-    }
+def _distinct(group: Ints, value: Ints, times: Ints) -> tuple[Ints, Ints, Ints]:
+    """Each distinct value of a group once, in order, and how often it occurs."""
+    order = np.lexsort((value, group))
+    group, value, times = group[order], value[order], times[order]
+    new = np.ones(len(group), bool)
+    new[1:] = (group[1:] != group[:-1]) | (value[1:] != value[:-1])
+    first = np.flatnonzero(new)
+    return group[first], value[first], np.add.reduceat(times, first) if len(first) else times
+
+
+def _durations(parts: Sequence[Grouped], codes: Ints, count: Ints) -> dict[str, Ints]:
+    """Shortest, median and longest of each group, from the distinct durations of the parts."""
+    if not len(count):
+        return dict.fromkeys(("min_ns", "median_ns", "max_ns"), count)
+    offsets = np.cumsum([0, *(len(part.labels) for part in parts)])
+    groups = [codes[part.group + offset] for part, offset in zip(parts, offsets, strict=False)]
+    group, value, times = _distinct(
+        np.concatenate(groups),
+        np.concatenate([part.value for part in parts]),
+        np.concatenate([part.times for part in parts]),
+    )
+    first = np.searchsorted(group, np.arange(len(count)))
+    last = np.append(first[1:], len(group)) - 1
+    before = np.cumsum(count) - count
+    middle = np.searchsorted(np.cumsum(times), before + (count - 1) // 2, side="right")
+    return {"min_ns": value[first], "median_ns": value[middle], "max_ns": value[last]}
 
 
 def _unions(frame: pd.DataFrame, codes: Ints, groups: int) -> Ints:

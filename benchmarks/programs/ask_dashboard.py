@@ -1,6 +1,6 @@
 """Start `tracekit dashboard` on a store, and ask for every part of every page, twice, one after another.
 
-    ask_dashboard.py STORE RUN
+    ask_dashboard.py STORE RUN [PAGE...]
 
 `PAGE_first_ms` is what a page's parts take when nothing has been asked of the run, in all; `PAGE_again_ms`
 when they were shown before. The browser's own work is not in it.
@@ -70,8 +70,12 @@ def asked(address: str, output: str, page: str, blocks: list[str], run: str) -> 
 
 def main() -> None:
     """Ask and print."""
-    store, run = sys.argv[1:]
-    pages = {name: list(page.blocks) for name, page in sorted(registered().items()) if page.blocks}
+    store, run, *asked_for = sys.argv[1:]
+    pages = {
+        name: list(page.blocks)
+        for name, page in sorted(registered().items())
+        if page.blocks and (name in asked_for or not asked_for)
+    }
     told: dict[str, float] = {"failures": 0}
     with serving(store) as address:
         told["index_ms"] = _page(address)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from tracekit.cli.options import format_option, fresh_option, open_store, store_option
+from tracekit.cli.options import format_option, fresh_option, open_store, scheduler_option, store_option
+from tracekit.cli.some_ranks import narrowed, rank_option, reading
 
 if TYPE_CHECKING:
     from tracekit.analysis import Analyze
@@ -32,6 +33,8 @@ _WITH_VERDICT = ("table", "markdown")
     type=click.IntRange(min=0),
     help="Rows of a table at most, 0 for all; default 30 on a terminal.",
 )
+@rank_option
+@scheduler_option("Have the ranks of a run read by the workers of a Dask cluster.")
 @fresh_option
 @format_option
 @store_option
@@ -43,6 +46,8 @@ def command(
     against: str | None,
     table: str | None,
     limit: int | None,
+    ranks: tuple[str, ...],
+    scheduler: str | None,
     fresh: bool,
     output_format: str,
     store: str | None,
@@ -51,7 +56,18 @@ def command(
 
     RUN is a run id or its prefix, `latest` (the default), `latest~1`, a label, `git:REV`, or the path of a
     run or of a raw trace, which is imported first.
-    """
+
+    The ranks of a job are read one by one where an analysis can work so, and a rank that cannot be read is
+    named and left out. Other analyses read all ranks at once, or as many as there is room for, and say so.
+
+    With --scheduler each rank is a task of a Dask cluster, whose workers must find the store under the same
+    path as this program, and have its version (pip install 'tracekit-torch[scale]').
+
+    \b
+    tracekit analyze latest ranks
+    tracekit analyze latest idle_gaps --rank 17
+    tracekit analyze latest kernels --scheduler tcp://head:8786 --store /shared/runs
+    """  # noqa: D301 (click reads the \b)
     if list_them:
         from tracekit.analysis import available
         from tracekit.render.reference import listing
@@ -63,11 +79,12 @@ def command(
 
     run, names = chosen(run, names)
     place = open_store(store)
-    head = resolve(place, run)
-    base = resolve(place, against) if against else None
-    by = Shelf(place, fresh=fresh).analyze
-    results = _compared(base, head, names) if base else _results(head, names, by)
-    verdict = _verdict(head, results, by) if output_format in _WITH_VERDICT else ""
+    head = narrowed(resolve(place, run), ranks)
+    base = narrowed(resolve(place, against), ranks) if against else None
+    with reading(head, scheduler) as workers:
+        by = Shelf(place, fresh=fresh, workers=workers).analyze
+        results = _compared(base, head, names) if base else _results(head, names, by)
+        verdict = _verdict(head, results, by) if output_format in _WITH_VERDICT else ""
     shown = _rendered(head, results, table, limit, output_format, verdict, against=base.id if base else "")
     click.echo(shown, nl=False)
 

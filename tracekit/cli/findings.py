@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from tracekit.cli.options import format_option, fresh_option, open_store, store_option
+from tracekit.cli.options import format_option, fresh_option, open_store, scheduler_option, store_option
+from tracekit.cli.some_ranks import narrowed, rank_option, reading
 
 if TYPE_CHECKING:
     from tracekit.findings import Advice, Ranked
@@ -27,6 +28,8 @@ _SEVERITIES = ("info", "warn", "high")
 @click.option(
     "--limit", type=click.IntRange(min=0), default=0, help="Findings at most; 0 shows all (default)."
 )
+@rank_option
+@scheduler_option("Have the ranks of a run read by the workers of a Dask cluster.")
 @fresh_option
 @format_option
 @store_option
@@ -36,6 +39,8 @@ def command(
     names: tuple[str, ...],
     severity: str,
     limit: int,
+    ranks: tuple[str, ...],
+    scheduler: str | None,
     fresh: bool,
     output_format: str,
     store: str | None,
@@ -57,9 +62,10 @@ def command(
 
     run, names = chosen(run, names)
     place = open_store(store)
-    opened = resolve(place, run)
-    with analysis_progress() as progress:
-        advice = advise(opened, names, progress=progress, by=Shelf(place, fresh=fresh).analyze)
+    opened = narrowed(resolve(place, run), ranks)
+    with reading(opened, scheduler) as workers, analysis_progress() as progress:
+        by = Shelf(place, fresh=fresh, workers=workers).analyze
+        advice = advise(opened, names, progress=progress, by=by)
     kept = [one for one in advice.findings if one.finding.severity in _at_least(severity)]
     click.echo(_rendered(opened.id, kept[: limit or None], advice, output_format), nl=False)
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from tracekit import analysis, places
 from tracekit import meta as run_meta
 from tracekit.errors import UnusableInputError
+from tracekit.rank_view import RankView
 from tracekit.run import ENDING
 
 from . import code, codec
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tracekit.analysis import Result
+    from tracekit.fleet import Workers
     from tracekit.run import Run
     from tracekit.store import Store
 
@@ -49,6 +51,7 @@ class Shelf:
         largest: Bytes of one file at most.
         room: Bytes of all files at most.
         fresh: Compute each time, and keep that instead of what was kept before.
+        workers: What reads the ranks of a run; this process by default.
 
     Example:
         >>> shelf = Shelf(Store(locate()))  # doctest: +SKIP
@@ -59,6 +62,7 @@ class Shelf:
     largest: int = LARGEST
     room: int = ROOM
     fresh: bool = False
+    workers: Workers | None = None
 
     def analyze(self, run: Run, name: str) -> Result:
         """The result of an analysis: as `tracekit.analysis.analyze` gives it, kept or computed now.
@@ -68,7 +72,7 @@ class Shelf:
         """
         key = self._key(run, name)
         if key is None:
-            return analysis.analyze(run, name)
+            return analysis.analyze(run, name, workers=self.workers)
         path = self.store.beside / FOLDER / run.path.name / f"{name}{_ENDING}"
         return self._found(path, key) or self._computed(run, name, path, key)
 
@@ -77,6 +81,8 @@ class Shelf:
 
     def _key(self, run: Run, name: str) -> str | None:
         """What a result depends on: the run's content and the program; None where it cannot be kept."""
+        if isinstance(run, RankView):
+            return None  # of a part of the run
         if not _NAME.fullmatch(name) or run.path.parent.resolve() != self.store.path.resolve():
             return None
         version = code.version(analysis.get(name))
@@ -85,11 +91,11 @@ class Shelf:
 
     def _computed(self, run: Run, name: str, path: Path, key: str) -> Result:
         if not self._prepared(path.parent):
-            return analysis.analyze(run, name)
+            return analysis.analyze(run, name, workers=self.workers)
         with _in_turn(path.with_suffix(".lock")):
             found = self._found(path, key)  # by who had the turn before
             if found is None:
-                found = analysis.analyze(run, name)
+                found = analysis.analyze(run, name, workers=self.workers)
                 if self._keep(path, key, found):
                     self._make_room()
         return found
@@ -105,6 +111,8 @@ class Shelf:
     def _keep(self, path: Path, key: str, result: Result) -> bool:
         """Keep a result if it can be kept exactly and is not too large; a failure is no loss."""
         temporary = path.with_name(f".tmp-{os.getpid()}-{secrets.token_hex(4)}")
+        if result.passing:
+            return False
         try:
             if not codec.write(temporary, key, result) or temporary.stat().st_size > self.largest:
                 return False

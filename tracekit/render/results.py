@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tracekit.errors import UnusableInputError
+from tracekit.render import many_ranks
 from tracekit.render.cells import clean
 from tracekit.render.data import first
 from tracekit.render.findings import finding_text
@@ -15,7 +16,9 @@ from tracekit.render.terminal import DEFAULT_LIMIT, SHOW_ALL, table_text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tracekit.analysis import Analysis, Finding, Result
+    import pandas as pd
+
+    from tracekit.analysis import Analysis, Finding, Result, TableSpec
 
     Results: TypeAlias = Mapping[str, tuple[Analysis, Result]]
 
@@ -69,19 +72,24 @@ def as_table(
     for analysis, result in results.values():
         parts.append(f"── {clean(analysis.title)}: {clean(analysis.question)}\n")
         parts += [
-            table_text(
-                result.tables[spec.name],
-                spec.columns,
-                title=f"{spec.title} [{analysis.name}.{spec.name}]",
-                limit=limit,
-                show_all=f"{SHOW_ALL}, --table {spec.name} this table alone",
-            )
+            _table(result.tables[spec.name], spec, analysis.name, limit)
             for spec in analysis.tables
             if spec.name in result.tables
         ]
         parts += [finding_text(analysis.name, finding) + "\n" for finding in result.findings]
         parts += [f"note: {clean(note)}\n" for note in result.notes]
     return "\n".join(parts)
+
+
+def _table(frame: pd.DataFrame, spec: TableSpec, analysis: str, limit: int) -> str:
+    """A table of an analysis; one with a row for each of many ranks in least, median and most."""
+    title = f"{spec.title} [{analysis}.{spec.name}]"
+    show_all = f"{SHOW_ALL}, --table {spec.name} this table alone"
+    brief = many_ranks.summary(frame, spec.columns, limit) if limit and len(frame) > limit else None
+    if brief is None:
+        return table_text(frame, spec.columns, title=title, limit=limit, show_all=show_all)
+    rows, columns = brief
+    return table_text(rows, columns, title=title, limit=0) + many_ranks.left_out(frame, show_all)
 
 
 def as_markdown(

@@ -115,7 +115,7 @@ def scanners(size: int) -> Iterator[Scanners]:
 
 
 def nest() -> Nest:
-    """How nesting is found in this process: by machine code where there is any, which is not compiled for it."""
+    """How nesting is found in this process: by machine code where there is any already."""
     with suppress(Exception):
         from tracekit.ingest.kineto.scan import native
         from tracekit.ingest.kineto.scan.nest import CompiledNest

@@ -1,0 +1,102 @@
+"""Whether a job of many ranks can be worked with on a small machine: seconds and memory of every command.
+
+    python -m benchmarks.ranks [--ranks 256] [--steps 10] [--layers 80] [--mb 2000] [--keep DIR] [NAME...]
+
+A data-parallel job is simulated, one rank slower than the others; 256 ranks of the default size are 3.6
+million events in 0.8 GB of traces. Each command runs as its own process tree, whose memory is the largest sum
+of proportional shares that was seen. The dashboard is asked for the overview and the page of the ranks, and
+every block of them. What analyses that read all ranks at once take grows with the ranks until
+`tracekit.by_rank.ROWS_AT_ONCE` is reached; the others take what the largest rank does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.runner.cost import Cost
+from benchmarks.runner.measure import Limits, measure
+from samples.simulator import write
+from samples.simulator.large import Shape, one_rank
+from tracekit.analysis import available
+from tracekit.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from benchmarks.runner.cost import Failure
+
+LABEL = "job-of-many-ranks"
+PAGES = ("overview", "ranks")
+_TRACEKIT = "from tracekit.cli.main import main; main()"
+
+
+def traces(folder: Path, shape: Shape) -> Path:
+    """The traces of a job; those that are there already are kept."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for rank in range(shape.ranks):
+        path = folder / f"rank{rank:04d}.json"
+        if not path.exists():
+            write(one_rank(rank, shape), path)
+    return folder
+
+
+def commands(traces_in: Path, store: Path, names: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """What is measured: its name, and the arguments of the program; each when the one before has ended."""
+    tracekit = [sys.executable, "-c", _TRACEKIT]
+    place = ["--store", str(store)]
+    yield "import", [*tracekit, "import", str(traces_in), "--label", LABEL, *place]
+    run = Store(store).resolve(LABEL).id
+    everything = {
+        "runs": [*tracekit, "runs", *place],
+        "show": [*tracekit, "show", LABEL, *place],
+        **{
+            f"analyze {one.name}": [*tracekit, "analyze", LABEL, one.name, "--no-cache", *place]
+            for one in available()
+        },
+        "findings": [*tracekit, "findings", LABEL, "--no-cache", *place],
+        "dashboard": [sys.executable, "-m", "benchmarks.programs.ask_dashboard", str(store), run, *PAGES],
+    }
+    for name, command in everything.items():
+        if not names or name.split()[-1] in names:
+            yield name, command
+
+
+def row(name: str, cost: Cost | Failure, limit_mb: float) -> str:
+    """A line of the table."""
+    if not isinstance(cost, Cost):
+        return f"{name:28}{cost.why}"
+    over = "  over" if cost.peak_mb > limit_mb else ""
+    return f"{name:28}{cost.wall_s:8.1f}{cost.cpu_s:8.1f}{cost.peak_mb:9.0f}{over}"
+
+
+def main() -> None:
+    """Measure and print; exit with 1 where a limit is passed or a command failed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="commands or analyses; all by default")
+    parser.add_argument("--ranks", type=int, default=256)
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--layers", type=int, default=80)
+    parser.add_argument("--mb", type=float, default=2_000)
+    parser.add_argument("--keep", type=Path, help="where traces are kept for the next time")
+    options = parser.parse_args()
+    shape = Shape(
+        ranks=options.ranks, steps=options.steps, layers=options.layers, slow=min(17, options.ranks - 1)
+    )
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        made = traces(options.keep or folder / "traces", shape)
+        print(f"{'':28}{'wall s':>8}{'cpu s':>8}{'peak MB':>9}")
+        passed = False
+        for what, command in commands(made, folder / "store", options.names):
+            cost = measure(command, limits=Limits(wall_s=1_800))
+            passed |= not isinstance(cost, Cost) or cost.peak_mb > options.mb
+            print(row(what, cost, options.mb), flush=True)
+    sys.exit(int(passed))
+
+
+if __name__ == "__main__":
+    main()

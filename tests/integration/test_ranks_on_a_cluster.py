@@ -1,0 +1,86 @@
+"""Analyses by the workers of a real Dask cluster."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import pytest
+
+from samples.simulator.large import Shape
+from tests.cluster import cluster
+from tests.jobs import imported
+from tracekit.analysis import analyze
+from tracekit.fleet import Workers, workers
+from tracekit.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from tests.cluster import Cluster
+    from tracekit.fleet import Outcome
+    from tracekit.run import Run
+
+COMMAND = "from tracekit.cli.main import main; main()"
+
+
+class Killing(Workers):
+    """Workers, one of which is killed as soon as the first task has ended."""
+
+    def __init__(self, fleet: Workers, found: Cluster) -> None:
+        self._fleet, self._cluster = fleet, found
+        self.killed = 0
+
+    @property
+    def count(self) -> int:
+        return self._fleet.count
+
+    def map(
+        self, function: Callable[[Any], Any], items: Sequence[Any], *, near: Sequence[str] = ()
+    ) -> Iterator[Outcome[Any]]:
+        for outcome in self._fleet.map(function, items, near=near):
+            if not self.killed:
+                worker = self._cluster.workers()[0]
+                worker.kill()
+                self.killed = worker.pid
+            yield outcome
+
+    def everywhere(self, function: Callable[..., object], *args: Any) -> None:
+        self._fleet.everywhere(function, *args)
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with cluster(tmp_path_factory.mktemp("cluster"), workers=3) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("job")
+    shape = Shape(ranks=24, steps=2, layers=8, slow=5)
+    return imported(Store(folder / "store"), folder / "traces", shape, bare=frozenset({7}))
+
+
+def test_a_worker_that_is_killed_changes_no_number(three: Cluster, job: Run) -> None:
+    with workers(three.address) as fleet:
+        killing = Killing(fleet, three)
+        found = analyze(job, "ranks", workers=killing)
+    assert killing.killed
+    expected = analyze(job, "ranks")
+    assert (found.findings, found.notes, found.passing) == (expected.findings, expected.notes, False)
+    for name, table in expected.tables.items():
+        pd.testing.assert_frame_equal(found.tables[name], table, check_categorical=False)
+
+
+def test_the_command_gives_what_it_gives_without_a_cluster(three: Cluster, job: Run) -> None:
+    def told(*more: str) -> Any:
+        names = ["gpu_breakdown", "kernels", "overlap"]
+        command = ["analyze", str(job.path), *names, "--format", "json", *more]
+        done = subprocess.run([sys.executable, "-c", COMMAND, *command], capture_output=True, check=True)
+        return json.loads(done.stdout)
+
+    assert told("--scheduler", three.address) == told()

@@ -1,0 +1,146 @@
+"""Rank by rank an analysis says the same as of all ranks at once, in memory that does not grow with them."""
+
+from __future__ import annotations
+
+import tempfile
+import tracemalloc
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from samples.simulator.large import Shape
+from tests.jobs import imported
+from tracekit import by_rank
+from tracekit.analysis import Result, analyze, available
+from tracekit.errors import UnusableInputError
+from tracekit.fleet import workers
+from tracekit.keeping import Shelf
+from tracekit.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tracekit.run import Run
+
+SPREAD = sorted(one.name for one in available() if one.by_rank)
+
+
+def same(one: Result, other: Result) -> None:
+    assert list(one.tables) == list(other.tables)
+    for name, table in one.tables.items():
+        pd.testing.assert_frame_equal(table, other.tables[name], check_categorical=False)
+    assert one.findings == other.findings
+    assert one.notes == other.notes
+
+
+def test_these_analyses_work_rank_by_rank() -> None:
+    assert {"gpu_breakdown", "kernels", "overlap", "ranks"} <= set(SPREAD)
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    steps=st.lists(st.integers(-1, 3), min_size=2, max_size=5).filter(lambda each: max(each) >= 0),
+    slow=st.integers(0, 4),
+    bare=st.frozensets(st.integers(0, 4), max_size=2),
+)
+def test_parts_together_are_the_whole(steps: list[int], slow: int, bare: frozenset[int]) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        shape = Shape(ranks=len(steps), layers=4, slow=slow)
+        own = dict(enumerate(steps))
+        run = imported(Store(folder / "store"), folder / "traces", shape, steps=own, bare=bare)
+        for found in available():
+            if found.by_rank:
+                same(analyze(run, found.name), found.by_rank.whole(run))
+
+
+def job(folder: Path, ranks: int, *, layers: int = 8) -> Run:
+    shape = Shape(ranks=ranks, steps=2, layers=layers, slow=1)
+    return imported(Store(folder / "store"), folder / "traces", shape, bare=frozenset())
+
+
+def test_processes_say_what_this_one_says(tmp_path: Path) -> None:
+    run = job(tmp_path, 4)
+    with workers(count=2) as fleet:
+        for name in SPREAD:
+            same(analyze(run, name, workers=fleet), analyze(run, name))
+
+
+@pytest.mark.parametrize("name", SPREAD)
+def test_a_rank_that_cannot_be_read_is_named_and_left_out(tmp_path: Path, name: str) -> None:
+    run = job(tmp_path, 3)
+    sound = analyze(run.of_ranks(0, 2), name)
+    (part,) = run.of_ranks(1).files("device_intervals")
+    text = part.read_bytes()
+    part.write_bytes(text[: len(text) // 3] + bytes(len(text) // 3) + text[2 * len(text) // 3 :])
+    found = analyze(run, name)
+    assert found.notes[0].startswith("rank 1 left out: table device_intervals of run ")
+    assert found.passing
+    assert {key: table.to_dict() for key, table in found.tables.items()} == {
+        key: table.to_dict() for key, table in sound.tables.items()
+    }
+    shelf = Shelf(Store(tmp_path / "store"))
+    assert shelf.analyze(run, name).passing
+    part.write_bytes(text)
+    assert not shelf.analyze(run, name).passing
+
+
+def test_where_no_rank_can_be_read_the_reason_is_the_error(tmp_path: Path) -> None:
+    run = job(tmp_path, 2)
+    assert run.ranks == (0, 1)
+    for part in run.files("device_intervals"):
+        text = part.read_bytes()
+        part.write_bytes(text[: len(text) // 3] + bytes(len(text) // 3) + text[2 * len(text) // 3 :])
+    with pytest.raises(UnusableInputError, match=r"table device_intervals of run .* cannot be read"):
+        analyze(run, "kernels")
+
+
+def test_what_reads_ranks_at_once_reads_as_many_as_there_is_room_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = job(tmp_path, 6)
+    rows = sum(run.rows(name) for name in ("device_intervals", "host_intervals", "steps", "allocations"))
+    assert by_rank.sample(run) is None
+    assert by_rank.sample(run, rows) is None
+    assert by_rank.sample(run, rows // 2) == [0, 2, 4]
+    assert by_rank.sample(run, 1) == [0]
+    monkeypatch.setattr(by_rank, "ROWS_AT_ONCE", rows // 2)
+    found = analyze(run, "idle_gaps")
+    assert found.notes[0].startswith("read for 3 of 6 ranks (ranks 0, 2 and 4), because")
+    assert sorted(found.tables["gaps"]["rank"].unique()) == [0, 2, 4]
+    everything = analyze(run.of_ranks(*run.ranks), "idle_gaps")
+    assert sorted(everything.tables["gaps"]["rank"].unique()) == [0, 1, 2, 3, 4, 5]
+    assert len(analyze(run, "gpu_breakdown").tables["whole"]) == 6
+
+
+def peak(function: Callable[[Run], object], run: Run) -> int:
+    """The most bytes that Arrow, numpy and Python have at a time."""
+    before = pa.default_memory_pool()
+    pool = pa.proxy_memory_pool(pa.system_memory_pool())
+    pa.set_memory_pool(pool)
+    tracemalloc.start()
+    try:
+        function(run)
+        return tracemalloc.get_traced_memory()[1] + int(pool.max_memory() or 0)
+    finally:
+        tracemalloc.stop()
+        pa.set_memory_pool(before)
+
+
+@pytest.mark.slow
+def test_memory_hardly_grows_with_the_ranks(tmp_path: Path) -> None:
+    few, many = job(tmp_path / "few", 4, layers=400), job(tmp_path / "many", 16, layers=400)
+
+    def grown(function: Callable[[Run], object]) -> int:
+        function(few)  # loads what it needs
+        return peak(function, many) - peak(function, few)
+
+    read_at_once = grown(lambda run: run.table("device_intervals"))
+    for name in SPREAD:
+        assert grown(partial(analyze, name=name)) < read_at_once / 2, name
