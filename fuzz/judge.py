@@ -1,0 +1,107 @@
+"""What a reader may do with an input: make a run that holds together, or say in one line why not."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.compute as pc
+
+from tracekit.errors import TracekitError
+from tracekit.ingest.importer import import_each
+from tracekit.schema import DEVICE_INTERVALS, HOST_INTERVALS, TABLES, C
+from tracekit.store import Store
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tracekit.run import Run
+
+LONGEST_LINE = 4096
+"""Characters that a message may have; paths may be that long."""
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
+
+
+class Defect(Exception):
+    """The reader did what it must never do."""
+
+
+def imports(path: Path, store: Store) -> None:
+    """Import an input, and look at what came of it.
+
+    Raises:
+        Defect: The run contradicts itself, or the message is none that can be shown.
+    """
+    try:
+        for outcome in import_each(store, [path]):
+            if isinstance(outcome, TracekitError):
+                said(str(outcome))
+            else:
+                holds(outcome)
+                store.remove(outcome)
+        left = [entry.name for entry in store.path.iterdir() if entry.name != ".gitignore"]
+        if left:
+            raise Defect(f"left behind: {left}")
+    finally:
+        shutil.rmtree(store.path, ignore_errors=True)
+
+
+def said(message: str) -> None:
+    """Whether a message is one line that a terminal can show.
+
+    Raises:
+        Defect: It is not.
+    """
+    if _CONTROL.search(message):
+        raise Defect(f"a message with control characters: {message[:300]!r}")
+    if len(message) > LONGEST_LINE:
+        raise Defect(f"a message of {len(message)} characters: {message[:300]!r}")
+
+
+def holds(run: Run) -> None:
+    """Whether a run's tables are what their schema promises.
+
+    Raises:
+        Defect: They are not.
+    """
+    for diagnostic in type(run)(run.path).meta.diagnostics:
+        said(diagnostic.message)
+    for name, table in TABLES.items():
+        found = run.arrow(name)
+        if found.num_rows != run.rows(name):
+            raise Defect(f"{name} has {found.num_rows} rows, run.json says {run.rows(name)}")
+        for column in table.columns:
+            if not column.nullable and found[column.name].null_count:
+                raise Defect(f"{name}.{column.name} has nulls")
+        _in_order(name, found)
+    _numbered(run)
+
+
+def _in_order(name: str, found: pa.Table) -> None:
+    """Rows are by time, none before the run's zero (samples and events may be) and none ends before it starts."""
+    if C.DUR_NS not in found.column_names or not found.num_rows:
+        return
+    start, duration = (found[column].to_numpy() for column in (C.START_NS, C.DUR_NS))
+    if (start[1:] < start[:-1]).any():
+        raise Defect(f"{name} is not in order of time")
+    if start.min() < 0 or duration.min() < 0 or (start + duration < start).any():
+        raise Defect(f"{name} has times that are negative or overflow")
+
+
+def _numbered(run: Run) -> None:
+    """Row ids count up, and whatever refers to one refers to one that is there."""
+    hosts = run.rows(HOST_INTERVALS.name)
+    for table in (HOST_INTERVALS, DEVICE_INTERVALS):
+        ids = run.arrow(table.name, columns=[C.ROW_ID])[C.ROW_ID].to_pylist()
+        if ids != list(range(len(ids))):
+            raise Defect(f"row ids of {table.name} do not count up")
+    for table, column in (
+        (HOST_INTERVALS, C.PARENT_ROW),
+        (DEVICE_INTERVALS, C.LAUNCH_ROW),
+        (DEVICE_INTERVALS, C.OP_ROW),
+    ):
+        found = pc.min_max(run.arrow(table.name, columns=[column])[column]).as_py()
+        if found["min"] is not None and not 0 <= found["min"] <= found["max"] < hosts:
+            raise Defect(f"{table.name}.{column} refers to no row")
