@@ -1,0 +1,123 @@
+"""Watches over the process that reads: what hangs or dies is found, kept, and passed over."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from fuzz.readers import reader
+from fuzz.worker import Task, command, made
+
+SECONDS = 10.0
+"""Longer than this no small input may take."""
+START_SECONDS = 120.0
+"""Longer than this no process may take to load the reader."""
+LOOK_SECONDS = 0.5
+TURN = 20_000
+"""Inputs that one process reads: memory that leaks away slowly ends with it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What came of a session.
+
+    Attributes:
+        inputs: How many were read.
+        seconds: How long that took.
+        found: How often each kind of defect was met.
+    """
+
+    inputs: int
+    seconds: float
+    found: dict[str, int]
+
+
+def fuzz(task: Task, *, seconds: float = SECONDS, progress: Callable[[int], None] = lambda _: None) -> Outcome:
+    """Read all inputs of a task, in as many processes as it takes.
+
+    Args:
+        task: Which inputs; its `work` is ignored.
+        seconds: How long one may take.
+        progress: Told the number of the input that is being read.
+    """
+    begun = time.monotonic()
+    Path(task.found).mkdir(parents=True, exist_ok=True)
+    number = task.first
+    with TemporaryDirectory(prefix="tracekit-fuzz-", dir=_memory()) as work:
+        while number < task.stop:
+            turn = replace(task, first=number, stop=min(task.stop, number + TURN), work=work)
+            number = _Turn(turn, seconds, progress).run()
+    return Outcome(
+        inputs=task.stop - task.first, seconds=time.monotonic() - begun, found=_kinds(Path(task.found))
+    )
+
+
+def _memory() -> Path | None:
+    """A folder in memory, where the machine has one: inputs are many and small."""
+    place = Path("/dev/shm")  # noqa: S108 (a folder of our own is made in it)
+    return place if place.is_dir() else None
+
+
+class _Turn:
+    """One process."""
+
+    def __init__(self, task: Task, seconds: float, progress: Callable[[int], None]) -> None:
+        self._task, self._seconds, self._progress = task, seconds, progress
+        self._file = Path(task.work) / "number"
+        self._file.unlink(missing_ok=True)
+
+    def run(self) -> int:
+        """Watch it to its end; returns the number of the next input to be read."""
+        with subprocess.Popen(command(self._task), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+            hung = self._watched(process)
+            said = process.stderr.read().decode(errors="replace") if process.stderr else ""
+        number = self._number()
+        if number is None:
+            raise RuntimeError(f"the reader does not start: {said[-2000:]}")
+        if hung or process.returncode:
+            self._keep(number, "hang" if hung else f"died with exit code {process.returncode}", said)
+            return number + 1
+        return number
+
+    def _watched(self, process: subprocess.Popen[bytes]) -> bool:
+        """Wait until it ends, or stands still for too long; then it is ended. Returns whether it was."""
+        last, since = self._number(), time.monotonic()
+        while True:
+            try:
+                process.wait(LOOK_SECONDS)
+            except subprocess.TimeoutExpired:
+                number = self._number()
+                if number != last:
+                    last, since = number, time.monotonic()
+                    self._progress(number or self._task.first)
+                elif time.monotonic() - since > (START_SECONDS if number is None else self._seconds):
+                    process.kill()
+                    return True
+            else:
+                return False
+
+    def _number(self) -> int | None:
+        try:
+            return int(self._file.read_text())
+        except (OSError, ValueError):
+            return None
+
+    def _keep(self, number: int, kind: str, story: str) -> None:
+        task = self._task
+        stem = Path(task.found) / f"{task.reader}-{task.seed}-{number}"
+        stem.with_suffix(".zip").write_bytes(made(reader(task.reader), task, number).packed())
+        stem.with_suffix(".txt").write_text(f"{kind}\n{story}")
+        with (Path(task.found) / "found.jsonl").open("a") as log:
+            log.write(json.dumps({"number": number, "kind": kind}) + "\n")
+
+
+def _kinds(folder: Path) -> dict[str, int]:
+    log = folder / "found.jsonl"
+    lines = log.read_text().splitlines() if log.exists() else []
+    return dict(Counter(json.loads(line)["kind"] for line in lines).most_common())
