@@ -38,7 +38,9 @@ class Outcome:
     found: dict[str, int]
 
 
-def fuzz(task: Task, *, seconds: float = SECONDS, progress: Callable[[int], None] = lambda _: None) -> Outcome:
+def fuzz(
+    task: Task, *, seconds: float = SECONDS, progress: Callable[[int], None] = lambda _: None
+) -> Outcome:
     """Read all inputs of a task, in as many processes as it takes.
 
     Args:
@@ -74,7 +76,9 @@ class _Turn:
 
     def run(self) -> int:
         """Watch it to its end; returns the number of the next input to be read."""
-        with subprocess.Popen(command(self._task), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+        with subprocess.Popen(
+            command(self._task), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        ) as process:
             hung = self._watched(process)
             said = process.stderr.read().decode(errors="replace") if process.stderr else ""
         number = self._number()

@@ -103,7 +103,9 @@ class _Found:
 
 def _where(error: Exception) -> str:
     """The kind of an error and the last place of the project in it."""
-    own = [frame for frame in traceback.extract_tb(error.__traceback__) if "site-packages" not in frame.filename]
+    own = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if "site-packages" not in frame.filename
+    ]
     last = own[-1]
     story = f": {str(error)[:60]}" if type(error).__name__ == "Defect" else ""
     return f"{type(error).__name__} in {Path(last.filename).name}, {last.name}{story}"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from tracekit import spelling
 from tracekit.errors import UnusableInputError
 from tracekit.schema import SCHEMA_VERSION
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FILE_NAME = "run.json"
+MOST_BYTES = 64 << 20
+"""Bytes of a `run.json`: listing runs reads every one whole; thousands of steps take 1 MB."""
+_UNREADABLE = (ValueError, RecursionError)  # those of msgspec and of bad UTF-8 are ValueErrors
 UNPROFILED = {"profile": False}
 """Option of the collector of a run that was timed and sampled only."""
 
@@ -37,6 +41,10 @@ class Diagnostic:
     level: Level
     code: str
     message: str
+
+    def __post_init__(self) -> None:
+        """A message may quote names from a file, and is shown on terminals."""
+        object.__setattr__(self, "message", spelling.message(self.message))
 
 
 @dataclass(frozen=True)
@@ -127,9 +135,9 @@ def read(directory: Path) -> RunMeta:
     """
     path = directory / FILE_NAME
     try:
-        data = path.read_bytes()
+        data = _content(path)
         version = msgspec.json.decode(data, type=_Version).schema_version
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, *_UNREADABLE) as error:
         raise UnusableInputError(
             f"{directory} is not a run: {error}", hint="list runs with `tracekit runs`"
         ) from error
@@ -144,10 +152,16 @@ def read(directory: Path) -> RunMeta:
         )
     try:
         return msgspec.json.decode(data, type=RunMeta)
-    except msgspec.ValidationError as error:
+    except _UNREADABLE as error:
         raise UnusableInputError(
             f"{path} is damaged: {error}", hint="import or collect the run again"
         ) from error
+
+
+def _content(path: Path) -> bytes:
+    if path.stat().st_size > MOST_BYTES:
+        raise ValueError(f"{FILE_NAME} has more than {MOST_BYTES >> 20} MiB")
+    return path.read_bytes()
 
 
 class _Version(msgspec.Struct):

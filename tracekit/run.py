@@ -87,9 +87,10 @@ class Run:
                 dataset = pruning.row_groups_in(dataset, window)
                 where = inside if where is None else inside & where
             table = dataset.to_table(columns=wanted, filter=where)
-        except (OSError, pa.ArrowInvalid) as error:
+        except (OSError, pa.ArrowException) as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise UnusableInputError(
-                f"table {name} of run {self.id} cannot be read: {error}",
+                f"table {name} of run {self.id} cannot be read: {reason}",
                 hint="import or collect the run again",
             ) from error
         return _by_start(table) if self._in_parts(name) else table

@@ -37,7 +37,7 @@ _SCRIPTS = (
     "PRAGMA encoding = 'UTF-16'",
     "DROP TABLE {t}",
     "DELETE FROM {t}",
-    "ALTER TABLE {t} RENAME TO \"odd \x1b[2J\"",
+    'ALTER TABLE {t} RENAME TO "odd \x1b[2J"',
     "UPDATE {t} SET rowid = 9223372036854775807 WHERE rowid = 1",
     "UPDATE {t} SET rowid = -rowid",
 )
@@ -48,7 +48,10 @@ _ROWS = (1, 3, 10)
 @cache
 def _tables() -> tuple[dict[str, str], Rows]:
     """Columns with their types, and rows, of a simulated export."""
-    with TemporaryDirectory() as folder, closing(sqlite3.connect(nsys.write(training(), Path(folder) / "x"))) as file:
+    with (
+        TemporaryDirectory() as folder,
+        closing(sqlite3.connect(nsys.write(training(), Path(folder) / "x"))) as file,
+    ):
         file.row_factory = sqlite3.Row
         made = dict(file.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'").fetchall())
         rows = {table: [dict(row) for row in file.execute(f"SELECT * FROM {table}")] for table in made}
@@ -76,7 +79,15 @@ _MORE_ROWS: Rows = {
         {"start": 5, "end": 90, "deviceId": 0, "streamId": 7, "globalPid": nsys.GLOBAL_PID, "syncType": 3}
     ],
     "CUDA_GPU_MEMORY_USAGE_EVENTS": [
-        dict(start=7, globalPid=nsys.GLOBAL_PID, deviceId=0, address=4096, bytes=64, memKind=2, memoryOperationType=n)
+        dict(
+            start=7,
+            globalPid=nsys.GLOBAL_PID,
+            deviceId=0,
+            address=4096,
+            bytes=64,
+            memKind=2,
+            memoryOperationType=n,
+        )
         for n in (0, 1)
     ],
     "GPU_METRICS": [{"timestamp": 9, "typeId": 1 << 8, "metricId": 3, "value": 0.5}],
@@ -132,7 +143,9 @@ def _untyped(random: Random, statement: str) -> str:
     """A statement without one kind of type, or with a column renamed."""
     if random.random() < 0.7:
         return statement
-    return statement.replace(*random.choice(((" INTEGER", ""), (" TEXT", " BLOB"), ("start", "begin"), ("end", "e"))))
+    return statement.replace(
+        *random.choice(((" INTEGER", ""), (" TEXT", " BLOB"), ("start", "begin"), ("end", "e")))
+    )
 
 
 def _parquet(random: Random) -> Case:

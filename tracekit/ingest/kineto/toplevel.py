@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from tracekit.ingest.kineto.repair import repair
+from tracekit.ingest.limits import LATEST_NS, MOST_RANKS
 
 
 class DeviceProperties(msgspec.Struct):
@@ -81,4 +82,13 @@ def _known_fields(fields: dict[str, msgspec.Raw]) -> TopLevel:
             known[spec.name] = msgspec.json.decode(raw, type=spec.type, strict=False)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue
-    return TopLevel(**known)
+    return _plausible(TopLevel(**known))
+
+
+def _plausible(found: TopLevel) -> TopLevel:
+    """What is said, without an instant or a rank that nothing could be added to."""
+    if not 0 <= found.base_ns < LATEST_NS:
+        found.base_ns = 0
+    if found.distributed and not 0 <= (found.distributed.rank or 0) < MOST_RANKS:
+        found.distributed = None
+    return found

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from tracekit.ingest.nsys import vendor
-from tracekit.ingest.nsys.rows import batch, chosen, coded, constant, nullable, parked, pid
-from tracekit.ingest.nsys.tables import Wanted
+from tracekit.ingest.nsys.rows import batch, chosen, coded, constant, device_index, nullable, parked, pid
+from tracekit.ingest.nsys.tables import NULL, Wanted, words
 from tracekit.schema import HOST_DEVICE, C
 
 if TYPE_CHECKING:
@@ -31,11 +31,11 @@ def allocations(chunk: Chunk) -> pa.RecordBatch:
     """What the driver gave out and took back; memory of the host has the host's device number."""
     on_host = np.isin(chunk.integers("memKind"), vendor.ON_HOST)
     freed = chunk.integers("memoryOperationType") == _FREED
-    size = chunk.integers("bytes")
+    size = np.where(chunk.integers("bytes") == NULL, 0, chunk.integers("bytes"))
     known = {
         C.T_NS: pa.array(chunk.integers("start")),
         C.PID: pa.array(pid(chunk.integers("globalPid"))),
-        C.DEVICE: pa.array(np.where(on_host, HOST_DEVICE, chunk.integers("deviceId"))),
+        C.DEVICE: pa.array(np.where(on_host, HOST_DEVICE, device_index(chunk.integers("deviceId")))),
         C.BYTES: pa.array(np.where(freed, -size, size)),
         C.ADDRESS: nullable(chunk.integers("address")),
     }
@@ -45,7 +45,7 @@ def allocations(chunk: Chunk) -> pa.RecordBatch:
 def metric_names(tables: Tables) -> dict[tuple[int, int], str]:
     """Names of the hardware counters by type and number."""
     found = tables.records("TARGET_INFO_GPU_METRICS", ("typeId", "metricId", "metricName"))
-    return {(row["typeId"], row["metricId"]): str(row["metricName"]) for row in found}
+    return {(row["typeId"], row["metricId"]): words(row["metricName"]) for row in found}
 
 
 def metrics(chunk: Chunk, names: Mapping[tuple[int, int], str]) -> pa.RecordBatch:

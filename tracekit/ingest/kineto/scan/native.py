@@ -22,7 +22,7 @@ import llvmlite
 import llvmlite.binding as llvm
 
 from tracekit import schema
-from tracekit.ingest import flops, kineto
+from tracekit.ingest import flops, kineto, limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +38,7 @@ def place() -> Path:
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     made_of = hashlib.sha256(f"{sys.version} {llvmlite.__version__} {_target()}".encode())
     sources = Path(kineto.__file__).parent.rglob("*.py")
-    for file in [Path(schema.__file__), Path(flops.__file__), *sorted(sources)]:
+    for file in [Path(schema.__file__), Path(flops.__file__), Path(limits.__file__), *sorted(sources)]:
         made_of.update(file.read_bytes())
     return root / "tracekit" / "scan" / f"{made_of.hexdigest()[:24]}.o"
 
