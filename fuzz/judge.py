@@ -10,15 +10,22 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 
 from tracekit.errors import TracekitError
+from tracekit.ingest.closing import close
 from tracekit.ingest.importer import import_each
+from tracekit.ingest.limits import LATEST_NS
 from tracekit.schema import DEVICE_INTERVALS, HOST_INTERVALS, TABLES, C
 from tracekit.store import Store
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from collections.abc import Callable, Sequence
+
+    from tracekit.ingest.trace import Trace
     from tracekit.run import Run
 
+FARTHEST = 3 * LATEST_NS
+"""Any instant is less than this far from 1970: base, start and duration each less than a third of it."""
 LONGEST_LINE = 4096
 """Characters that a message may have; paths may be that long."""
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
@@ -41,11 +48,30 @@ def imports(path: Path, store: Store) -> None:
             else:
                 holds(outcome)
                 store.remove(outcome)
-        left = [entry.name for entry in store.path.iterdir() if entry.name != ".gitignore"]
+        left = [entry.name for entry in store.path.glob("*") if entry.name != ".gitignore"]
         if left:
             raise Defect(f"left behind: {left}")
     finally:
         shutil.rmtree(store.path, ignore_errors=True)
+
+
+def decodes(read: Callable[[Path], Sequence[Trace]], folder: Path) -> None:
+    """Decode an input as an import begins, and measure what was decoded: what a reader does by itself.
+
+    Raises:
+        Defect: The message is none that can be shown.
+    """
+    place = folder / "parked"
+    place.mkdir()
+    try:
+        for trace in read(place):
+            size = close(trace)
+            for message in [note.message for note in trace.notes()] if size else [str(trace.empty())]:
+                said(message)
+            if size and not -FARTHEST < size.first_ns <= size.last_ns < FARTHEST:
+                raise Defect(f"times from {size.first_ns} to {size.last_ns}")
+    except TracekitError as error:
+        said(str(error))
 
 
 def said(message: str) -> None:

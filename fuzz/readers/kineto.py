@@ -11,11 +11,14 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from fuzz.case import Case
-from fuzz.judge import imports
+from fuzz.judge import decodes, imports
 from fuzz.mutate import damaged
 from fuzz.tree import Raw, changed, copied, odd, written
 from samples.simulator import Clock, Program, trace
 from samples.simulator.examples import training
+from tracekit.ingest.kineto import reader
+from tracekit.ingest.kineto.scan.ready import Scanners
+from tracekit.ingest.pool import open_pool
 from tracekit.store import Store
 
 if TYPE_CHECKING:
@@ -26,7 +29,10 @@ _WORDS = (
     *(b'"ts":', b'"dur":', b'"args":{', b"NaN", b"1e400", b"\\ud800", b"\xff", b"\xed\xa0\x80", b"],", b":"),
     *(b"/*", b"\x1b[2J", b"9" * 40, b"-", b"[" * 200, b"{" * 200, b" " * 200, b'"}, {"ph'),
 )
-_EVENTS = (4, 12, 30)
+IMPORTED, SCANNED, REFERENCE = "imported", "scanned", "reference"
+_DEPTHS = (IMPORTED, *(SCANNED,) * 6, *(REFERENCE,) * 3)
+"""How far inputs are read: importing costs ten times what decoding does."""
+_EVENTS = (2, 4, 12)
 _NAME = {False: "trace.json", True: "trace.json.gz"}
 
 
@@ -52,7 +58,7 @@ def make(random: Random) -> Case:
     if zipped and random.random() < 0.6:
         content = damaged(random, content)
     name = _NAME[zipped]
-    return Case(files={name: content}, main=name)
+    return Case(files={name: content}, main=name, words=(random.choice(_DEPTHS),))
 
 
 def _text(random: Random) -> str:
@@ -118,5 +124,22 @@ _PACKINGS = (_plain, _members, _blocks)
 
 
 def read(case: Case, folder: Path) -> None:
-    """Import the trace."""
-    imports(case.lay(folder), Store(folder / "store"))
+    """Import the trace, or decode it, with the scanner or the reference alone."""
+    path = case.lay(folder)
+    if case.words == (IMPORTED,):
+        imports(path, Store(folder / "store"))
+        return
+    with open_pool(1, processes=False) as pool:
+        fast = _scanners() if case.words == (SCANNED,) else None
+        decodes(lambda place: [reader.read(path, place, pool, _silent, scanners=fast)], folder)
+
+
+@cache
+def _scanners() -> Scanners:
+    found = Scanners()
+    found.start(compiling=False)
+    return found
+
+
+def _silent(_done: int) -> None:
+    pass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing, suppress
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -14,11 +15,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fuzz.case import Case
-from fuzz.judge import imports
+from fuzz.judge import decodes, imports
 from fuzz.mutate import damaged
 from fuzz.odd import SQL
 from samples.simulator import nsys
 from samples.simulator.examples import training
+from tracekit.ingest.nsys import reader
 from tracekit.store import Store
 
 Rows = dict[str, list[dict[str, Any]]]
@@ -43,6 +45,8 @@ _SCRIPTS = (
 )
 """What may be in a database besides plain tables."""
 _ROWS = (1, 3, 10)
+IMPORTED = 0.1
+"""Share of the inputs that are imported; the others are only read, which is what this reader does itself."""
 
 
 @cache
@@ -98,12 +102,17 @@ _MORE_ROWS: Rows = {
 
 def make(random: Random) -> Case:
     """An export with something wrong about its values, its tables or its bytes."""
-    return _sqlite(random) if random.random() < 0.7 else _parquet(random)
+    made = _sqlite(random) if random.random() < 0.7 else _parquet(random)
+    return replace(made, words=("imported",)) if random.random() < IMPORTED else made
 
 
 def read(case: Case, folder: Path) -> None:
-    """Import the export."""
-    imports(case.lay(folder), Store(folder / "store"))
+    """Import the export, or only read its tables."""
+    path = case.lay(folder)
+    if case.words:
+        imports(path, Store(folder / "store"))
+    else:
+        decodes(lambda place: reader.read(path, place, lambda _done: None), folder)
 
 
 def _chosen(random: Random) -> tuple[dict[str, str], Rows]:
@@ -112,7 +121,7 @@ def _chosen(random: Random) -> tuple[dict[str, str], Rows]:
     names = [name for name in made if random.random() < 0.7] or ["StringIds"]
     count = random.choice(_ROWS)
     chosen = {name: [dict(row) for row in rows[name][:count]] for name in names}
-    for _ in range(random.choice((0, 1, 1, 2, 5))):
+    for _ in range(random.choice((0, 0, 1, 1, 2, 5))):
         table = chosen[random.choice(names)]
         if table:
             row = random.choice(table)
@@ -128,13 +137,13 @@ def _sqlite(random: Random) -> Case:
             for row in rows[table]:
                 file.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", tuple(row.values()))
         file.commit()
-        if random.random() < 0.35:
+        if random.random() < 0.2:
             script = random.choice(_SCRIPTS).format(t=random.choice(list(made)))
             with suppress(sqlite3.Error):
                 file.executescript(script)
         file.commit()
         content = file.serialize()
-    if random.random() < 0.5:
+    if random.random() < 0.3:
         content = damaged(random, content, _WORDS)
     return Case(files={"run.sqlite": content}, main="run.sqlite")
 
@@ -154,7 +163,7 @@ def _parquet(random: Random) -> Case:
     hit = random.choice(list(rows))
     for name, found in rows.items():
         content = _file(random, found, odd=name == hit)
-        if name == hit and random.random() < 0.6:
+        if name == hit and random.random() < 0.3:
             content = damaged(random, content, _WORDS)
         files[f"tables/{name}.parquet"] = content
     return Case(files=files, main="tables")

@@ -50,7 +50,7 @@ def _all_plain(texts: Sequence[memoryview | bytes]) -> Ints:
     )
     words = np.frombuffer(strings.cast(_MICROSECONDS).buffers()[1], np.int64)[: 2 * count]
     low, high = words[::2], words[1::2]
-    if ((high != low >> 63) | (abs(low) >= LATEST_NS)).any():
+    if ((high != low >> 63) | (low >= LATEST_NS) | (low <= -LATEST_NS)).any():
         raise pa.ArrowInvalid("beyond 64 bits of nanoseconds")
     return np.ascontiguousarray(low)
 
