@@ -89,7 +89,9 @@ def _shown(number: int) -> None:
 def summary(outcome: Outcome) -> str:
     """What came of it, in lines."""
     rate = outcome.inputs / max(outcome.seconds, 1e-9)
-    lines = [f"{outcome.inputs:,} inputs in {outcome.seconds:,.0f} s ({rate:,.0f} a second)"]
+    lines = [
+        f"{outcome.inputs:,} inputs ({outcome.accepted:,} accepted) in {outcome.seconds:,.0f} s ({rate:,.0f} a second)"
+    ]
     lines += [f"{count:,} x {kind}" for kind, count in outcome.found.items()]
     return "\n".join(lines if outcome.found else [*lines, "no defect"])
 

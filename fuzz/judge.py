@@ -35,43 +35,52 @@ class Defect(Exception):
     """The reader did what it must never do."""
 
 
-def imports(path: Path, store: Store) -> None:
-    """Import an input, and look at what came of it.
+def imports(path: Path, store: Store) -> bool:
+    """Import an input, and look at what came of it; returns whether that was a run.
 
     Raises:
         Defect: The run contradicts itself, or the message is none that can be shown.
     """
+    runs = 0
     try:
         for outcome in import_each(store, [path]):
             if isinstance(outcome, TracekitError):
                 said(str(outcome))
             else:
                 holds(outcome)
+                runs += 1
                 store.remove(outcome)
         left = [entry.name for entry in store.path.glob("*") if entry.name != ".gitignore"]
         if left:
             raise Defect(f"left behind: {left}")
     finally:
         shutil.rmtree(store.path, ignore_errors=True)
+    return runs > 0
 
 
-def decodes(read: Callable[[Path], Sequence[Trace]], folder: Path) -> None:
-    """Decode an input as an import begins, and measure what was decoded: what a reader does by itself.
+def decodes(read: Callable[[Path], Sequence[Trace]], folder: Path) -> bool:
+    """Decode an input as an import begins, and measure it: what a reader does by itself.
+
+    Returns:
+        Whether there is anything in it.
 
     Raises:
         Defect: The message is none that can be shown.
     """
     place = folder / "parked"
     place.mkdir()
+    held = False
     try:
         for trace in read(place):
             size = close(trace)
+            held = held or size is not None
             for message in [note.message for note in trace.notes()] if size else [str(trace.empty())]:
                 said(message)
             if size and not -FARTHEST < size.first_ns <= size.last_ns < FARTHEST:
                 raise Defect(f"times from {size.first_ns} to {size.last_ns}")
     except TracekitError as error:
         said(str(error))
+    return held
 
 
 def said(message: str) -> None:

@@ -29,11 +29,13 @@ class Outcome:
 
     Attributes:
         inputs: How many were read.
+        accepted: How many of them were not refused.
         seconds: How long that took.
         found: How often each kind of defect was met.
     """
 
     inputs: int
+    accepted: int
     seconds: float
     found: dict[str, int]
 
@@ -50,13 +52,17 @@ def fuzz(
     """
     begun = time.monotonic()
     Path(task.found).mkdir(parents=True, exist_ok=True)
-    number = task.first
+    number, accepted = task.first, 0
     with TemporaryDirectory(prefix="tracekit-fuzz-", dir=_memory()) as work:
         while number < task.stop:
             turn = replace(task, first=number, stop=min(task.stop, number + TURN), work=work)
-            number = _Turn(turn, seconds, progress).run()
+            number, more = _Turn(turn, seconds, progress).run()
+            accepted += more
     return Outcome(
-        inputs=task.stop - task.first, seconds=time.monotonic() - begun, found=_kinds(Path(task.found))
+        inputs=task.stop - task.first,
+        accepted=accepted,
+        seconds=time.monotonic() - begun,
+        found=_kinds(Path(task.found)),
     )
 
 
@@ -73,21 +79,22 @@ class _Turn:
         self._task, self._seconds, self._progress = task, seconds, progress
         self._file = Path(task.work) / "number"
         self._file.unlink(missing_ok=True)
+        self._accepted = 0
 
-    def run(self) -> int:
-        """Watch it to its end; returns the number of the next input to be read."""
+    def run(self) -> tuple[int, int]:
+        """Watch it to its end; returns the number of the next input to be read, and how many it accepted."""
         with subprocess.Popen(
             command(self._task), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
         ) as process:
             hung = self._watched(process)
             said = process.stderr.read().decode(errors="replace") if process.stderr else ""
-        number = self._number()
+        number, accepted = self._number(), self._accepted
         if number is None:
             raise RuntimeError(f"the reader does not start: {said[-2000:]}")
         if hung or process.returncode:
             self._keep(number, "hang" if hung else f"died with exit code {process.returncode}", said)
-            return number + 1
-        return number
+            return number + 1, accepted
+        return number, accepted
 
     def _watched(self, process: subprocess.Popen[bytes]) -> bool:
         """Wait until it ends, or stands still for too long; then it is ended. Returns whether it was."""
@@ -108,9 +115,11 @@ class _Turn:
 
     def _number(self) -> int | None:
         try:
-            return int(self._file.read_text())
+            number, accepted = map(int, self._file.read_text().split())
         except (OSError, ValueError):
             return None
+        self._accepted = accepted
+        return number
 
     def _keep(self, number: int, kind: str, story: str) -> None:
         task = self._task

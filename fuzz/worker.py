@@ -6,6 +6,7 @@ Run by `fuzz.watch`; the arguments are those of `Task`, in JSON.
 from __future__ import annotations
 
 import json
+import os
 import resource
 import shutil
 import sys
@@ -67,20 +68,23 @@ def work(task: Task) -> None:
         ready.load()
     _limit()
     progress = place / "number"
-    peak = 0
+    peak = accepted = 0
+    parent = os.getppid()
     for number in range(task.first, task.stop):
-        progress.write_text(str(number))
+        progress.write_text(f"{number} {accepted}")
+        if os.getppid() != parent:
+            return  # nobody watches any more
         case, folder = made(by, task, number), place / "input"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         try:
-            by.read(case, folder)
+            accepted += by.read(case, folder)
         except Exception as error:  # every kind of it is a defect
             found.add(case, number, _where(error), "".join(traceback.format_exception(error)))
         before, peak = peak, _peak()
         if number > task.first and peak - before > task.memory:
             found.add(case, number, "memory", f"{(peak - before) >> 20} MiB more than any input before")
-    progress.write_text(str(task.stop))
+    progress.write_text(f"{task.stop} {accepted}")
 
 
 class _Found:

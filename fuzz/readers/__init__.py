@@ -20,8 +20,8 @@ class Reader(Protocol):
     def make(self, random: Random) -> Case:
         """An input; the same for the same random numbers."""
 
-    def read(self, case: Case, folder: Path) -> None:
-        """Read it in an empty folder.
+    def read(self, case: Case, folder: Path) -> bool:
+        """Read it in an empty folder; returns whether it was accepted, not refused.
 
         Raises:
             Defect: What came of it must never be; any other error is a defect as well.

@@ -123,15 +123,14 @@ def _block(text: bytes) -> bytes:
 _PACKINGS = (_plain, _members, _blocks)
 
 
-def read(case: Case, folder: Path) -> None:
+def read(case: Case, folder: Path) -> bool:
     """Import the trace, or decode it, with the scanner or the reference alone."""
     path = case.lay(folder)
     if case.words == (IMPORTED,):
-        imports(path, Store(folder / "store"))
-        return
+        return imports(path, Store(folder / "store"))
     with open_pool(1, processes=False) as pool:
         fast = _scanners() if case.words == (SCANNED,) else None
-        decodes(lambda place: [reader.read(path, place, pool, _silent, scanners=fast)], folder)
+        return decodes(lambda place: [reader.read(path, place, pool, _silent, scanners=fast)], folder)
 
 
 @cache

@@ -106,13 +106,12 @@ def make(random: Random) -> Case:
     return replace(made, words=("imported",)) if random.random() < IMPORTED else made
 
 
-def read(case: Case, folder: Path) -> None:
+def read(case: Case, folder: Path) -> bool:
     """Import the export, or only read its tables."""
     path = case.lay(folder)
     if case.words:
-        imports(path, Store(folder / "store"))
-    else:
-        decodes(lambda place: reader.read(path, place, lambda _done: None), folder)
+        return imports(path, Store(folder / "store"))
+    return decodes(lambda place: reader.read(path, place, lambda _done: None), folder)
 
 
 def _chosen(random: Random) -> tuple[dict[str, str], Rows]:

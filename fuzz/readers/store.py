@@ -98,8 +98,8 @@ def _table(random: Random, content: bytes) -> bytes:
     return made
 
 
-def read(case: Case, folder: Path) -> None:
-    """Ask the command, as a user would.
+def read(case: Case, folder: Path) -> bool:
+    """Ask the command, as a user would; returns whether it succeeded.
 
     Raises:
         Defect: Its exit code or its error is none that is documented.
@@ -117,3 +117,4 @@ def read(case: Case, folder: Path) -> None:
         raise Defect(f"exit code 2 without an error: {lines[:3]}")
     if "\x1b" in out.getvalue():
         raise Defect("an escape sequence on stdout")
+    return code == 0

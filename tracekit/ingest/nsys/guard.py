@@ -15,13 +15,12 @@ from urllib.parse import quote
 from tracekit.ingest.limits import MOST_STEPS, MOST_VALUE_BYTES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
-STORED = (
-    "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0 AND sql LIKE 'CREATE TABLE %' "
-    "ORDER BY name"
-)
-"""Asks for the tables that are stored row by row; SQLite writes these statements itself, always so."""
+_STORED: Final = "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
+_TABLE: Final = b"CREATE TABLE "
+"""How the statement of a table begins that is stored row by row; SQLite writes them itself, always so."""
 _FUNCTIONS: Final = frozenset({"count", "group_concat", "ifnull", "max", "min"})
 _PRAGMAS: Final = frozenset({"table_info"})
 _STEPS: Final = 1_000_000
@@ -58,6 +57,13 @@ def _authorized(
         or (action == sqlite3.SQLITE_PRAGMA and first in _PRAGMAS)
     )
     return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
+
+
+def stored(file: sqlite3.Connection) -> Iterator[bytes]:
+    """Names of the tables that are stored row by row; text must come as bytes."""
+    for name, statement in file.execute(_STORED):
+        if isinstance(name, bytes) and isinstance(statement, bytes) and statement.startswith(_TABLE):
+            yield name
 
 
 class Budget:

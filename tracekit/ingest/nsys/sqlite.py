@@ -44,7 +44,8 @@ class SqliteTables:
             self._file = guard.opened(path)
             self._file.text_factory = bytes  # what is no UTF-8 must not stop the reading
             self._budget = guard.Budget(self._file)
-            self._names = frozenset(_text(name) for (name,) in self._asked(guard.STORED))
+            self._budget.renew()
+            self._names = frozenset(map(_text, guard.stored(self._file)))
 
     @property
     def path(self) -> Path:
