@@ -7,8 +7,8 @@
     python -m fuzz guided kineto           look for new paths through the code, by coverage (atheris)
 
 A defect is anything but a run that holds together or an error of one line: another exception, a process that
-dies, over 10 s for one input, more memory than --memory allows. Every input follows from reader, seed and number.
-The exit code is 1 when there is a defect.
+dies, over 10 s for one input, more memory than --memory allows. Every input follows from reader, seed and
+number. The exit code is 1 when there is a defect.
 """
 
 from __future__ import annotations
@@ -90,7 +90,8 @@ def summary(outcome: Outcome) -> str:
     """What came of it, in lines."""
     rate = outcome.inputs / max(outcome.seconds, 1e-9)
     lines = [
-        f"{outcome.inputs:,} inputs ({outcome.accepted:,} accepted) in {outcome.seconds:,.0f} s ({rate:,.0f} a second)"
+        f"{outcome.inputs:,} inputs, {outcome.accepted:,} of them accepted, in {outcome.seconds:,.0f} s "
+        f"({rate:,.0f} a second)"
     ]
     lines += [f"{count:,} x {kind}" for kind, count in outcome.found.items()]
     return "\n".join(lines if outcome.found else [*lines, "no defect"])

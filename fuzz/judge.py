@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
@@ -14,15 +13,16 @@ from tracekit.ingest.closing import close
 from tracekit.ingest.importer import import_each
 from tracekit.ingest.limits import LATEST_NS
 from tracekit.schema import DEVICE_INTERVALS, HOST_INTERVALS, TABLES, C
-from tracekit.store import Store
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    import pyarrow as pa
 
     from tracekit.ingest.trace import Trace
     from tracekit.run import Run
+    from tracekit.store import Store
 
 FARTHEST = 3 * LATEST_NS
 """Any instant is less than this far from 1970: base, start and duration each less than a third of it."""
@@ -31,7 +31,7 @@ LONGEST_LINE = 4096
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
-class Defect(Exception):
+class DefectError(Exception):
     """The reader did what it must never do."""
 
 
@@ -39,7 +39,7 @@ def imports(path: Path, store: Store) -> bool:
     """Import an input, and look at what came of it; returns whether that was a run.
 
     Raises:
-        Defect: The run contradicts itself, or the message is none that can be shown.
+        DefectError: The run contradicts itself, or the message is none that can be shown.
     """
     runs = 0
     try:
@@ -52,7 +52,7 @@ def imports(path: Path, store: Store) -> bool:
                 store.remove(outcome)
         left = [entry.name for entry in store.path.glob("*") if entry.name != ".gitignore"]
         if left:
-            raise Defect(f"left behind: {left}")
+            raise DefectError(f"left behind: {left}")
     finally:
         shutil.rmtree(store.path, ignore_errors=True)
     return runs > 0
@@ -65,7 +65,7 @@ def decodes(read: Callable[[Path], Sequence[Trace]], folder: Path) -> bool:
         Whether there is anything in it.
 
     Raises:
-        Defect: The message is none that can be shown.
+        DefectError: The message is none that can be shown.
     """
     place = folder / "parked"
     place.mkdir()
@@ -77,7 +77,7 @@ def decodes(read: Callable[[Path], Sequence[Trace]], folder: Path) -> bool:
             for message in [note.message for note in trace.notes()] if size else [str(trace.empty())]:
                 said(message)
             if size and not -FARTHEST < size.first_ns <= size.last_ns < FARTHEST:
-                raise Defect(f"times from {size.first_ns} to {size.last_ns}")
+                raise DefectError(f"times from {size.first_ns} to {size.last_ns}")
     except TracekitError as error:
         said(str(error))
     return held
@@ -87,42 +87,42 @@ def said(message: str) -> None:
     """Whether a message is one line that a terminal can show.
 
     Raises:
-        Defect: It is not.
+        DefectError: It is not.
     """
     if _CONTROL.search(message):
-        raise Defect(f"a message with control characters: {message[:300]!r}")
+        raise DefectError(f"a message with control characters: {message[:300]!r}")
     if len(message) > LONGEST_LINE:
-        raise Defect(f"a message of {len(message)} characters: {message[:300]!r}")
+        raise DefectError(f"a message of {len(message)} characters: {message[:300]!r}")
 
 
 def holds(run: Run) -> None:
     """Whether a run's tables are what their schema promises.
 
     Raises:
-        Defect: They are not.
+        DefectError: They are not.
     """
     for diagnostic in type(run)(run.path).meta.diagnostics:
         said(diagnostic.message)
     for name, table in TABLES.items():
         found = run.arrow(name)
         if found.num_rows != run.rows(name):
-            raise Defect(f"{name} has {found.num_rows} rows, run.json says {run.rows(name)}")
+            raise DefectError(f"{name} has {found.num_rows} rows, run.json says {run.rows(name)}")
         for column in table.columns:
             if not column.nullable and found[column.name].null_count:
-                raise Defect(f"{name}.{column.name} has nulls")
+                raise DefectError(f"{name}.{column.name} has nulls")
         _in_order(name, found)
     _numbered(run)
 
 
 def _in_order(name: str, found: pa.Table) -> None:
-    """Rows are by time, none before the run's zero (samples and events may be) and none ends before it starts."""
+    """Intervals are by time, none before the run's zero, and none ends before it starts."""
     if C.DUR_NS not in found.column_names or not found.num_rows:
         return
     start, duration = (found[column].to_numpy() for column in (C.START_NS, C.DUR_NS))
     if (start[1:] < start[:-1]).any():
-        raise Defect(f"{name} is not in order of time")
+        raise DefectError(f"{name} is not in order of time")
     if start.min() < 0 or duration.min() < 0 or (start + duration < start).any():
-        raise Defect(f"{name} has times that are negative or overflow")
+        raise DefectError(f"{name} has times that are negative or overflow")
 
 
 def _numbered(run: Run) -> None:
@@ -131,7 +131,7 @@ def _numbered(run: Run) -> None:
     for table in (HOST_INTERVALS, DEVICE_INTERVALS):
         ids = run.arrow(table.name, columns=[C.ROW_ID])[C.ROW_ID].to_pylist()
         if ids != list(range(len(ids))):
-            raise Defect(f"row ids of {table.name} do not count up")
+            raise DefectError(f"row ids of {table.name} do not count up")
     for table, column in (
         (HOST_INTERVALS, C.PARENT_ROW),
         (DEVICE_INTERVALS, C.LAUNCH_ROW),
@@ -139,4 +139,4 @@ def _numbered(run: Run) -> None:
     ):
         found = pc.min_max(run.arrow(table.name, columns=[column])[column]).as_py()
         if found["min"] is not None and not 0 <= found["min"] <= found["max"] < hosts:
-            raise Defect(f"{table.name}.{column} refers to no row")
+            raise DefectError(f"{table.name}.{column} refers to no row")

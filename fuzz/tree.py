@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fuzz.odd import INTEGERS, JSON, TEXTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from random import Random
 
 Place = tuple[Any, Any]
 """A container, and the key or index of a value in it."""

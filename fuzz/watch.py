@@ -6,13 +6,16 @@ import json
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from fuzz.readers import reader
 from fuzz.worker import Task, command, made
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SECONDS = 10.0
 """Longer than this no small input may take."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from fuzz.readers import Reader
 
 ROOM = 4 << 30
-"""Bytes of addresses that a reader may take beyond what the process has when it starts: no machine is harmed."""
+"""Bytes of addresses that a reader may take beyond what the process has when it starts, to be safe."""
 KEPT = 3
 """Inputs kept of each defect."""
 
@@ -111,7 +111,7 @@ def _where(error: Exception) -> str:
         frame for frame in traceback.extract_tb(error.__traceback__) if "site-packages" not in frame.filename
     ]
     last = own[-1]
-    story = f": {str(error)[:60]}" if type(error).__name__ == "Defect" else ""
+    story = f": {str(error)[:60]}" if type(error).__name__ == "DefectError" else ""
     return f"{type(error).__name__} in {Path(last.filename).name}, {last.name}{story}"
 
 

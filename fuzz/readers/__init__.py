@@ -24,7 +24,7 @@ class Reader(Protocol):
         """Read it in an empty folder; returns whether it was accepted, not refused.
 
         Raises:
-            Defect: What came of it must never be; any other error is a defect as well.
+            DefectError: What came of it must never be; any other error is a defect as well.
         """
 
 

@@ -7,7 +7,6 @@ import json
 import struct
 import zlib
 from functools import cache
-from random import Random
 from typing import TYPE_CHECKING, Any
 
 from fuzz.case import Case
@@ -23,6 +22,7 @@ from tracekit.store import Store
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from random import Random
 
 _WORDS = (
     *(b'"traceEvents": [', b"]}", b"}, {", b"},{", b'{"ph":"X"', b"\\", b'"', b"\x00", b"\xef\xbb\xbf"),

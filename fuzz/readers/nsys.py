@@ -7,9 +7,8 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from random import Random
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,12 +22,15 @@ from samples.simulator.examples import training
 from tracekit.ingest.nsys import reader
 from tracekit.store import Store
 
+if TYPE_CHECKING:
+    from random import Random
+
 Rows = dict[str, list[dict[str, Any]]]
 """Rows by table."""
 
 _WORDS = (b"CREATE TABLE", b"SQLite format 3\0", b"PAR1", b"\xff" * 8, b"\x7f" + b"\xff" * 7, b"NULL", b"'")
 _SCRIPTS = (
-    "CREATE VIEW {t}_v AS SELECT * FROM {t}; ALTER TABLE {t} RENAME TO old; CREATE VIEW {t} AS SELECT * FROM old",
+    "ALTER TABLE {t} RENAME TO old; CREATE VIEW {t} AS SELECT * FROM old",
     "CREATE TRIGGER pulled AFTER INSERT ON {t} BEGIN DELETE FROM {t}; END",
     "CREATE INDEX odd ON {t} (start, hex(start))",
     "ALTER TABLE {t} ADD COLUMN more AS (hex(zeroblob(1000000)))",
@@ -68,9 +70,11 @@ _MORE = {
     "ANALYSIS_DETAILS": "CREATE TABLE ANALYSIS_DETAILS (duration INTEGER)",
     "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": "CREATE TABLE CUPTI_ACTIVITY_KIND_SYNCHRONIZATION (start INTEGER, "
     "end INTEGER, deviceId INTEGER, streamId INTEGER, globalPid INTEGER, syncType INTEGER)",
-    "CUDA_GPU_MEMORY_USAGE_EVENTS": "CREATE TABLE CUDA_GPU_MEMORY_USAGE_EVENTS (start INTEGER, globalPid INTEGER, "
-    "deviceId INTEGER, address INTEGER, bytes INTEGER, memKind INTEGER, memoryOperationType INTEGER)",
-    "GPU_METRICS": "CREATE TABLE GPU_METRICS (timestamp INTEGER, typeId INTEGER, metricId INTEGER, value REAL)",
+    "CUDA_GPU_MEMORY_USAGE_EVENTS": "CREATE TABLE CUDA_GPU_MEMORY_USAGE_EVENTS (start INTEGER, "
+    "globalPid INTEGER, deviceId INTEGER, address INTEGER, bytes INTEGER, memKind INTEGER, "
+    "memoryOperationType INTEGER)",
+    "GPU_METRICS": "CREATE TABLE GPU_METRICS (timestamp INTEGER, typeId INTEGER, metricId INTEGER, "
+    "value REAL)",
     "TARGET_INFO_GPU_METRICS": "CREATE TABLE TARGET_INFO_GPU_METRICS (typeId INTEGER, metricId INTEGER, "
     "metricName TEXT)",
     "TARGET_INFO_SYSTEM_ENV": "CREATE TABLE TARGET_INFO_SYSTEM_ENV (name TEXT, value TEXT)",
@@ -83,15 +87,15 @@ _MORE_ROWS: Rows = {
         {"start": 5, "end": 90, "deviceId": 0, "streamId": 7, "globalPid": nsys.GLOBAL_PID, "syncType": 3}
     ],
     "CUDA_GPU_MEMORY_USAGE_EVENTS": [
-        dict(
-            start=7,
-            globalPid=nsys.GLOBAL_PID,
-            deviceId=0,
-            address=4096,
-            bytes=64,
-            memKind=2,
-            memoryOperationType=n,
-        )
+        {
+            "start": 7,
+            "globalPid": nsys.GLOBAL_PID,
+            "deviceId": 0,
+            "address": 4096,
+            "bytes": 64,
+            "memKind": 2,
+            "memoryOperationType": n,
+        }
         for n in (0, 1)
     ],
     "GPU_METRICS": [{"timestamp": 9, "typeId": 1 << 8, "metricId": 3, "value": 0.5}],

@@ -7,14 +7,14 @@ import json
 from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
 from pathlib import Path
-from random import Random
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fuzz.case import Case
-from fuzz.judge import Defect, said
+from fuzz.judge import DefectError, said
 from fuzz.mutate import damaged
 from fuzz.odd import TEXTS
 from fuzz.tree import changed, written
@@ -24,6 +24,9 @@ from tracekit.cli.main import run
 from tracekit.ingest import import_traces
 from tracekit.meta import FILE_NAME
 from tracekit.store import Store
+
+if TYPE_CHECKING:
+    from random import Random
 
 _WORDS = (b"PAR1", b'"', b"{", b"null", b"1e400", b"\xff", b"\\ud800", b"\x1b[2J", b"9" * 30, b"[" * 2000)
 _RUN = "20261121T000000Z-fuzzed-000000"
@@ -102,19 +105,19 @@ def read(case: Case, folder: Path) -> bool:
     """Ask the command, as a user would; returns whether it succeeded.
 
     Raises:
-        Defect: Its exit code or its error is none that is documented.
+        DefectError: Its exit code or its error is none that is documented.
     """
     store = case.lay(folder)
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err):
         code = run([*case.words, "--store", str(store)])
     if code not in _CODES:
-        raise Defect(f"exit code {code}")
+        raise DefectError(f"exit code {code}")
     lines = err.getvalue().splitlines()
     for line in lines:
         said(line)
     if code == 2 and not any(line.startswith("tracekit: ") for line in lines):
-        raise Defect(f"exit code 2 without an error: {lines[:3]}")
+        raise DefectError(f"exit code 2 without an error: {lines[:3]}")
     if "\x1b" in out.getvalue():
-        raise Defect("an escape sequence on stdout")
+        raise DefectError("an escape sequence on stdout")
     return code == 0

@@ -42,7 +42,7 @@ class Tally:
     bad: dict[str, int] = field(default_factory=dict)
     dropped: dict[str, int] = field(default_factory=dict)
 
-    def add(self, table: str, rows: int, *, bad: int, dropped: int) -> None:
+    def add(self, table: str, rows: int, *, bad: int = 0, dropped: int = 0) -> None:
         """Count a chunk."""
         self.rows[table] = self.rows.get(table, 0) + rows
         for counts, count in ((self.bad, bad), (self.dropped, dropped)):
@@ -136,13 +136,15 @@ class _Reading:
         there = [table for table in _ORDER if table in self._tables.names()]
         for done, table in enumerate(there, start=1):
             for chunk in self._tables.chunks(table, _WANTED[table]):
-                self._park(*self._rows(table, chunk))
+                usable = timely(chunk, _TIMES.get(table, "start"))
+                self._tally.add(table, chunk.rows, dropped=chunk.rows - usable.rows)
+                if usable.rows:
+                    self._park(*self._rows(table, usable))
             yield done / len(there)
 
     def _rows(self, table: str, chunk: Chunk) -> tuple[str, pa.RecordBatch]:
         """A chunk as rows of one of the project's tables."""
-        bad, rows = 0, chunk.rows
-        chunk = timely(chunk, _TIMES.get(table, "start"))
+        bad = 0
         if table in device.WANTED:
             name = DEVICE_INTERVALS.name
             batch, bad = device.intervals(table, self._placed(table, chunk), self._strings)
@@ -153,7 +155,7 @@ class _Reading:
             name, batch = ALLOCATIONS.name, samples.allocations(chunk)
         else:
             name, batch = COUNTERS.name, samples.metrics(chunk, self._metrics)
-        self._tally.add(table, rows, bad=bad, dropped=rows - chunk.rows)
+        self._tally.add(table, 0, bad=bad)
         return name, batch
 
     def _placed(self, table: str, chunk: Chunk) -> Chunk:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tracekit.ingest.nsys import vendor
 from tracekit.ingest.nsys.rows import batch, chosen, coded, constant, device_index, nullable, parked, pid
-from tracekit.ingest.nsys.tables import NULL, Wanted, words
+from tracekit.ingest.nsys.tables import NULL, Wanted, whole, words
 from tracekit.schema import HOST_DEVICE, C
 
 if TYPE_CHECKING:
@@ -42,13 +42,13 @@ def allocations(chunk: Chunk) -> pa.RecordBatch:
     return batch(_ALLOCATIONS, known, chunk.rows)
 
 
-def metric_names(tables: Tables) -> dict[tuple[int, int], str]:
+def metric_names(tables: Tables) -> dict[tuple[int | None, int | None], str]:
     """Names of the hardware counters by type and number."""
     found = tables.records("TARGET_INFO_GPU_METRICS", ("typeId", "metricId", "metricName"))
-    return {(row["typeId"], row["metricId"]): words(row["metricName"]) for row in found}
+    return {(whole(row["typeId"]), whole(row["metricId"])): words(row["metricName"]) for row in found}
 
 
-def metrics(chunk: Chunk, names: Mapping[tuple[int, int], str]) -> pa.RecordBatch:
+def metrics(chunk: Chunk, names: Mapping[tuple[int | None, int | None], str]) -> pa.RecordBatch:
     """Samples of hardware counters; those whose name ends in `[...%...]` are percent."""
     kind, number = chunk.integers("typeId"), chunk.integers("metricId")
     distinct, place = chosen(kind << 20 | number & 0xF_FFFF)
