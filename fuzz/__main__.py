@@ -4,7 +4,7 @@
     just fuzz nsys --seed 7                exports of Nsight Systems, SQLite and Parquet
     just fuzz store                        runs in a store, asked for by commands
     python -m fuzz replay FILE...          read inputs that were kept, in this process
-    python -m fuzz guided kineto           look for new paths through the code, by coverage (atheris)
+    python -m fuzz.guided kineto           look for new paths through the code, by coverage (atheris)
 
 A defect is anything but a run that holds together or an error of one line: another exception, a process that
 dies, over 10 s for one input, more memory than --memory allows. Every input follows from reader, seed and
@@ -32,8 +32,8 @@ def parser() -> argparse.ArgumentParser:
         prog="just fuzz", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = made.add_argument
-    add("reader", choices=(*READERS, "replay", "guided"), metavar="READER", help=", ".join(READERS))
-    add("files", nargs="*", metavar="FILE", help="inputs to replay, or what the guided fuzzer is told")
+    add("reader", choices=(*READERS, "replay"), metavar="READER", help=", ".join(READERS))
+    add("files", nargs="*", metavar="FILE", help="inputs to replay")
     add("--inputs", type=int, default=1000, metavar="N", help="how many inputs; default 1000")
     add("--seed", type=int, default=0, metavar="S", help="another seed makes other inputs; default 0")
     add("--first", type=int, default=0, metavar="NUMBER", help="begin with the input of this number")
@@ -45,13 +45,9 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: list[str]) -> int:
     """Run the command line; returns the exit code."""
-    given, rest = parser().parse_known_args(arguments)
+    given = parser().parse_args(arguments)
     if given.reader == "replay":
         return replayed([Path(name) for name in given.files])
-    if given.reader == "guided":
-        from fuzz.guided import guide
-
-        return guide([*given.files, *rest])
     return _fuzzed(given)
 
 

@@ -11,6 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+import psutil
+
 from fuzz.readers import reader
 from fuzz.worker import Task, command, made
 
@@ -22,6 +24,8 @@ SECONDS = 10.0
 START_SECONDS = 120.0
 """Longer than this no process may take to load the reader."""
 LOOK_SECONDS = 0.5
+_PATIENCE = 6
+"""Times as long as an input may compute, it may take by the clock: what waits for ever does not compute."""
 TURN = 20_000
 """Inputs that one process reads: memory that leaks away slowly ends with it."""
 
@@ -101,20 +105,26 @@ class _Turn:
 
     def _watched(self, process: subprocess.Popen[bytes]) -> bool:
         """Wait until it ends, or stands still for too long; then it is ended. Returns whether it was."""
-        last, since = self._number(), time.monotonic()
+        last, since, used = self._number(), time.monotonic(), 0.0
         while True:
             try:
                 process.wait(LOOK_SECONDS)
             except subprocess.TimeoutExpired:
                 number = self._number()
                 if number != last:
-                    last, since = number, time.monotonic()
+                    last, since, used = number, time.monotonic(), _used(process)
                     self._progress(number or self._task.first)
-                elif time.monotonic() - since > (START_SECONDS if number is None else self._seconds):
+                elif self._is_stuck(number, time.monotonic() - since, _used(process) - used):
                     process.kill()
                     return True
             else:
                 return False
+
+    def _is_stuck(self, number: int | None, waited: float, used: float) -> bool:
+        """Whether an input takes too long: by the processor's time, as the machine may have more to do."""
+        if number is None:
+            return waited > START_SECONDS
+        return used > self._seconds or waited > _PATIENCE * self._seconds
 
     def _number(self) -> int | None:
         try:
@@ -131,6 +141,15 @@ class _Turn:
         stem.with_suffix(".txt").write_text(f"{kind}\n{story}")
         with (Path(task.found) / "found.jsonl").open("a") as log:
             log.write(json.dumps({"number": number, "kind": kind}) + "\n")
+
+
+def _used(process: subprocess.Popen[bytes]) -> float:
+    """Seconds that a process has computed; 0 when it is gone."""
+    try:
+        times = psutil.Process(process.pid).cpu_times()
+    except psutil.Error:
+        return 0.0
+    return float(times.user + times.system)
 
 
 def _kinds(folder: Path) -> dict[str, int]:
