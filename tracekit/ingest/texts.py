@@ -80,11 +80,11 @@ class Collected:
         Raises:
             UnusableInputError: They would not fit into memory, or into one array.
         """
+        numbers = map(self._known.__getitem__, dictionary.to_pylist())
+        self._seen.append(np.fromiter(numbers, np.int32, len(dictionary)))
         self._bytes += dictionary.nbytes
         if self._bytes > MOST_TEXT_BYTES:
             self._weigh()
-        numbers = map(self._known.__getitem__, dictionary.to_pylist())
-        self._seen.append(np.fromiter(numbers, np.int32, len(dictionary)))
 
     def _weigh(self) -> None:
         """Parts may have the same values: what counts is what is kept of them."""
