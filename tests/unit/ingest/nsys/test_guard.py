@@ -81,7 +81,8 @@ def test_a_question_that_takes_too_many_steps_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = sqlite(tmp_path / "run.sqlite", tables(KERNEL=[kernel(n, n + 1) for n in range(30_000)]))
-    monkeypatch.setattr(guard, "MOST_STEPS", 0)
+    monkeypatch.setattr(guard, "_STEPS", 1_000)
+    monkeypatch.setattr(guard, "MOST_STEPS", 100_000)
     with closing(SqliteTables(path)) as found, pytest.raises(UnusableInputError, match="interrupted"):
         list(found.chunks(KERNEL, Wanted(integers=("start", "end", "gridX", "gridY"))))
 
