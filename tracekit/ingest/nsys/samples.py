@@ -49,7 +49,8 @@ def metric_names(tables: Tables) -> dict[tuple[int | None, int | None], str]:
 
 
 def metrics(chunk: Chunk, names: Mapping[tuple[int | None, int | None], str]) -> pa.RecordBatch:
-    """Samples of hardware counters; those whose name ends in `[...%...]` are percent."""
+    """Samples of hardware counters that have a value; those whose name ends in `[...%...]` are percent."""
+    chunk = chunk.where(np.isfinite(chunk.reals("value")))
     kind, number = chunk.integers("typeId"), chunk.integers("metricId")
     distinct, place = chosen(kind << 20 | number & 0xF_FFFF)
     found = [
@@ -61,6 +62,6 @@ def metrics(chunk: Chunk, names: Mapping[tuple[int | None, int | None], str]) ->
         C.UNIT: coded(place, ["%" if "%" in name else "" for name in found]),
         C.T_NS: pa.array(chunk.integers("timestamp")),
         C.DEVICE: pa.array(kind & _DEVICE_BITS),
-        C.VALUE: pa.array(chunk.reals("value"), from_pandas=True),
+        C.VALUE: pa.array(chunk.reals("value")),
     }
     return batch(_COUNTERS, known, chunk.rows)
