@@ -51,6 +51,10 @@ bench-limits:
     {{python}} -m benchmarks.timeline
     {{python}} -m benchmarks.dashboard
 
+# Throw damaged and hostile inputs at a reader: kineto, nsys or store. See `just fuzz --help`.
+fuzz *arguments:
+    {{python}} -m fuzz {{arguments}}
+
 # Write the pages that come from metadata.
 docs:
     {{python}} -c 'from tracekit.cli.main import main; main()' analyze --list --format markdown > docs/analyses.md

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from tracekit import spelling
+
 
 class ExitCode(IntEnum):
     """Exit codes of every command; scripts rely on them."""
@@ -21,16 +23,16 @@ class TracekitError(Exception):
     """Base of all expected failures.
 
     Args:
-        message: What went wrong and where, in one line.
+        message: What went wrong and where, in one line; characters that could steer a terminal are spelled
+            out, as a message may quote names from a file.
         hint: The next step for the user, in one line; printed after the message.
     """
 
     exit_code: ExitCode = ExitCode.UNUSABLE
 
     def __init__(self, message: str, *, hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message, self.hint = spelling.message(message), spelling.message(hint)
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message

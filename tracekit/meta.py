@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from tracekit import spelling
 from tracekit.errors import UnusableInputError
 from tracekit.schema import SCHEMA_VERSION
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from tracekit.places import Place
 
 FILE_NAME = "run.json"
+MOST_BYTES = 64 << 20
+"""Bytes of a `run.json`: listing runs reads every one whole; thousands of steps take 1 MB."""
+_UNREADABLE = (ValueError, RecursionError)  # those of msgspec and of bad UTF-8 are ValueErrors
 UNPROFILED = {"profile": False}
 """Option of the collector of a run that was timed and sampled only."""
 
@@ -37,6 +41,10 @@ class Diagnostic:
     level: Level
     code: str
     message: str
+
+    def __post_init__(self) -> None:
+        """A message may quote names from a file, and is shown on terminals."""
+        object.__setattr__(self, "message", spelling.message(self.message))
 
 
 @dataclass(frozen=True)
@@ -142,8 +150,8 @@ def read(directory: Place) -> RunMeta:
         UnusableInputError: The file is absent, not a run's metadata, or of another schema version.
     """
     try:
-        content = (directory / FILE_NAME).read_bytes()
-    except OSError as error:
+        content = _content(directory / FILE_NAME)
+    except (OSError, ValueError) as error:
         raise _no_run(directory, error) from error
     return decode(content, directory)
 
@@ -152,7 +160,7 @@ def decode(content: bytes, directory: Place) -> RunMeta:
     """The metadata that a run's file holds; raises what `read` does."""
     try:
         version = msgspec.json.decode(content, type=_Version).schema_version
-    except msgspec.DecodeError as error:
+    except _UNREADABLE as error:
         raise _no_run(directory, error) from error
     if version != SCHEMA_VERSION:
         hint = (
@@ -165,10 +173,16 @@ def decode(content: bytes, directory: Place) -> RunMeta:
         )
     try:
         return msgspec.json.decode(content, type=RunMeta)
-    except msgspec.ValidationError as error:
+    except _UNREADABLE as error:
         raise UnusableInputError(
             f"{directory / FILE_NAME} is damaged: {error}", hint="import or collect the run again"
         ) from error
+
+
+def _content(path: Place) -> bytes:
+    if path.stat().st_size > MOST_BYTES:
+        raise ValueError(f"{FILE_NAME} has more than {MOST_BYTES >> 20} MiB")
+    return path.read_bytes()
 
 
 def _no_run(directory: Place, error: Exception) -> UnusableInputError:

@@ -110,7 +110,7 @@ class Run:
                 dataset = pruning.row_groups_in(dataset, window)
                 where = inside if where is None else inside & where
             table = dataset.to_table(columns=wanted, filter=where)
-        except (OSError, pa.ArrowInvalid) as error:
+        except (OSError, pa.ArrowException) as error:
             raise UnusableInputError(
                 f"table {name} of run {self.id} cannot be read: {places.reason(error)}",
                 hint="import or collect the run again",

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from tracekit.errors import UnusableInputError
 from tracekit.ingest.arrays import chosen, filled, numbers, strings
+from tracekit.ingest.limits import MOST_TEXT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -70,11 +72,28 @@ class Collected:
     def __init__(self) -> None:
         self._known = _Numbers()
         self._seen: list[Codes] = []
+        self._bytes = 0
 
     def add(self, dictionary: pa.StringArray) -> None:
-        """Add the next part's values, in the order of its codes."""
+        """Add the next part's values, in the order of its codes.
+
+        Raises:
+            UnusableInputError: They would not fit into memory, or into one array.
+        """
         numbers = map(self._known.__getitem__, dictionary.to_pylist())
         self._seen.append(np.fromiter(numbers, np.int32, len(dictionary)))
+        self._bytes += dictionary.nbytes
+        if self._bytes > MOST_TEXT_BYTES:
+            self._weigh()
+
+    def _weigh(self) -> None:
+        """Parts may have the same values: what counts is what is kept of them."""
+        self._bytes = sum(len(value.encode()) for value in self._known)
+        if self._bytes > MOST_TEXT_BYTES:
+            raise UnusableInputError(
+                f"the trace has over {MOST_TEXT_BYTES >> 30} GiB of different texts in one column",
+                hint="record fewer steps, or without stacks (with_stack=False)",
+            )
 
     def strings(self) -> Strings:
         """The values of all parts."""

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.cells import cell_len, set_cell_size
 
+from tracekit.spelling import clean as clean  # where everything of a cell is found
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -21,10 +23,6 @@ PROSE = "prose"
 """Unit of a column of sentences, which wrap instead of being cut."""
 ID = "id"
 """Unit of a column of identifiers, which are to be copied and so are never cut."""
-_UNSAFE = re.compile(
-    "[\x00-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202e\u2060-\u2069\u3164"
-    "\ud800-\udfff\ufeff\uffa0\ufff9-\ufffb\ufffe\uffff\U000e0000-\U000e007f]"
-)
 TIMES = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
 _NAMESPACES = re.compile(r"\b(?:[A-Za-z_]\w*::|\(anonymous namespace\)::)+(?=[A-Za-z_({])")
 SIZES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
@@ -40,22 +38,6 @@ SCALES: Final = {
     "GB/s": (_RATE, "GB/s"),
 }
 """By unit: sizes from the largest with their names, and the name of what is smaller than all of them."""
-
-
-def clean(text: str) -> str:
-    r"""The text with control, bidirectional and invisible characters spelled out.
-
-    Example:
-        >>> clean("a\x1b[2Jb")
-        'a\\x1b[2Jb'
-    """
-    return _UNSAFE.sub(lambda match: _spelled(ord(match[0])), text)
-
-
-def _spelled(code: int) -> str:
-    if code < 0x100:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def shorten(text: str, width: int) -> str:

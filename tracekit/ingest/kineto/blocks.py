@@ -26,8 +26,12 @@ _HEADER = struct.Struct("<4s5xBH2sHH")
 _MAGIC, _FIELD, _FIELD_BYTES = b"\x1f\x8b\x08\x04", b"BC", 2
 HEADER_BYTES = _HEADER.size
 _GZIP_FORMAT = 31  # zlib's window size for a gzip header and trailer
+BLOCK_TEXT = 1 << 16
+"""Bytes of text that a block has at most, by the specification; what has more is read as any other member."""
 _GROUP = 1 << 20
 """Compressed bytes that a thread takes at a time."""
+_BLOCKS = 512
+"""Blocks that a thread takes at a time: 32 MiB of text at most, however few bytes they have."""
 
 
 def block_bytes(header: bytes) -> int:
@@ -46,7 +50,7 @@ def block_bytes(header: bytes) -> int:
 
 def _groups(raw: io.BufferedReader) -> Iterator[bytes]:
     """Runs of whole blocks; ends where something else begins, with the file there."""
-    group = bytearray()
+    group, blocks = bytearray(), 0
     while True:
         header = raw.read(HEADER_BYTES)
         block = header + raw.read(max(0, block_bytes(header) - HEADER_BYTES))
@@ -54,9 +58,10 @@ def _groups(raw: io.BufferedReader) -> Iterator[bytes]:
             raw.seek(-len(block), 1)
             break
         group += block
-        if len(group) >= _GROUP:
+        blocks += 1
+        if len(group) >= _GROUP or blocks >= _BLOCKS:
             yield bytes(group)
-            group.clear()
+            group, blocks = bytearray(), 0
     if group:
         yield bytes(group)
 
@@ -81,11 +86,24 @@ def _inflated(group: bytes) -> Inflated:
     while done < len(group):
         size = block_bytes(group[done : done + HEADER_BYTES])
         try:
-            pieces.append(isal_zlib.decompress(group[done : done + size], wbits=_GZIP_FORMAT))
-        except IsalError:  # type: ignore[misc]  # its stub forgets that it is one
+            pieces.append(_text_of(group[done : done + size]))
+        except (IsalError, ValueError):  # type: ignore[misc]  # its stub forgets that it is one
             break
         done += size
     return Inflated(b"".join(pieces), done, len(group) - done)
+
+
+def _text_of(block: bytes) -> bytes:
+    """What a block inflates to.
+
+    Raises:
+        ValueError: More than a block holds, or something behind its text.
+    """
+    member = isal_zlib.decompressobj(wbits=_GZIP_FORMAT)
+    text: bytes = member.decompress(block, BLOCK_TEXT + 1)
+    if len(text) > BLOCK_TEXT or not member.eof or member.unused_data:
+        raise ValueError("not a block as bgzip writes them")
+    return text
 
 
 def inflate(raw: io.BufferedReader, workers: int) -> Iterator[Inflated]:

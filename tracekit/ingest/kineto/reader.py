@@ -12,7 +12,7 @@ from tracekit.errors import UnusableInputError
 from tracekit.ingest import files, spool
 from tracekit.ingest.kineto.batches import Tally, to_batches
 from tracekit.ingest.kineto.events import decode, salvage
-from tracekit.ingest.kineto.notes import of_events
+from tracekit.ingest.kineto.notes import listing, of_events
 from tracekit.ingest.kineto.scan.ready import Scanners
 from tracekit.ingest.kineto.source import open_trace, title
 from tracekit.ingest.kineto.split import (
@@ -253,7 +253,7 @@ class _Assembly:
 
 def _not_a_trace(path: Place, tally: Tally) -> UnusableInputError:
     if tally.ignored:
-        kinds = ", ".join(sorted(tally.ignored))
+        kinds = listing(sorted(tally.ignored))
         return UnusableInputError(
             f"{title(path)} holds {tally.events} events, none of a kind that is read: {kinds}",
             hint="export the trace with torch.profiler's export_chrome_trace",

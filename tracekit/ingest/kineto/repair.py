@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import re
 
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)  # one without an end is looked at once
 _CONTROL = re.compile(rb"[\x00-\x1f]")
 _PAIR = rb"(?P<pair>\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
 _HALF = rb"(?P<half>\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
 _VALID = rb'(?P<valid>\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))'
 _ESCAPE = re.compile(rb"|".join((_PAIR, _HALF, _VALID, rb"(?P<lone>\\)")))
 _MENDED = {"half": b"\\ufffd", "lone": b"\\\\"}
+_PART = (
+    re.compile(  # never cut inside an escape; substituting takes memory for each place that is substituted
+        rb"(?:" + _PAIR.replace(b"?P<pair>", b"?:") + rb"|\\u[0-9a-fA-F]{4}|\\.|\\|[^\\]{1,1024}+){1,1024}+",
+        re.DOTALL,
+    )
+)
 _NOT_A_NUMBER = re.compile(rb"[-+]?(?:NaN|Infinity|nan|inf)\b")
 
 
@@ -29,13 +35,14 @@ def repair(text: bytes) -> bytes:
         b'{"name": "C:\\\\Users\\u0001", "dur": null}'
     """
     text = text.decode("utf-8", "replace").encode()
-    parts: list[bytes] = []
-    done = 0
+    made, done = bytearray(), 0
     for string in _STRING.finditer(text):
-        parts += (_NOT_A_NUMBER.sub(b"null", text[done : string.start()]), _repair_string(string.group()))
+        made += _NOT_A_NUMBER.sub(b"null", text[done : string.start()])
+        for part in _PART.finditer(text, string.start(), string.end()):
+            made += _repair_string(part.group())
         done = string.end()
-    parts.append(_NOT_A_NUMBER.sub(b"null", text[done:]))
-    return b"".join(parts)
+    made += _NOT_A_NUMBER.sub(b"null", text[done:])
+    return bytes(made)
 
 
 def _repair_string(text: bytes) -> bytes:

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 STDIN = Path("-")
 _GZIP = b"\x1f\x8b"
 _GZIP_FORMAT = 31  # zlib's window size for a gzip header and trailer
-_BLOCK = 1 << 20
+_BLOCK = 1 << 16
+"""Compressed bytes read at a time: what is left of them is copied for every member, and 20 bytes make one."""
 _STEP = 1 << 12
 MOST_INFLATED = 300
 """Times its own size that a trace may inflate to; recorded ones reach about 50."""
@@ -123,7 +124,7 @@ class GzipStream(Stream):
 
     def _some(self, limit: int) -> bytes:
         """Some more text; empty at the end."""
-        if not self._ready and (inflated := next(self._blocks, None)):
+        while not self._ready and (inflated := next(self._blocks, None)):
             self._ready, self._taken = memoryview(inflated.text), self._taken + inflated.taken
         if self._ready:
             given, self._ready = bytes(self._ready[:limit]), self._ready[limit:]

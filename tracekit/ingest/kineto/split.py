@@ -30,7 +30,11 @@ _OVERLAP = 1 << 16
 """A boundary with all its white space is shorter than this."""
 
 _CUT = re.compile(rb"\}\s*,(?=\s*\{)")
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[{}\[\]]', re.DOTALL)  # a string may lack its end
+_TOKEN = (
+    re.compile(  # a string may lack its end; what it has is never gone back over, which would take memory
+        rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|[{}\[\]]', re.DOTALL
+    )
+)
 _NEXT_EVENT = re.compile(
     rb'\}\s*,(?=\s*\{\s*"(?:ph|name|cat|pid|tid|ts|dur|args|id|s|bp)"\s*:)'  # the keys an event has
 )

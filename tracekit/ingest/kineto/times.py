@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tracekit.ingest.limits import LATEST_NS
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -16,7 +18,6 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
 _MICROSECONDS = pa.decimal128(38, 3)  # three digits after the point are nanoseconds
-_LIMIT = 1 << 62
 _DIGITS = 19
 
 
@@ -49,7 +50,7 @@ def _all_plain(texts: Sequence[memoryview | bytes]) -> Ints:
     )
     words = np.frombuffer(strings.cast(_MICROSECONDS).buffers()[1], np.int64)[: 2 * count]
     low, high = words[::2], words[1::2]
-    if ((high != low >> 63) | (abs(low) >= _LIMIT)).any():
+    if ((high != low >> 63) | (low >= LATEST_NS) | (low <= -LATEST_NS)).any():
         raise pa.ArrowInvalid("beyond 64 bits of nanoseconds")
     return np.ascontiguousarray(low)
 
@@ -70,4 +71,4 @@ def _exact(text: bytes) -> int | None:
         value = int(scaled.to_integral_value(ROUND_HALF_EVEN))
     except (ArithmeticError, UnicodeDecodeError, ValueError):
         return None
-    return value if abs(value) < _LIMIT else None
+    return value if abs(value) < LATEST_NS else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from tracekit.ingest.kineto.repair import repair
+from tracekit.ingest.limits import LATEST_NS, MOST_RANKS, MOST_REPAIRED_BYTES
 
 
 class DeviceProperties(msgspec.Struct):
@@ -62,13 +63,19 @@ def top_level(header: bytes, after: bytes) -> TopLevel:
     if not header.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
         return TopLevel()
     for text in (header + (after or b"]}"), header + b"]}"):
-        for candidate in (text, repair(text)):
-            try:
-                fields = msgspec.json.decode(candidate, type=dict[str, msgspec.Raw])
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                continue
+        fields = _fields(text)
+        if fields is None and len(text) <= MOST_REPAIRED_BYTES:
+            fields = _fields(repair(text))
+        if fields is not None:
             return _known_fields(fields)
     return TopLevel()
+
+
+def _fields(text: bytes) -> dict[str, msgspec.Raw] | None:
+    try:
+        return msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def _known_fields(fields: dict[str, msgspec.Raw]) -> TopLevel:
@@ -81,4 +88,13 @@ def _known_fields(fields: dict[str, msgspec.Raw]) -> TopLevel:
             known[spec.name] = msgspec.json.decode(raw, type=spec.type, strict=False)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue
-    return TopLevel(**known)
+    return _plausible(TopLevel(**known))
+
+
+def _plausible(found: TopLevel) -> TopLevel:
+    """What is said, without an instant or a rank that nothing could be added to."""
+    if not 0 <= found.base_ns < LATEST_NS:
+        found.base_ns = 0
+    if found.distributed and not 0 <= (found.distributed.rank or 0) < MOST_RANKS:
+        found.distributed = None
+    return found

@@ -13,6 +13,7 @@ from tracekit.ingest.nsys.rows import (
     chosen,
     coded,
     constant,
+    device_index,
     named,
     nullable,
     parked,
@@ -24,7 +25,7 @@ from tracekit.schema import C, DeviceKind
 
 if TYPE_CHECKING:
     from tracekit.ingest.nsys.strings import Strings
-    from tracekit.ingest.nsys.tables import Chunk
+    from tracekit.ingest.nsys.tables import Chunk, Ints
 
 SCHEMA = parked(
     texts=(C.KIND, C.NAME, C.COPY_KIND, C.SRC_MEMORY, C.DST_MEMORY),
@@ -105,10 +106,10 @@ class Devices:
 
 
 def _common(chunk: Chunk) -> dict[str, pa.Array]:
-    stream, device = chunk.integers("streamId"), chunk.integers("deviceId")
+    stream = chunk.integers("streamId")
     return {
         C.PID: pa.array(pid(chunk.integers("globalPid"))),
-        C.DEVICE: pa.array(np.where((device >= 0) & (device < 1 << 31), device, -1)),
+        C.DEVICE: pa.array(device_index(chunk.integers("deviceId"))),
         C.STREAM: nullable(np.where(stream == vendor.NO_STREAM, -1, stream)),  # as torch.profiler has it
         C.CONTEXT: nullable(chunk.integers("contextId")),
         C.CORRELATION_ID: nullable(chunk.integers("correlationId"), above=0),
@@ -134,9 +135,14 @@ def _copies(chunk: Chunk, _strings: Strings) -> dict[str, pa.Array]:
         C.KIND: constant(DeviceKind.MEMCPY, chunk.rows),
         **{column: coded(place, [str(text) for text in values]) for column, values in texts},
         C.BYTES: nullable(chunk.integers("bytes")),
-        C.SRC_DEVICE: nullable(chunk.integers("srcDeviceId"), above=-1),
-        C.DST_DEVICE: nullable(chunk.integers("dstDeviceId"), above=-1),
+        C.SRC_DEVICE: _end(chunk.integers("srcDeviceId")),
+        C.DST_DEVICE: _end(chunk.integers("dstDeviceId")),
     }
+
+
+def _end(devices: Ints) -> pa.Array:
+    """The device at an end of a copy; null where there is none."""
+    return nullable(device_index(devices), above=-1)
 
 
 def _memsets(chunk: Chunk, _strings: Strings) -> dict[str, pa.Array]:

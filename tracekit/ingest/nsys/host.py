@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tracekit.ingest.kineto.names import host_kind
 from tracekit.ingest.nsys import ranges, vendor
@@ -100,6 +99,4 @@ def _only_ranges(chunk: Chunk) -> Chunk:
     kept = np.isin(chunk.integers("eventType"), (*vendor.NVTX_RANGES, vendor.NVTX_MARK))
     if kept.all():
         return chunk
-    numbers = {name: chunk.integers(name)[kept] for name in _RANGE.integers}
-    texts = {"text": pc.filter(chunk.texts("text"), pa.array(kept))}
-    return Chunk(int(kept.sum()), numbers, {}, texts)
+    return chunk.where(kept)

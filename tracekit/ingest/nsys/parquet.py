@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tracekit.errors import UnusableInputError
-from tracekit.ingest.files import printable
+from tracekit.ingest import files
+from tracekit.ingest.limits import HARMLESS_ROWS, MOST_COLUMN_BYTES, MOST_ROWS_PER_BYTE
 from tracekit.ingest.nsys.tables import CHUNK_ROWS, FEW_ROWS, NULL, Chunk, Wanted
 from tracekit.ingest.nsys.vendor import SUFFIX
 
@@ -26,7 +27,11 @@ class ParquetTables:
 
     def __init__(self, path: Path, *, rows: int = CHUNK_ROWS) -> None:
         self._path, self._rows = path, rows
-        self._files = {file.name.removesuffix(SUFFIX): file for file in sorted(path.glob(f"*{SUFFIX}"))}
+        self._files = {
+            file.name.removesuffix(SUFFIX): file
+            for file in sorted(path.glob(f"*{SUFFIX}"))
+            if files.kind(file) is files.Kind.FILE  # a pipe would be waited for
+        }
 
     @property
     def path(self) -> Path:
@@ -53,8 +58,10 @@ class ParquetTables:
         if not there:
             return []
         with self._reading(table):
-            found = pq.read_table(self._files[table], columns=[name for name in columns if name in there])
-        rows = found.slice(0, FEW_ROWS).to_pylist()
+            names = [name for name in columns if name in there]
+            with self._opened(table, names) as file:
+                few = next(file.iter_batches(FEW_ROWS, columns=names), None) if names else None
+            rows = few.to_pylist() if few else []
         return [{name: row.get(name) for name in columns} for row in rows]
 
     def chunks(self, table: str, wanted: Wanted) -> Iterator[Chunk]:
@@ -63,19 +70,49 @@ class ParquetTables:
         names = [n for n in (*wanted.integers, *wanted.reals, *wanted.texts) if n in there]
         if not names:
             return
-        with self._reading(table), pq.ParquetFile(self._files[table]) as file:
+        with self._reading(table), self._opened(table, names) as file:
             for batch in file.iter_batches(self._rows, columns=names):
                 yield _chunk(batch, wanted)
+
+    def _opened(self, table: str, columns: Sequence[str]) -> pq.ParquetFile:
+        """A table's file, if what it says it holds of some columns is in proportion to its size."""
+        path = self._files[table]
+        file = pq.ParquetFile(path)
+        try:
+            _check_size(file.metadata, path.stat().st_size, frozenset(columns))
+        except ValueError:
+            file.close()
+            raise
+        return file
 
     @contextmanager
     def _reading(self, table: str) -> Iterator[None]:
         try:
             yield
-        except (OSError, pa.ArrowException) as error:
+        except (OSError, ValueError, OverflowError, pa.ArrowException) as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise UnusableInputError(
-                f"{printable(str(self._files[table]))} is damaged: {str(error).splitlines()[0]}",
+                f"{files.printable(str(self._files[table]))} is damaged: {reason}",
                 hint="export the report again: nsys export --type=parquetdir REPORT.nsys-rep",
             ) from error
+
+
+def _check_size(said: pq.FileMetaData, size: int, columns: frozenset[str]) -> None:
+    """Refuse what a few bytes are said to unpack to.
+
+    Raises:
+        ValueError: More rows, or larger columns, than recorded events can give a file of this size.
+    """
+    if said.num_rows > max(HARMLESS_ROWS, size * MOST_ROWS_PER_BYTE):
+        raise ValueError(f"{said.num_rows} rows in {size} bytes: no recording has so many")
+    for number in range(said.num_row_groups):
+        group = said.row_group(number)
+        for place in range(group.num_columns):
+            column = group.column(place)
+            if column.path_in_schema in columns and column.total_uncompressed_size > MOST_COLUMN_BYTES:
+                raise ValueError(
+                    f"column {column.path_in_schema} unpacks to over {MOST_COLUMN_BYTES >> 30} GiB"
+                )
 
 
 def _chunk(batch: pa.RecordBatch, wanted: Wanted) -> Chunk:

@@ -15,6 +15,7 @@ from tracekit.ingest import files, spool
 from tracekit.ingest.kineto.toplevel import Distributed
 from tracekit.ingest.nsys import about, device, host, samples, vendor
 from tracekit.ingest.nsys.formats import open_tables
+from tracekit.ingest.nsys.rows import timely
 from tracekit.ingest.nsys.strings import Strings
 from tracekit.ingest.trace import Trace
 from tracekit.meta import Diagnostic, Level
@@ -35,16 +36,19 @@ class Tally:
     Attributes:
         rows: Rows of events by table.
         bad: Rows by table whose end is absent or before their start.
+        dropped: Rows by table without a usable time; they are among `rows`.
     """
 
     rows: dict[str, int] = field(default_factory=dict)
     bad: dict[str, int] = field(default_factory=dict)
+    dropped: dict[str, int] = field(default_factory=dict)
 
-    def add(self, table: str, rows: int, bad: int) -> None:
+    def add(self, table: str, rows: int, *, bad: int = 0, dropped: int = 0) -> None:
         """Count a chunk."""
         self.rows[table] = self.rows.get(table, 0) + rows
-        if bad:
-            self.bad[table] = self.bad.get(table, 0) + bad
+        for counts, count in ((self.bad, bad), (self.dropped, dropped)):
+            if count:
+                counts[table] = counts.get(table, 0) + count
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,9 @@ class NsysTrace(Trace):
             what = f"{name}: {count} of {self.tally.rows[table]} rows of {table} have no usable end: "
             treated = "a range lasts until the capture's end" if table == vendor.NVTX else "they last 0 ns"
             yield Diagnostic(Level.WARN, "bad_duration", what + treated)
+        for table, count in sorted(self.tally.dropped.items()):
+            what = f"{name}: {count} of {self.tally.rows[table]} rows of {table} "
+            yield Diagnostic(Level.WARN, "bad_timestamp", what + "had no usable time stamp and were dropped")
         if not self.top.base_ns:
             said = f"{name}: the export does not say when the capture began; times count from 1970"
             yield Diagnostic(Level.INFO, "no_start_time", said)
@@ -130,7 +137,10 @@ class _Reading:
         there = [table for table in _ORDER if table in self._tables.names()]
         for done, table in enumerate(there, start=1):
             for chunk in self._tables.chunks(table, _WANTED[table]):
-                self._park(*self._rows(table, chunk))
+                usable = timely(chunk, _TIMES.get(table, "start"))
+                self._tally.add(table, chunk.rows, dropped=chunk.rows - usable.rows)
+                if usable.rows:
+                    self._park(*self._rows(table, usable))
             yield done / len(there)
 
     def _rows(self, table: str, chunk: Chunk) -> tuple[str, pa.RecordBatch]:
@@ -146,7 +156,7 @@ class _Reading:
             name, batch = ALLOCATIONS.name, samples.allocations(chunk)
         else:
             name, batch = COUNTERS.name, samples.metrics(chunk, self._metrics)
-        self._tally.add(table, chunk.rows, bad)
+        self._tally.add(table, 0, bad=bad)
         return name, batch
 
     def _placed(self, table: str, chunk: Chunk) -> Chunk:
@@ -206,4 +216,6 @@ _WANTED = {
     vendor.MEMORY: samples.ALLOCATED,
     vendor.METRICS: samples.METRICS,
 }
+_TIMES = {vendor.METRICS: "timestamp"}
+"""Columns of time that are not called start."""
 _ORDER = tuple(_WANTED)

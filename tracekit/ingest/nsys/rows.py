@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from tracekit.ingest.limits import LATEST_NS
 from tracekit.ingest.nsys.tables import NULL
 from tracekit.schema import TEXT, C
 
@@ -86,6 +87,25 @@ class Spans:
     def columns(self) -> dict[str, pa.Array]:
         """As columns."""
         return {C.START_NS: pa.array(self.start), C.DUR_NS: pa.array(self.duration)}
+
+
+def timely(chunk: Chunk, time: str) -> Chunk:
+    """The rows whose time can be reckoned with: it is there, and no difference of two leaves 64 bits.
+
+    An end that cannot be is absent.
+    """
+    found = chunk.integers(time)
+    kept = (found > -LATEST_NS) & (found < LATEST_NS)
+    if not kept.all():
+        chunk = chunk.where(kept)
+    end = chunk.integers("end")
+    possible = (end > -LATEST_NS) & (end < LATEST_NS)
+    return chunk if possible.all() else chunk.replaced("end", np.where(possible, end, NULL))
+
+
+def device_index(values: Ints) -> Ints:
+    """Device indices that fit 32 bits; an absent or impossible one is -1."""
+    return np.where((values >= 0) & (values < 1 << 31), values, -1)
 
 
 def spans(chunk: Chunk, *, open_until: int | None = None) -> Spans:

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from tracekit.ingest.nsys import vendor
-from tracekit.ingest.nsys.rows import batch, chosen, coded, constant, nullable, parked, pid
-from tracekit.ingest.nsys.tables import Wanted
+from tracekit.ingest.nsys.rows import batch, chosen, coded, constant, device_index, nullable, parked, pid
+from tracekit.ingest.nsys.tables import NULL, Wanted, whole, words
 from tracekit.schema import HOST_DEVICE, C
 
 if TYPE_CHECKING:
@@ -31,25 +31,26 @@ def allocations(chunk: Chunk) -> pa.RecordBatch:
     """What the driver gave out and took back; memory of the host has the host's device number."""
     on_host = np.isin(chunk.integers("memKind"), vendor.ON_HOST)
     freed = chunk.integers("memoryOperationType") == _FREED
-    size = chunk.integers("bytes")
+    size = np.where(chunk.integers("bytes") == NULL, 0, chunk.integers("bytes"))
     known = {
         C.T_NS: pa.array(chunk.integers("start")),
         C.PID: pa.array(pid(chunk.integers("globalPid"))),
-        C.DEVICE: pa.array(np.where(on_host, HOST_DEVICE, chunk.integers("deviceId"))),
+        C.DEVICE: pa.array(np.where(on_host, HOST_DEVICE, device_index(chunk.integers("deviceId")))),
         C.BYTES: pa.array(np.where(freed, -size, size)),
         C.ADDRESS: nullable(chunk.integers("address")),
     }
     return batch(_ALLOCATIONS, known, chunk.rows)
 
 
-def metric_names(tables: Tables) -> dict[tuple[int, int], str]:
+def metric_names(tables: Tables) -> dict[tuple[int | None, int | None], str]:
     """Names of the hardware counters by type and number."""
     found = tables.records("TARGET_INFO_GPU_METRICS", ("typeId", "metricId", "metricName"))
-    return {(row["typeId"], row["metricId"]): str(row["metricName"]) for row in found}
+    return {(whole(row["typeId"]), whole(row["metricId"])): words(row["metricName"]) for row in found}
 
 
-def metrics(chunk: Chunk, names: Mapping[tuple[int, int], str]) -> pa.RecordBatch:
-    """Samples of hardware counters; those whose name ends in `[...%...]` are percent."""
+def metrics(chunk: Chunk, names: Mapping[tuple[int | None, int | None], str]) -> pa.RecordBatch:
+    """Samples of hardware counters that have a value; those whose name ends in `[...%...]` are percent."""
+    chunk = chunk.where(np.isfinite(chunk.reals("value")))
     kind, number = chunk.integers("typeId"), chunk.integers("metricId")
     distinct, place = chosen(kind << 20 | number & 0xF_FFFF)
     found = [
@@ -61,6 +62,6 @@ def metrics(chunk: Chunk, names: Mapping[tuple[int, int], str]) -> pa.RecordBatc
         C.UNIT: coded(place, ["%" if "%" in name else "" for name in found]),
         C.T_NS: pa.array(chunk.integers("timestamp")),
         C.DEVICE: pa.array(kind & _DEVICE_BITS),
-        C.VALUE: pa.array(chunk.reals("value"), from_pandas=True),
+        C.VALUE: pa.array(chunk.reals("value")),
     }
     return batch(_COUNTERS, known, chunk.rows)

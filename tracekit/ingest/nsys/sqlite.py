@@ -9,13 +9,13 @@ from __future__ import annotations
 import sqlite3
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
 
 from tracekit.errors import UnusableInputError
 from tracekit.ingest.files import printable
+from tracekit.ingest.nsys import guard
 from tracekit.ingest.nsys.tables import CHUNK_ROWS, FEW_ROWS, NULL, Chunk, Wanted
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+_FEWER = 16
+"""Of so many rows one is asked for, where the texts of all are too long."""
 _BETWEEN = b"\x1f"
 """Stands between texts that are joined; a text that holds it is read by itself."""
 _HINT = "export the report again: nsys export --type=sqlite REPORT.nsys-rep"
@@ -39,10 +41,11 @@ class SqliteTables:
     def __init__(self, path: Path, *, rows: int = CHUNK_ROWS) -> None:
         self._path, self._rows = path, rows
         with self._reading():
-            self._file = sqlite3.connect(f"file:{quote(str(path))}?mode=ro&immutable=1", uri=True)
+            self._file = guard.opened(path)
             self._file.text_factory = bytes  # what is no UTF-8 must not stop the reading
-            known = self._file.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
-            self._names = frozenset(_text(name) for (name,) in known)
+            self._budget = guard.Budget(self._file)
+            self._budget.renew()
+            self._names = frozenset(map(_text, guard.stored(self._file)))
 
     @property
     def path(self) -> Path:
@@ -59,8 +62,10 @@ class SqliteTables:
 
     def columns(self, table: str) -> frozenset[str]:
         """Columns of a table; none when it is absent."""
+        if table not in self._names:
+            return frozenset()
         with self._reading():
-            found = self._file.execute(f"PRAGMA table_info({_quoted(table)})").fetchall()
+            found = self._asked(f"PRAGMA table_info({_quoted(table)})").fetchall()
         return frozenset(_text(column[1]) for column in found)
 
     def records(self, table: str, columns: Sequence[str]) -> list[dict[str, Any]]:
@@ -71,7 +76,7 @@ class SqliteTables:
         chosen = ", ".join(_quoted(name) if name in there else "NULL" for name in columns)
         ask = f"SELECT {chosen} FROM {_quoted(table)} ORDER BY rowid LIMIT {FEW_ROWS}"  # noqa: S608 (quoted)
         with self._reading():
-            return [dict(zip(columns, map(_text, row), strict=True)) for row in self._file.execute(ask)]
+            return [dict(zip(columns, map(_text, row), strict=True)) for row in self._asked(ask)]
 
     def chunks(self, table: str, wanted: Wanted) -> Iterator[Chunk]:
         """A table's rows, in the order in which they are stored."""
@@ -81,21 +86,34 @@ class SqliteTables:
             reals=[name for name in wanted.reals if name in there],
             texts=[name for name in wanted.texts if name in there],
         )
-        after = NULL
+        after, rows = NULL, self._rows
         while there:
             with self._reading():
-                chunk, after = self._chunk(table, chosen, after)
+                try:
+                    chunk, after = self._chunk(table, chosen, after, rows)
+                except (sqlite3.DataError, sqlite3.OperationalError) as error:
+                    if rows == 1 or "too big" not in str(error):
+                        raise
+                    rows = max(1, rows // _FEWER)  # their texts together are longer than a value may be
+                    continue
             if not chunk.rows:
                 return
             yield chunk
 
-    def _chunk(self, table: str, wanted: Wanted, after: int) -> tuple[Chunk, int]:
+    def _asked(self, ask: str, values: Sequence[int] = ()) -> sqlite3.Cursor:
+        """The answer to a question, which is given up where it takes too long."""
+        self._budget.renew()
+        return self._file.execute(ask, values)
+
+    def _chunk(self, table: str, wanted: Wanted, after: int, most: int) -> tuple[Chunk, int]:
         """The rows behind a rowid, and the last one's rowid."""
         numbers = [*wanted.integers, *wanted.reals]
         ask = _question(table, numbers, wanted.texts)
-        rows, first, last, *joined = self._file.execute(ask, (after, self._rows)).fetchone()
+        rows, first, last, *joined = self._asked(ask, (after, most)).fetchone()
         if not rows:
             return Chunk(0), after
+        if not (isinstance(first, int) and isinstance(last, int) and after < first <= last):
+            raise ValueError(f"the rows of {table} are not in order")
         given = dict(zip(numbers, joined, strict=False))
         reals = {name: _parsed(given[name], rows, np.float64) for name in wanted.reals}
         texts, places = joined[len(numbers) :: 2], joined[len(numbers) + 1 :: 2]
@@ -118,7 +136,10 @@ class SqliteTables:
         found = _encoded(joined).split(_BETWEEN)
         if len(span) != rows or len(found) != len(at):
             ask = f"SELECT {_quoted(column)} FROM {_quoted(table)} WHERE rowid BETWEEN ? AND ? ORDER BY rowid"  # noqa: S608 (quoted)
-            return _decoded([text for (text,) in self._file.execute(ask, (span.start, span.stop - 1))])
+            asked = [text for (text,) in self._asked(ask, (span.start, span.stop - 1))]
+            if len(asked) != rows:
+                raise ValueError(f"the rows of {table} are not in order")
+            return _decoded(asked)
         texts = _decoded(found)
         if len(found) == rows:
             return texts
@@ -130,7 +151,7 @@ class SqliteTables:
     def _reading(self) -> Iterator[None]:
         try:
             yield
-        except (sqlite3.Error, ValueError, DeprecationWarning, pa.ArrowException) as error:
+        except (sqlite3.Error, ValueError, OverflowError, DeprecationWarning, pa.ArrowException) as error:
             raise UnusableInputError(
                 f"{printable(str(self._path))} is damaged or no SQLite export of Nsight Systems: {error}",
                 hint=_HINT,

@@ -57,6 +57,16 @@ class Chunk:
         """The same rows with other whole numbers in one column."""
         return Chunk(self.rows, {**self._integers, name: values}, self._reals, self._texts)
 
+    def where(self, kept: npt.NDArray[np.bool_]) -> Chunk:
+        """Only the rows that are kept."""
+        chosen = pa.array(kept)
+        return Chunk(
+            int(kept.sum()),
+            {name: values[kept] for name, values in self._integers.items()},
+            {name: values[kept] for name, values in self._reals.items()},
+            {name: values.filter(chosen) for name, values in self._texts.items()},
+        )
+
     def reals(self, name: str) -> Floats:
         """A column of numbers; all NaN where the table lacks it."""
         found = self._reals.get(name)
@@ -66,6 +76,23 @@ class Chunk:
         """A column of text; all null where the table lacks it."""
         found = self._texts.get(name)
         return pa.nulls(self.rows, pa.string()) if found is None else found
+
+
+def whole(value: Any) -> int | None:
+    """A value of a small table as a whole number of 64 bits; None where it is none.
+
+    Example:
+        >>> [whole(value) for value in (7, 7.0, "7", None, b"x", 1 << 64)]
+        [7, 7, None, None, None, None]
+    """
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if isinstance(value, int) and abs(value) <= np.iinfo(np.int64).max else None
+
+
+def words(value: Any) -> str:
+    """A value of a small table as text; empty where it is none."""
+    return value if isinstance(value, str) else ""
 
 
 class Tables(Protocol):

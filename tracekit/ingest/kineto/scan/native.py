@@ -22,7 +22,7 @@ import llvmlite
 import llvmlite.binding as llvm
 
 from tracekit import schema
-from tracekit.ingest import flops, kineto
+from tracekit.ingest import flops, kineto, limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,11 +39,10 @@ def place() -> Path:
     return root / "tracekit" / "scan" / f"{_made_of()[:24]}.o"
 
 
-@cache
 def _made_of() -> str:
     digest = hashlib.sha256(f"{sys.version} {llvmlite.__version__} {_target()}".encode())
     sources = Path(kineto.__file__).parent.rglob("*.py")
-    for file in [Path(schema.__file__), Path(flops.__file__), *sorted(sources)]:
+    for file in [Path(schema.__file__), Path(flops.__file__), Path(limits.__file__), *sorted(sources)]:
         digest.update(file.read_bytes())
     return digest.hexdigest()
 

@@ -24,6 +24,7 @@ from tracekit.ingest.kineto.scan.machine.known import behind
 from tracekit.ingest.kineto.scan.machine.spans import span
 from tracekit.ingest.kineto.scan.machine.words import bits, byte, compiled, peek, poke
 from tracekit.ingest.kineto.scan.slots import KINDS, SLOT, Kind
+from tracekit.ingest.limits import LATEST_NS
 
 _NS_DIGITS = 3  # of a microsecond
 _ZERO, _NINE, _UNDERSCORE, _BACKSLASH, _ASCII = ord("0"), ord("9"), ord("_"), ord("\\"), 0x7F
@@ -31,7 +32,6 @@ _SAFE_DIGITS = 17  # of a word's number the reference takes the last 18 characte
 _FIRST_LETTER, _LAST_LETTER = ord("a"), ord("z")
 _TENTHS = np.array([10**power for power in range(19)], np.int64)
 _REAL_TENTHS = _TENTHS.astype(np.float64)  # exact: up to 10^22 is
-_LATEST = 1 << 62
 _EXACT = 1 << 53
 _INTEGER, _TIME, _REAL, _TEXT, _JSON, _TRIPLE, _LANE = (int(kind) for kind in Kind if kind is not Kind.ARGS)
 _GRID = SLOT.grid
@@ -114,7 +114,7 @@ def _nanoseconds(digits: int, decimals: int) -> int:
         beyond = _TENTHS[decimals - _NS_DIGITS]
         return digits // beyond if digits % beyond == 0 else NULL
     factor = _TENTHS[_NS_DIGITS - decimals]
-    return digits * factor if abs(digits) < _LATEST // factor else NULL
+    return digits * factor if abs(digits) < LATEST_NS // factor else NULL
 
 
 @compiled

@@ -1,0 +1,144 @@
+"""Traces of torch.profiler: JSON, plain and gzipped in several ways."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import struct
+import zlib
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from fuzz.case import Case
+from fuzz.judge import decodes, imports
+from fuzz.mutate import damaged
+from fuzz.tree import Raw, changed, copied, odd, written
+from samples.simulator import Clock, Program, trace
+from samples.simulator.examples import training
+from tracekit.ingest.kineto import reader
+from tracekit.ingest.kineto.scan.ready import Scanners
+from tracekit.ingest.pool import open_pool
+from tracekit.store import Store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from random import Random
+
+_WORDS = (
+    *(b'"traceEvents": [', b"]}", b"}, {", b"},{", b'{"ph":"X"', b"\\", b'"', b"\x00", b"\xef\xbb\xbf"),
+    *(b'"ts":', b'"dur":', b'"args":{', b"NaN", b"1e400", b"\\ud800", b"\xff", b"\xed\xa0\x80", b"],", b":"),
+    *(b"/*", b"\x1b[2J", b"9" * 40, b"-", b"[" * 200, b"{" * 200, b" " * 200, b'"}, {"ph'),
+)
+IMPORTED, SCANNED, REFERENCE = "imported", "scanned", "reference"
+_DEPTHS = (IMPORTED, *(SCANNED,) * 6, *(REFERENCE,) * 3)
+"""How far inputs are read: importing costs ten times what decoding does."""
+_EVENTS = (2, 4, 12)
+_NAME = {False: "trace.json", True: "trace.json.gz"}
+
+
+@cache
+def _documents() -> tuple[dict[str, Any], ...]:
+    short = Program()
+    with short.step(), short.op("aten::mm", shapes=[[2, 2], [2, 2]], dtypes=["float", "float"]):
+        short.allocate(512)
+        short.copy("H2D", 96)
+        short.kernel("gemm", 9_000)
+        short.synchronize()
+    texts = [trace(short), trace(short, clock=Clock.EPOCH), trace(training(rank=1, world_size=2))]
+    return tuple(json.loads(text) for text in texts)
+
+
+def make(random: Random) -> Case:
+    """A trace with something wrong about its values, its text or its compression."""
+    text = _text(random).encode("utf-8", "surrogatepass")
+    if random.random() < 0.45:
+        text = damaged(random, text, _WORDS)
+    zipped = random.random() < 0.25
+    content = random.choice(_PACKINGS)(random, text) if zipped else text
+    if zipped and random.random() < 0.6:
+        content = damaged(random, content)
+    name = _NAME[zipped]
+    return Case(files={name: content}, main=name, words=(random.choice(_DEPTHS),))
+
+
+def _text(random: Random) -> str:
+    document = copied(random.choice(_documents()))
+    events = document["traceEvents"]
+    first = random.randrange(len(events))
+    document["traceEvents"] = (events[first:] + events[:first])[: random.choice(_EVENTS)]
+    if random.random() < 0.2:
+        _far(random, document)
+    document = changed(random, document, random.choice((0, 1, 1, 2, 4, 9)))
+    bare = random.random() < 0.1
+    shown = document.get("traceEvents", odd(random)) if bare else document
+    return written(shown)
+
+
+def _far(random: Random, document: dict[str, Any]) -> None:
+    """Times at the edges of what 64 bits hold, in some events or all."""
+    for event in document["traceEvents"]:
+        for key in ("ts", "dur"):
+            if key in event and random.random() < 0.4:
+                event[key] = Raw(random.choice(_TIMES))
+    document["baseTimeNanoseconds"] = random.choice((0, 1 << 60, -(1 << 62), (1 << 63) - 1, 1 << 64))
+
+
+_TIMES = (
+    "4611686018427387.903",
+    "-4611686018427387.903",
+    "2305843009213693.951",
+    "1152921504606846.975",
+    "9223372036854775.807",
+    "-9223372036854775.808",
+    "0",
+    "-0.001",
+    "1e15",
+    "1760000000000000.123",
+)
+
+
+def _plain(_random: Random, text: bytes) -> bytes:
+    return gzip.compress(text, 1, mtime=0)
+
+
+def _members(random: Random, text: bytes) -> bytes:
+    at = random.randrange(len(text) + 1)
+    between = random.choice((b"", b"\0" * 9, gzip.compress(b"", mtime=0), b"noise"))
+    return gzip.compress(text[:at], 1, mtime=0) + between + gzip.compress(text[at:], 1, mtime=0)
+
+
+def _blocks(random: Random, text: bytes) -> bytes:
+    size = random.choice((40, 400, 4000))
+    return b"".join(_block(text[at : at + size]) for at in range(0, len(text), size)) + _block(b"")
+
+
+def _block(text: bytes) -> bytes:
+    """One block as bgzip writes it."""
+    body = zlib.compressobj(1, zlib.DEFLATED, -15)
+    data = body.compress(text) + body.flush()
+    head = b"\x1f\x8b\x08\x04" + bytes(5) + b"\xff" + struct.pack("<H2sHH", 6, b"BC", 2, len(data) + 25)
+    return head + data + struct.pack("<II", zlib.crc32(text), len(text))
+
+
+_PACKINGS = (_plain, _members, _blocks)
+
+
+def read(case: Case, folder: Path) -> bool:
+    """Import the trace, or decode it, with the scanner or the reference alone."""
+    path = case.lay(folder)
+    if case.words == (IMPORTED,):
+        return imports(path, Store(folder / "store"))
+    with open_pool(1, processes=False) as pool:
+        fast = _scanners() if case.words == (SCANNED,) else None
+        return decodes(lambda place: [reader.read(path, place, pool, _silent, scanners=fast)], folder)
+
+
+@cache
+def _scanners() -> Scanners:
+    found = Scanners()
+    found.start(compiling=False)
+    return found
+
+
+def _silent(_done: int) -> None:
+    pass

@@ -1,0 +1,151 @@
+"""Traces made to take all memory, or all time, or to steer a terminal, do not."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import struct
+import subprocess
+import sys
+import zlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.traces import imported, kernel_event, kernels_text
+from tracekit.cli.main import run as tracekit
+from tracekit.errors import UnusableInputError
+from tracekit.ingest import texts
+from tracekit.ingest.kineto.times import nanoseconds
+from tracekit.ingest.kineto.toplevel import top_level
+from tracekit.meta import Diagnostic, Level
+from tracekit.schema import C
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tracekit.store import Store
+
+MOST_MIB = 700
+"""What a process may have had at most: 150 MiB of libraries, and pieces of 16 MiB in all their forms."""
+MEASURED = (
+    "import resource, sys; from tracekit.cli.main import run; code = run(sys.argv[1:]); "
+    "print('peak', resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10); sys.exit(code)"
+)
+LONG = 40 << 20
+
+
+def block(text: bytes) -> bytes:
+    """A block as bgzip writes them, of however much text."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    data = packer.compress(text) + packer.flush()
+    head = b"\x1f\x8b\x08\x04" + bytes(5) + b"\xff" + struct.pack("<H2sHH", 6, b"BC", 2, len(data) + 25)
+    return head + data + struct.pack("<II", zlib.crc32(text), len(text))
+
+
+def _blocks() -> bytes:
+    return block(b"[") + block(b" " * (48 << 20)) * 20
+
+
+def _small_blocks() -> bytes:
+    return block(b"[") + block(b" " * 65536) * 20_000
+
+
+def _name() -> bytes:
+    return kernels_text().encode().replace(b'"k3"', b'"' + b"a" * LONG + b'"')
+
+
+def _escapes() -> bytes:
+    return kernels_text()[:-1].encode() + b',"a": "' + b'\\"' * (LONG // 5) + b'\x01"}'
+
+
+@pytest.mark.parametrize(
+    ("made", "name", "code"),
+    [
+        (_blocks, "blocks.json.gz", 2),
+        (_small_blocks, "small.json.gz", 2),
+        (_name, "name.json", 0),
+        (_escapes, "escapes.json", 0),
+    ],
+)
+def test_memory_stays_bounded(made: Callable[[], bytes], name: str, code: int, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(made())
+    command = [sys.executable, "-c", MEASURED, "import", str(path), "--store", str(tmp_path / "store")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stderr
+    assert int(done.stdout.split()[-1]) < MOST_MIB
+
+
+def test_a_hundred_thousand_empty_members_are_read_over(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "trace.json.gz"
+    path.write_bytes(gzip.compress(b"", mtime=0) * 100_000 + gzip.compress(kernels_text(5).encode()))
+    assert imported(store, path).rows("device_intervals") == 9  # five kernels and the gaps between them
+
+
+def test_empty_blocks_before_others_change_nothing(store: Store, tmp_path: Path) -> None:
+    text = kernels_text(5).encode()
+    path = tmp_path / "trace.json.gz"
+    path.write_bytes(block(text[:99]) + block(b"") * 3000 + block(text[99:]) + block(b""))
+    assert imported(store, path).rows("device_intervals") == 9
+
+
+@pytest.mark.parametrize("text", [b"-9223372036854775.808", b"9223372036854775.807", b"2305843009213693.952"])
+def test_times_whose_differences_would_overflow_are_unusable(text: bytes) -> None:
+    found, usable = nanoseconds([text, b"2305843009213693.951"])
+    assert usable.tolist() == [False, True]
+    assert found.tolist() == [0, (1 << 61) - 1]
+
+
+@pytest.mark.parametrize("base", [1 << 61, -1, 1 << 63, 10**30])
+def test_a_file_cannot_count_from_an_instant_beyond_all_times(base: int) -> None:
+    assert top_level(b'{"baseTimeNanoseconds": %d, "traceEvents": [' % base, b"]}").base_ns == 0
+
+
+def test_the_farthest_times_of_one_trace_leave_every_difference_whole(store: Store, tmp_path: Path) -> None:
+    far = "2305843009213693.951"
+    events = json.dumps([kernel_event(0, ts="A", dur="B"), kernel_event(1, ts="C", dur="B")])
+    text = events.replace('"A"', f"-{far}").replace('"B"', far).replace('"C"', far)
+    path = tmp_path / "trace.json"
+    path.write_text('{"baseTimeNanoseconds": 2305843009213693951, "traceEvents": ' + text + "}")
+    found = imported(store, path).arrow("device_intervals", columns=[C.START_NS, C.DUR_NS]).to_pydict()
+    most = (1 << 61) - 1
+    assert found == {C.START_NS: [0, most, 2 * most], C.DUR_NS: [most, most, most]}
+
+
+def test_more_different_texts_than_memory_may_hold_are_refused(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(texts, "MOST_TEXT_BYTES", 1000)
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps([kernel_event(n, name=f"{n}" * 100) for n in range(50)]))
+    with pytest.raises(UnusableInputError, match="different texts in one column"):
+        imported(store, path)
+
+
+def test_a_hundred_thousand_categories_are_told_in_one_line(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    odd = [kernel_event(n, cat=f"\x1b[2J{n}" + "c" * 100) for n in range(100_000)]
+    path.write_text(json.dumps([kernel_event(0), *odd]))
+    said = [note.message for note in imported(store, path).meta.diagnostics]
+    assert any("and 99990 more" in message for message in said)
+    assert all(len(message) < 2_000 and message.isprintable() for message in said)
+
+
+def test_a_name_of_a_file_cannot_steer_the_terminal(
+    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / os.fsdecode(b"\x1b[2J\x1b]0;mine\x07\n\xff.json")
+    path.write_text("no trace")
+    assert tracekit(["import", str(path), "--store", str(store.path)]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert "\x1b" not in err
+    assert "\\x1b[2J" in err
+
+
+def test_a_message_is_of_bounded_length() -> None:
+    assert len(Diagnostic(Level.INFO, "x", "n" * 1_000_000).message) < 2_100
+    assert len(str(UnusableInputError("n" * 1_000_000, hint="h" * 1_000_000))) < 4_200

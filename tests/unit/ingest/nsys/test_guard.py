@@ -1,0 +1,132 @@
+"""A SQLite file of unknown origin is read as plain tables; whatever else is in it does nothing."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.unit.ingest.nsys.exports import imported, kernel, levels, parquet, sqlite, tables
+from tracekit.errors import UnusableInputError
+from tracekit.ingest.nsys import guard
+from tracekit.ingest.nsys.sqlite import SqliteTables
+from tracekit.ingest.nsys.tables import Wanted
+from tracekit.schema import C
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tracekit.store import Store
+
+KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
+
+
+def changed(path: Path, script: str) -> Path:
+    """An export of two kernels, and what a script does to it."""
+    sqlite(path, tables(KERNEL=[kernel(10, 20), kernel(30, 45)]))
+    with closing(sqlite3.connect(path)) as file:
+        file.executescript(script)
+    return path
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "CREATE VIEW NVTX_EVENTS AS SELECT 1 AS start",
+        "CREATE VIRTUAL TABLE NVTX_EVENTS USING fts5(start)",
+        "CREATE VIEW NVTX_EVENTS AS WITH RECURSIVE n(start) AS (SELECT 1 UNION ALL SELECT start FROM n) "
+        "SELECT * FROM n",
+    ],
+)
+def test_only_stored_tables_are_seen(script: str, store: Store, tmp_path: Path) -> None:
+    path = changed(tmp_path / "run.sqlite", script)
+    with closing(SqliteTables(path)) as found:
+        assert "NVTX_EVENTS" not in found.names()
+        assert found.columns("NVTX_EVENTS") == frozenset()
+    assert imported(store, path).rows("device_intervals") == 3  # two kernels and the gap between them
+
+
+def test_a_column_that_would_be_computed_is_not_asked_for(store: Store, tmp_path: Path) -> None:
+    script = f"ALTER TABLE {KERNEL} ADD COLUMN graphId AS (length(hex(zeroblob(400000000))))"
+    run = imported(store, changed(tmp_path / "run.sqlite", script))
+    assert run.arrow("device_intervals", columns=[C.GRAPH_ID])[C.GRAPH_ID].null_count == 3
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "ATTACH '/tmp/other.sqlite' AS other",
+        "SELECT load_extension('x')",
+        "SELECT hex(randomblob(10))",
+        "PRAGMA journal_mode = WAL",
+        "PRAGMA trusted_schema = ON",
+        "CREATE TEMP TABLE x (y)",
+        "DELETE FROM StringIds",
+        "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x FROM n) SELECT * FROM n",
+    ],
+)
+def test_nothing_but_selecting_is_allowed(question: str, tmp_path: Path) -> None:
+    path = changed(tmp_path / "run.sqlite", "")
+    with closing(guard.opened(path)) as file, pytest.raises(sqlite3.Error, match=r"authorized|prohibited"):
+        file.execute(question).fetchone()
+
+
+def test_a_question_that_takes_too_many_steps_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = sqlite(tmp_path / "run.sqlite", tables(KERNEL=[kernel(n, n + 1) for n in range(30_000)]))
+    monkeypatch.setattr(guard, "_STEPS", 1_000)
+    monkeypatch.setattr(guard, "MOST_STEPS", 100_000)
+    with closing(SqliteTables(path)) as found, pytest.raises(UnusableInputError, match="interrupted"):
+        list(found.chunks(KERNEL, Wanted(integers=("start", "end", "gridX", "gridY"))))
+
+
+def test_texts_too_long_to_be_joined_are_read_in_fewer_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [{"id": number, "value": f"{number} " * 200} for number in range(500)]
+    path = sqlite(tmp_path / "run.sqlite", {"StringIds": rows})
+    monkeypatch.setattr(guard, "MOST_VALUE_BYTES", 60_000)
+    with closing(SqliteTables(path)) as found:
+        chunks = list(found.chunks("StringIds", Wanted(integers=("id",), texts=("value",))))
+    assert len(chunks) > 1
+    texts = [text for chunk in chunks for text in chunk.texts("value").to_pylist()]
+    assert texts == [row["value"] for row in rows]
+
+
+def test_a_name_that_is_no_utf_8_is_opened(store: Store, tmp_path: Path) -> None:
+    path = changed(tmp_path / "run.sqlite", "")
+    odd = tmp_path / os.fsdecode(b"r\xff?un%41#.sqlite")
+    path.rename(odd)
+    assert imported(store, odd).rows("device_intervals") == 3
+
+
+def test_rows_without_a_usable_time_are_dropped_and_counted(store: Store, tmp_path: Path) -> None:
+    far = (1 << 63) - 1
+    rows = [kernel(10, 20), kernel(far, far), kernel(-far, 5), kernel(30, far)]
+    run = imported(store, sqlite(tmp_path / "run.sqlite", tables(KERNEL=rows)))
+    assert levels(run)["bad_timestamp"] == "warn"
+    found = run.arrow("device_intervals", columns=[C.START_NS, C.DUR_NS]).to_pydict()
+    assert found == {C.START_NS: [0, 10, 20], C.DUR_NS: [10, 10, 0]}
+
+
+def test_a_pipe_among_parquet_tables_is_not_waited_for(store: Store, tmp_path: Path) -> None:
+    path = parquet(tmp_path / "tables", tables(KERNEL=[kernel(10, 20)]))
+    os.mkfifo(path / "NVTX_EVENTS.parquet")
+    assert imported(store, path).rows("device_intervals") == 1
+
+
+def test_more_rows_than_a_parquet_file_can_hold_of_a_recording_are_refused(
+    store: Store, tmp_path: Path
+) -> None:
+    path = parquet(tmp_path / "tables", tables(KERNEL=[kernel(10, 20)]))
+    zeros = pa.array(np.zeros(10_000_001, np.int64))
+    pq.write_table(pa.table({"start": zeros}), path / "NVTX_EVENTS.parquet")
+    with pytest.raises(UnusableInputError, match=r"10000001 rows in \d+ bytes: no recording has so many"):
+        imported(store, path)
