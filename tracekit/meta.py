@@ -5,6 +5,8 @@ No environment variables, host names or user names are kept.
 
 from __future__ import annotations
 
+import hashlib
+import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FILE_NAME = "run.json"
+RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+"""What a run id looks like; it is the name of a folder, and never leads out of the one it is in."""
 UNPROFILED = {"profile": False}
 """Option of the collector of a run that was timed and sampled only."""
 
@@ -143,11 +147,21 @@ def read(directory: Path) -> RunMeta:
             f"{directory} has schema version {version}, this tracekit reads {SCHEMA_VERSION}", hint=hint
         )
     try:
-        return msgspec.json.decode(data, type=RunMeta)
+        found = msgspec.json.decode(data, type=RunMeta)
     except msgspec.ValidationError as error:
-        raise UnusableInputError(
-            f"{path} is damaged: {error}", hint="import or collect the run again"
-        ) from error
+        raise _damaged(path, str(error)) from error
+    if not RUN_ID.fullmatch(found.run_id):
+        raise _damaged(path, f"run_id {found.run_id[:80]!r} is none")
+    return found
+
+
+def _damaged(path: Path, why: str) -> UnusableInputError:
+    return UnusableInputError(f"{path} is damaged: {why}", hint="import or collect the run again")
+
+
+_UNSEALED = b',"seal":""}'
+_SEAL = re.compile(rb'"seal": "([0-9a-f]*)"(?=\n}\n\Z)')
+"""The last line of `run.json`: the SHA-256 of the file without it."""
 
 
 class _Version(msgspec.Struct):
@@ -155,6 +169,15 @@ class _Version(msgspec.Struct):
 
 
 def write(directory: Path, meta: RunMeta) -> None:
-    """Write a run's metadata, indented for people."""
-    text = msgspec.json.format(msgspec.json.encode(meta), indent=2)
-    (directory / FILE_NAME).write_bytes(text + b"\n")
+    """Write a run's metadata, indented for people, with a seal by which a later change is found."""
+    text = msgspec.json.format(msgspec.json.encode(meta).removesuffix(b"}") + _UNSEALED, indent=2) + b"\n"
+    digest = hashlib.sha256(text).hexdigest().encode()
+    (directory / FILE_NAME).write_bytes(_SEAL.sub(b'"seal": "' + digest + b'"', text))
+
+
+def is_as_sealed(data: bytes) -> bool | None:
+    """Whether a `run.json` is as it was written; None where it has no seal, as those of old."""
+    seal = _SEAL.search(data)
+    if seal is None:
+        return None
+    return hashlib.sha256(_SEAL.sub(b'"seal": ""', data)).hexdigest().encode() == seal[1]

@@ -20,10 +20,10 @@ import msgspec
 import psutil
 import pyarrow.parquet as pq
 
-from tracekit import gitinfo
+from tracekit import gitinfo, scrubbing
 from tracekit import meta as run_meta
 from tracekit.errors import RunNotFoundError, TracekitError, UnusableInputError
-from tracekit.meta import RunMeta, TableFile
+from tracekit.meta import RUN_ID, RunMeta, TableFile
 from tracekit.run import Run
 from tracekit.schema import TABLES
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 ENVIRONMENT_VARIABLE = "TRACEKIT_STORE"
 DIRECTORY = ".tracekit"
-RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _TEMPORARY = re.compile(r"\.tmp-(\d+)-[0-9a-f]+")
 _LATEST = re.compile(r"latest(?:~(\d{1,9}))?")
 
@@ -66,7 +65,8 @@ class Draft:
     def commit(self, meta: RunMeta) -> Run:
         """Seal the tables into `run.json` and move the run into the store."""
         with self.store.writing():
-            sealed = replace(meta, tables={name: _seal(files) for name, files in _table_files(self.path)})
+            tables = {name: _seal(files) for name, files in _table_files(self.path)}
+            sealed = replace(scrubbing.scrubbed(meta), tables=tables)
             run_meta.write(self.path, sealed)
             target = self.store.path / sealed.run_id
             self.path.rename(target)

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tracekit import scrubbing
 from tracekit.ingest import files
 
 if TYPE_CHECKING:
@@ -88,4 +89,4 @@ def _job(name: str | None, sources: tuple[Source, ...]) -> Job:
 
 
 def _stem(path: Path) -> str:
-    return _SUFFIX.sub("", path.name) or "trace"
+    return _SUFFIX.sub("", scrubbing.trace_name(path.name)) or "trace"
