@@ -26,6 +26,13 @@ if TYPE_CHECKING:
     from tracekit.schema import Column
 
 
+_PARQUET = ds.ParquetFileFormat(
+    default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+)
+"""Damaged pages are refused, where they were written with checksums."""
+_LONGEST = 200
+
+
 @dataclass(frozen=True)
 class Run:
     """One run on disk; tables are read when asked for and never cached here.
@@ -81,16 +88,16 @@ class Run:
         if not self.rows(name):
             return schema.empty_table().select(wanted)
         try:
-            dataset = ds.dataset(self._location(name), format="parquet", schema=schema)
+            dataset = ds.dataset(self._location(name), format=_PARQUET, schema=schema)
             if window is not None:
                 inside = pruning.rows_in(schema, window)
                 dataset = pruning.row_groups_in(dataset, window)
                 where = inside if where is None else inside & where
             table = dataset.to_table(columns=wanted, filter=where)
-        except (OSError, pa.ArrowInvalid) as error:
+        except (OSError, pa.ArrowException) as error:
             raise UnusableInputError(
-                f"table {name} of run {self.id} cannot be read: {error}",
-                hint="import or collect the run again",
+                f"table {name} of run {self.id} cannot be read: {_in_a_line(error)}",
+                hint=f"see what is damaged with `tracekit verify {self.id}`",
             ) from error
         return _by_start(table) if self._in_parts(name) else table
 
@@ -132,6 +139,11 @@ def busy(run: Run, columns: Sequence[str]) -> pd.DataFrame:
 
     kinds = pc.field(C.KIND).isin([str(kind) for kind in BUSY_KINDS])
     return run.table("device_intervals", columns=columns, where=kinds)
+
+
+def _in_a_line(error: Exception) -> str:
+    said = " ".join(str(error).split())
+    return said if len(said) <= _LONGEST else f"{said[:_LONGEST]}..."
 
 
 def _by_start(table: pa.Table) -> pa.Table:

@@ -10,17 +10,17 @@ import os
 import re
 import secrets
 import shutil
-from contextlib import contextmanager
+import stat
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-import psutil
 import pyarrow.parquet as pq
 
-from tracekit import gitinfo, scrubbing
+from tracekit import gitinfo, owners, scrubbing
 from tracekit import meta as run_meta
 from tracekit.errors import RunNotFoundError, TracekitError, UnusableInputError
 from tracekit.meta import RUN_ID, RunMeta, TableFile
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 ENVIRONMENT_VARIABLE = "TRACEKIT_STORE"
 DIRECTORY = ".tracekit"
-_TEMPORARY = re.compile(r"\.tmp-(\d+)-[0-9a-f]+")
+TEMPORARY = ".tmp-"
+"""How what is not whole yet, or not any more, is named; the owner's mark follows."""
 _LATEST = re.compile(r"latest(?:~(\d{1,9}))?")
 
 
@@ -88,12 +89,9 @@ class Store:
         """All whole runs, oldest first."""
         if not self.path.is_dir():
             return []
-        entries = [
-            entry
-            for entry in self.path.iterdir()
-            if RUN_ID.fullmatch(entry.name) and (entry / run_meta.FILE_NAME).is_file()
-        ]
-        return [Run(entry) for entry in sorted(entries, key=_age)]
+        named = [entry for entry in self.path.iterdir() if RUN_ID.fullmatch(entry.name)]
+        aged = [(age, entry) for entry in named if (age := _age(entry))]
+        return [Run(entry) for _, entry in sorted(aged)]
 
     def readable(self) -> list[Run]:
         """The runs whose metadata can be read, oldest first; the others must not block these."""
@@ -107,7 +105,8 @@ class Store:
             self._prepare()
             directory.mkdir()
         try:
-            yield Draft(directory, self)
+            with owners.holding(directory):
+                yield Draft(directory, self)
         finally:
             shutil.rmtree(directory, ignore_errors=True)
 
@@ -117,9 +116,9 @@ class Store:
         if not ignore.exists():
             ignore.write_text("*\n")
         for entry in self.path.iterdir():
-            match = _TEMPORARY.fullmatch(entry.name)
-            if match and not psutil.pid_exists(int(match[1])):
-                shutil.rmtree(entry, ignore_errors=True)
+            name = entry.name.removeprefix(TEMPORARY)
+            if name != entry.name and owners.is_abandoned(entry, name):
+                discard(entry)
 
     def folder(self, name: str) -> Path:
         """A folder of the store for what is no run; its name begins with a dot.
@@ -136,17 +135,30 @@ class Store:
     def remove(self, run: Run) -> None:
         """Delete a run: it is renamed first, so that a half-deleted run is never listed.
 
-        What folders of the store keep under the run's id is worked out from it, and goes with it.
+        What folders of the store keep under the run's id is worked out from it, and goes with it. Of a link,
+        the link alone is deleted, and no link is followed: nothing outside the store is touched.
+
+        Raises:
+            UnusableInputError: The run is not one of this store, or cannot be deleted.
         """
+        name = run.path.name
+        if not RUN_ID.fullmatch(name) or run.path.parent.resolve() != self.path.resolve():
+            raise UnusableInputError(
+                f"{run.path} is no run of the store {self.path}", hint="`tracekit runs` lists what there is"
+            )
         grave = self._temporary()
         with self.writing():
             run.path.rename(grave)
-            shutil.rmtree(grave)
-        for kept in self.path.glob(f".*/{run.path.name}"):
-            shutil.rmtree(kept, ignore_errors=True)
+            if grave.is_symlink():
+                grave.unlink()
+            else:
+                shutil.rmtree(grave)
+        for kept in self.path.glob(f".*/{name}"):
+            if not kept.parent.is_symlink():
+                discard(kept)
 
     def _temporary(self) -> Path:
-        return self.path / f".tmp-{os.getpid()}-{secrets.token_hex(4)}"
+        return self.path / f"{TEMPORARY}{owners.mark()}"
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -253,9 +265,27 @@ def timestamp(now: datetime) -> str:
     return now.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def _age(run: Path) -> tuple[str, int, str]:
-    """Sorts runs by time; within the second of the run id, by when they were sealed."""
-    return run.name.partition("-")[0], (run / run_meta.FILE_NAME).stat().st_mtime_ns, run.name
+def _age(run: Path) -> tuple[str, int, str] | None:
+    """Sorts runs by time; within the second of the run id, by when they were sealed. None for what is none.
+
+    Asked once: a run may be deleted meanwhile.
+    """
+    try:
+        sealed = (run / run_meta.FILE_NAME).stat()
+    except OSError:
+        return None
+    if not stat.S_ISREG(sealed.st_mode):
+        return None
+    return run.name.partition("-")[0], sealed.st_mtime_ns, run.name
+
+
+def discard(path: Path) -> None:
+    """Delete a folder or a file, as far as that goes; of a link, the link alone."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink()
 
 
 def _table_files(directory: Path) -> Iterator[tuple[str, list[Path]]]:

@@ -14,7 +14,7 @@ from tracekit import scrubbing
 from tracekit.meta import Collector, Diagnostic, Git, Level
 
 HF = "hf_" + "AbCdEfGhIj" * 3
-SECRET = "s3cr3t-V4lue"
+SECRET = "s3cr3t-" + "V4lue"
 
 
 @pytest.mark.parametrize(
