@@ -64,7 +64,13 @@ class Draft:
     store: Store
 
     def commit(self, meta: RunMeta) -> Run:
-        """Seal the tables into `run.json` and move the run into the store."""
+        """Seal the tables into `run.json` and move the run into the store.
+
+        Raises:
+            UnusableInputError: The run id is none, or the store cannot be written.
+        """
+        if not RUN_ID.fullmatch(meta.run_id):
+            raise UnusableInputError(f"{meta.run_id[:80]!r} is no run id", hint="take one of `new_run_id`")
         with self.store.writing():
             tables = {name: _seal(files) for name, files in _table_files(self.path)}
             sealed = replace(scrubbing.scrubbed(meta), tables=tables)

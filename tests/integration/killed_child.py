@@ -3,12 +3,14 @@
     python killed_child.py NOTES NUMBER DECODER ARGUMENTS...
 
 NOTES is a file of `ROOM` bytes in which the number and name of the last operation stand. At operation NUMBER
-the process gets SIGKILL; 0 is never. DECODER is `plain`, or `pool` for an import with worker processes in
+the process gets SIGKILL; 0 is never. From operation -NUMBER on, where that is negative, nothing can be
+created or written, as on a full disk. DECODER is `plain`, or `pool` for an import with worker processes in
 many small chunks.
 """
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import signal
@@ -31,6 +33,8 @@ NAMES = {
     "subprocess.Popen",
     "tests.parquet",
 }
+FILLS = {"open", "os.mkdir", "shutil.copyfile", "tests.parquet"}
+"""Operations that need room."""
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
@@ -55,8 +59,11 @@ class Noted:
             self._count += 1
             told = f"{self._count} {name} {what}".encode(errors="replace")[: ROOM - 1]
             self._map[:] = told.ljust(ROOM, b"\0")
+            full = 0 < -self._last <= self._count
             if self._count == self._last:
                 os.kill(os.getpid(), signal.SIGKILL)
+        if full and name in FILLS:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), what)
 
 
 def audit_parquet() -> None:

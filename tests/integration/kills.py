@@ -164,8 +164,20 @@ class Scene:
         operation = self._notes.read_bytes().rstrip(b"\0").decode(errors="replace")
         return After(operation=operation, state=state, ended=process.returncode == 0)
 
+    def full_at(self, number: int) -> tuple[int, str]:
+        """Let the disk be full from an operation on files on; its exit code and what it said at last."""
+        process = self.start(-number)
+        _, err = process.communicate(timeout=300)
+        assert b"Traceback" not in err, err.decode()
+        self._wait_for_others()
+        assert process.returncode == 0 or self._state() in {"nothing", "an empty store"}
+        self._check()
+        lines = err.decode().splitlines()
+        return process.returncode, lines[-1] if lines else ""
+
     def operations(self) -> int:
-        """How many operations on files it takes when nothing kills it."""
+        """How many operations on files it takes when nothing kills it, once caches are filled."""
+        self.kill_at(0)
         after = self.kill_at(0)
         assert after.ended
         return int(after.operation.split()[0])

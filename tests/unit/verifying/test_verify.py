@@ -173,16 +173,23 @@ def test_a_bit_that_changed_anywhere_is_found_and_never_gives_other_numbers(
     try:
         file.write_bytes(flipped)
         assert kinds(imported) >= {"digest"}
-        try:
-            after = imported.arrow(name)
-        except UnusableInputError as error:
-            assert f"tracekit verify {imported.id}" in str(error)
-            assert "\n" not in str(error)
+        told = read(imported, name)
+        footer = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+        if isinstance(told, str):
+            assert f"tracekit verify {imported.id}" in told
+            assert "\n" not in told
         else:
-            footer = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
-            assert bit // 8 >= footer or after.equals(before)  # a footer has no checksum
+            assert bit // 8 >= footer or told.equals(before)  # a footer has no checksum
     finally:
         file.write_bytes(whole)
+
+
+def read(run: Run, table: str) -> pa.Table | str:
+    """A table, or what is said instead."""
+    try:
+        return run.arrow(table)
+    except UnusableInputError as error:
+        return str(error)
 
 
 @pytest.mark.parametrize("table", sorted(TABLES))
