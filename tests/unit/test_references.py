@@ -68,11 +68,7 @@ def test_a_hostile_reference_is_one_line_and_deletes_nothing(
     (treasure / "here").mkdir()
     monkeypatch.chdir(treasure / "here")
     for command in (["rm", "--yes"], ["verify"], ["analyze"], ["show"]):
-        done = (
-            tracekit(*command, "--", reference)
-            if reference.startswith("-")
-            else tracekit(*command, reference)
-        )
+        done = invoke(*command, reference)
         assert done.code == 2
         assert done.err.startswith("tracekit: ")
         assert done.err.count("\n") == 1
