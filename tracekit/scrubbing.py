@@ -41,11 +41,14 @@ _SHAPES = (
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?:[^-]*-----END [A-Z ]*PRIVATE KEY-----)?",
 )
 _KNOWN = re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(_SHAPES)})")
-_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^/\s@'\"<>]+@")
+_URL = re.compile(r"(?<![A-Za-z0-9+.-])([A-Za-z0-9+.-]++://)[^/\s@'\"<>]+@")
 _HEADER = re.compile(
     r"(?i)\b(authorization[\"']?\s*[:=]\s*[\"']?(?:(?:basic|bearer|token)\s+)?|bearer\s+)[A-Za-z0-9._~+/=-]{6,}"
 )
-_ASSIGNED = re.compile(r"(?<![\w.-])([\w.-]*)([\"']?\s?[=:]\s?[\"']?)([^\s\"'&;,)\]}]{4,})")
+_ASSIGNED = re.compile(
+    r"(?i)(?<![\w.-])(?=[\w.-]*?(?:token|secret|pass|pwd|key|credential))([\w.-]++)"
+    r"([\"']?\s?[=:]\s?[\"']?)([^\s\"'&;,)\]}]{4,})"
+)
 _FOLDER = re.compile(
     r"(?<![\w.~-])/(?:home|Users)/[^/\\\s:\"',;)(]+"
     r"|(?<!\w)[A-Za-z]:(?:\\{1,2}|/)Users(?:\\{1,2}|/)[^/\\\s:\"',;)(]+"

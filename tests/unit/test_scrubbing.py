@@ -138,6 +138,12 @@ def test_many_texts_at_once_are_told_as_each_alone(values: list[str]) -> None:
     assert scrubbing.texts(values) == [scrubbing.text(value) for value in values]
 
 
+@pytest.mark.parametrize("piece", ["key", "a", "a:", "token=", "_1", "://", "/home/", "eyJ", "1.", "'=:"])
+def test_text_of_any_length_is_read_once(piece: str) -> None:
+    long = piece * 40_000 + "://token=.pt.trace.json/home/" + piece * 40_000
+    assert isinstance(scrubbing.text(long), str)  # quadratic time would end in the timeout
+
+
 @given(st.text(max_size=80))
 def test_scrubbing_twice_changes_nothing_more(value: str) -> None:
     once = scrubbing.text(value)
