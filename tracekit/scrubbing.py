@@ -157,6 +157,11 @@ def trace_name(name: str) -> str:
     return _TRACE.sub(_NO_HOST, name)
 
 
+def options(value: Any) -> Any:
+    """What JSON can hold, scrubbed as a collector's options are: without this machine's name too."""
+    return _hostless(tree(value))
+
+
 def scrubbed(meta: RunMeta) -> RunMeta:
     """The metadata of a run as it may be stored."""
     git = meta.git
@@ -167,7 +172,7 @@ def scrubbed(meta: RunMeta) -> RunMeta:
         meta,
         label=meta.label and text(meta.label),
         workload=tree(meta.workload),
-        collector=replace(meta.collector, options=_hostless(tree(meta.collector.options))),
+        collector=replace(meta.collector, options=options(meta.collector.options)),
         command=_hostless(words(meta.command)),
         git=git,
         environment=tree(meta.environment),

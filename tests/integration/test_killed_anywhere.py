@@ -34,7 +34,9 @@ def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Scene:
 
 
 imports = pytest.mark.parametrize("scene", IMPORTS, indirect=True)
+collections = pytest.mark.parametrize("scene", COLLECTIONS, indirect=True)
 all_scenes = pytest.mark.parametrize("scene", IMPORTS + COLLECTIONS, indirect=True)
+long = pytest.mark.timeout(1800)
 
 
 def some(scene: Scene) -> list[int]:
@@ -53,7 +55,17 @@ def test_killed_at_some_operations_on_files(scene: Scene) -> None:
 
 
 @pytest.mark.slow
-@all_scenes
+@long
+@collections
+def test_collections_killed_at_some_operations_on_files(scene: Scene) -> None:
+    states = [scene.kill_at(number).state for number in some(scene)]
+    assert states[-1] == "a run"
+    assert states == sorted(states, key=lambda state: state == "a run")  # from the rename on it stays
+
+
+@pytest.mark.slow
+@long
+@imports
 def test_killed_at_every_operation_on_files(scene: Scene) -> None:
     states = [scene.kill_at(number).state for number in range(1, scene.operations() + 1)]
     assert states[-1] == "a run"
@@ -63,6 +75,7 @@ def test_killed_at_every_operation_on_files(scene: Scene) -> None:
 
 
 @pytest.mark.slow
+@long
 @all_scenes
 def test_killed_at_any_moment(scene: Scene) -> None:
     assert len(at_random(scene, MOMENTS, seed=1)) == MOMENTS
@@ -75,7 +88,16 @@ def test_a_disk_that_is_full_at_some_operation(scene: Scene) -> None:
 
 
 @pytest.mark.slow
-@all_scenes
+@long
+@collections
+def test_a_disk_that_is_full_at_some_operation_of_a_collection(scene: Scene) -> None:
+    for number in some(scene):
+        _told_in_a_line(*scene.full_at(number))
+
+
+@pytest.mark.slow
+@long
+@imports
 def test_a_disk_that_is_full_at_every_operation(scene: Scene) -> None:
     codes = []
     for number in range(1, scene.operations() + 1):

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tracekit import scrubbing
 from tracekit.errors import UnusableInputError
 from tracekit.ingest.files import Kind, is_told_apart, kind
 from tracekit.ingest.importer import import_job
@@ -52,8 +53,9 @@ def _imported(store: Store, path: Path) -> Run:
 
 def _earlier(store: Store, job: Job) -> Run | None:
     """The newest run imported from these very files."""
-    wanted = [source.identity for source in job.sources]
-    if not is_told_apart(wanted):
+    given = [source.identity for source in job.sources]
+    if not is_told_apart(given):
         return None
+    wanted = scrubbing.options(given)  # as they were stored
     same = (run for run in reversed(store.readable()) if run.meta.collector.options.get("sources") == wanted)
     return next(same, None)
