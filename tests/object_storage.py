@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     Application = Callable[[Environ, Start], Iterable[bytes]]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Asked:
     """A request, and the bytes of the body that went back."""
 
     method: str
     path: str
-    bytes: int
+    bytes: int = 0
 
 
 @dataclass
 class Noting:
-    """Hands requests on, and notes them once they are answered."""
+    """Hands requests on, and notes each before anything of the answer goes back."""
 
     application: Application
     asked: list[Asked] = field(default_factory=list)
@@ -36,12 +36,11 @@ class Noting:
 
     def __call__(self, environ: Environ, start: Start) -> Iterable[bytes]:
         self.before(environ)
-        size = 0
+        one = Asked(environ["REQUEST_METHOD"], environ["PATH_INFO"])
+        self.asked.append(one)
         for piece in self.application(environ, start):
-            size += len(piece)
+            one.bytes += len(piece) if one.method != "HEAD" else 0
             yield piece
-        sent = 0 if environ["REQUEST_METHOD"] == "HEAD" else size
-        self.asked.append(Asked(environ["REQUEST_METHOD"], environ["PATH_INFO"], sent))
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,8 @@ No environment variables, host names or user names are kept.
 
 from __future__ import annotations
 
+import hashlib
+import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -22,6 +24,8 @@ FILE_NAME = "run.json"
 MOST_BYTES = 64 << 20
 """Bytes of a `run.json`: listing runs reads every one whole; thousands of steps take 1 MB."""
 _UNREADABLE = (ValueError, RecursionError)  # those of msgspec and of bad UTF-8 are ValueErrors
+RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+"""What a run id looks like; it is the name of a folder, and never leads out of the one it is in."""
 UNPROFILED = {"profile": False}
 """Option of the collector of a run that was timed and sampled only."""
 
@@ -172,11 +176,23 @@ def decode(content: bytes, directory: Place) -> RunMeta:
             f"{directory} has schema version {version}, this tracekit reads {SCHEMA_VERSION}", hint=hint
         )
     try:
-        return msgspec.json.decode(content, type=RunMeta)
+        found = msgspec.json.decode(content, type=RunMeta)
     except _UNREADABLE as error:
-        raise UnusableInputError(
-            f"{directory / FILE_NAME} is damaged: {error}", hint="import or collect the run again"
-        ) from error
+        raise _damaged(directory, str(error)) from error
+    if not RUN_ID.fullmatch(found.run_id):
+        raise _damaged(directory, f"run_id {found.run_id[:80]!r} is none")
+    return found
+
+
+def _damaged(directory: Place, why: str) -> UnusableInputError:
+    return UnusableInputError(
+        f"{directory / FILE_NAME} is damaged: {why}", hint="import or collect the run again"
+    )
+
+
+_UNSEALED = b',"seal":""}'
+_SEAL = re.compile(rb'"seal": "([0-9a-f]*)"(?=\n}\n\Z)')
+"""The last line of `run.json`: the SHA-256 of the file without it."""
 
 
 def _content(path: Place) -> bytes:
@@ -194,10 +210,20 @@ class _Version(msgspec.Struct):
 
 
 def write(directory: Place, meta: RunMeta) -> None:
-    """Write a run's metadata, indented for people."""
+    """Write a run's metadata as `encode` gives it."""
     (directory / FILE_NAME).write_bytes(encode(meta))
 
 
 def encode(meta: RunMeta) -> bytes:
-    """The metadata as it is written."""
-    return msgspec.json.format(msgspec.json.encode(meta), indent=2) + b"\n"
+    """The metadata as it is written: indented for people, with a seal by which a later change is found."""
+    text = msgspec.json.format(msgspec.json.encode(meta).removesuffix(b"}") + _UNSEALED, indent=2) + b"\n"
+    digest = hashlib.sha256(text).hexdigest().encode()
+    return _SEAL.sub(b'"seal": "' + digest + b'"', text)
+
+
+def is_as_sealed(data: bytes) -> bool | None:
+    """Whether a `run.json` is as it was written; None where it has no seal, as those of old."""
+    seal = _SEAL.search(data)
+    if seal is None:
+        return None
+    return hashlib.sha256(_SEAL.sub(b'"seal": ""', data)).hexdigest().encode() == seal[1]

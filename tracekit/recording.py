@@ -125,8 +125,7 @@ class Record:
             return None
         from dataclasses import replace
 
-        from tracekit import gitinfo
-        from tracekit.collecting import KEPT_TRACE
+        from tracekit import gitinfo, places
         from tracekit.collecting.keeping import keep
         from tracekit.collecting.own import run_meta
         from tracekit.ingest import import_recording
@@ -136,9 +135,10 @@ class Record:
         recording, now = self._handed_over(self._trace), datetime.now(UTC)
         meta = run_meta(self._label or name, recording, window, collector="torch", command=command, now=now)
         meta = replace(meta, git=gitinfo.state(), label=self._label)
+        kept = keep(self._trace, self._draft) if self._keep_trace else None
         run = import_recording(self._draft.store, recording.traces, meta, samples=recording.samples)
-        if self._keep_trace:
-            keep(self._trace, run.path / KEPT_TRACE)
+        if kept:
+            places.move(kept, run.path / kept.name)
         return run
 
     def _handed_over(self, trace: Path) -> Recording:

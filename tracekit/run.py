@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
@@ -28,9 +27,11 @@ if TYPE_CHECKING:
     from tracekit.schema import Column
 
 
-RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-"""What the id of a run, and so the name of its folder, looks like."""
 ENDING = ".parquet"
+_PARQUET = ds.ParquetFileFormat(
+    default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+)
+"""Damaged pages are refused, where they were written with checksums."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ class Run:
         except (OSError, pa.ArrowException) as error:
             raise UnusableInputError(
                 f"table {name} of run {self.id} cannot be read: {places.reason(error)}",
-                hint="import or collect the run again",
+                hint=f"see what is damaged with `tracekit verify {self.id}`",
             ) from error
         return _by_start(table) if self.in_parts(name) else table
 
@@ -205,7 +206,7 @@ class Run:
         files = self.files(name)
         where = files[0].filesystem if isinstance(files[0], places.RemotePath) else None
         keys = [file.key if isinstance(file, places.RemotePath) else str(file) for file in files]
-        return ds.dataset(keys, format="parquet", schema=TABLES[name].arrow, filesystem=where)
+        return ds.dataset(keys, format=_PARQUET, schema=TABLES[name].arrow, filesystem=where)
 
 
 def busy(run: Run, columns: Sequence[str]) -> pd.DataFrame:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import shutil
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,12 +17,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tracekit import gitinfo, places
+from tracekit import gitinfo, places, scrubbing
 from tracekit import meta as run_meta
 from tracekit.errors import RunNotFoundError, TracekitError, UnusableInputError
+from tracekit.meta import RUN_ID
 from tracekit.places.remote import RemoteError
-from tracekit.run import RUN_ID, Run
-from tracekit.storing import keeper_of
+from tracekit.run import Run
+from tracekit.storing import TEMPORARY, discard, keeper_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tracekit.places import Place
     from tracekit.storing import Keeper, Leftover
 
-__all__ = ["RUN_ID", "Draft", "Store", "locate", "new_run_id", "timestamp"]
+__all__ = ["RUN_ID", "TEMPORARY", "Draft", "Store", "discard", "locate", "new_run_id", "timestamp"]
 
 ENVIRONMENT_VARIABLE = "TRACEKIT_STORE"
 DIRECTORY = ".tracekit"
@@ -86,9 +86,14 @@ class Draft:
             meta: What is known of the run; its tables are completed here. Its id is that of the draft.
             delivered: Files in place at `address`; a table of which there are some consists of these. A file
                 that is told of twice counts once.
+
+        Raises:
+            UnusableInputError: The run id is none, or the store cannot be written.
         """
+        if not RUN_ID.fullmatch(meta.run_id):
+            raise UnusableInputError(f"{meta.run_id[:80]!r} is no run id", hint="take one of `new_run_id`")
         with self.store.writing():
-            return self.store.keeper.commit(self, meta, delivered)
+            return self.store.keeper.commit(self, scrubbing.scrubbed(meta), delivered)
 
 
 @dataclass(frozen=True)
@@ -161,12 +166,22 @@ class Store:
     def remove(self, run: Run) -> None:
         """Delete a run, in such a way that a half-deleted run is never listed.
 
-        What folders of the store keep under the run's id is worked out from it, and goes with it.
+        What folders of the store keep under the run's id is worked out from it, and goes with it. Of a link,
+        the link alone is deleted, and no link is followed: nothing outside the store is touched.
+
+        Raises:
+            UnusableInputError: The run is not one of this store, or cannot be deleted.
         """
+        name = run.path.name
+        if not RUN_ID.fullmatch(name) or run.path.parent.resolve() != self.path.resolve():
+            raise UnusableInputError(
+                f"{run.path} is no run of the store {self.path}", hint="`tracekit runs` lists what there is"
+            )
         with self.writing():
             self.keeper.remove(run)
-        for kept in self.beside.glob(f".*/{run.path.name}"):
-            shutil.rmtree(kept, ignore_errors=True)
+        for kept in self.beside.glob(f".*/{name}"):
+            if not kept.parent.is_symlink():
+                discard(kept)
 
     def leftovers(self) -> list[Leftover]:
         """What writers and removers that did not come to their end left, and what living ones are at.

@@ -6,13 +6,12 @@ Imports run one after another, each in a process of its own, so that pages go on
 from __future__ import annotations
 
 import json
-import os
-import secrets
 import threading
 import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from tracekit import owners
 from tracekit.errors import TracekitError, UnusableInputError
 
 from . import worker
@@ -141,7 +140,7 @@ class Imports:
         return one
 
     def _new(self, name: str) -> _Import:
-        key = f"{os.getpid()}-{secrets.token_hex(6)}"
+        key = owners.mark()
         new = _Import(State(key, name[:200]), Upload(self.store, key, self.limit))
         self._abandon()
         with self._guard:

@@ -8,8 +8,7 @@ import shutil
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import psutil
-
+from tracekit import owners
 from tracekit.errors import UnusableInputError
 
 if TYPE_CHECKING:
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 FOLDER = ".uploads"
 _PIECE = 1 << 20
 _UNSAFE = re.compile(r"[^A-Za-z0-9._+=-]+")
-_OF_PROCESS = re.compile(r"(\d+)-[0-9a-f]+")
 
 
 def safe(name: str) -> str:
@@ -113,6 +111,5 @@ class Upload:
 def _sweep(parent: Path) -> None:
     """Delete what servers that are gone have left."""
     for entry in parent.iterdir():
-        match = _OF_PROCESS.fullmatch(entry.name)
-        if match and not psutil.pid_exists(int(match[1])):
+        if owners.is_dead(entry.name):
             shutil.rmtree(entry, ignore_errors=True)

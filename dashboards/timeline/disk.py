@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
-import secrets
 import shutil
 import zipfile
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
-import psutil
 
+from tracekit import owners
 from tracekit.errors import UnusableInputError
 
 from .build import VERSION, Outline
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
 FOLDER = ".timeline"
 _OUTLINE, _CAUSES = "outline.json", "causes.npz"
 _ARRAYS = ("start", "total", "row", "label", "masks", "places", "lengths")
-_TEMPORARY = re.compile(r"\.tmp-(\d+)-[0-9a-f]+(?:\.npz)?")
+_TEMPORARY = re.compile(rf"\.tmp-({owners.PATTERN})(?:\.npz)?")
 
 
 def place(store: Store, run_id: str) -> Path:
@@ -61,7 +59,7 @@ def save(store: Store, run_id: str, outline: Outline, arrays: Arrays) -> bool:
     """
     target = place(store, run_id)
     try:
-        temporary = store.folder(FOLDER) / f".tmp-{os.getpid()}-{secrets.token_hex(4)}"
+        temporary = store.folder(FOLDER) / f".tmp-{owners.mark()}"
         with store.writing():
             temporary.mkdir()
     except UnusableInputError:
@@ -92,7 +90,7 @@ def _move(temporary: Path, target: Path, outline: Outline) -> None:
 
 def save_causes(folder: Path, arrays: dict[str, Any]) -> None:
     """Keep the causes of idle time beside their index, where that is on disk; a failure is no loss."""
-    temporary = folder / f".tmp-{os.getpid()}-{secrets.token_hex(4)}.npz"
+    temporary = folder / f".tmp-{owners.mark()}.npz"
     with contextlib.suppress(OSError):
         try:
             np.savez(temporary, **arrays)
@@ -138,4 +136,4 @@ def _tidy(folder: Path) -> None:
 def _left_over(path: Path) -> bool:
     """Whether it is of a process that has ended before it was finished."""
     temporary = _TEMPORARY.fullmatch(path.name)
-    return temporary is not None and not psutil.pid_exists(int(temporary[1]))
+    return temporary is not None and owners.is_dead(temporary[1])

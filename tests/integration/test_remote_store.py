@@ -309,3 +309,23 @@ def test_the_commands(
     assert tracekit(["rm", first, "--yes"]) == 0
     assert capsys.readouterr().out.split() == [first]
     assert [run.id for run in remote.runs()] == [second]
+
+
+def test_verify_and_gc(remote: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    run_id, words = make_meta().run_id, ["--store", str(remote.path)]
+    subprocess.run([sys.executable, "-c", KILLED, str(remote.path), run_id], check=False)
+    meta = make_meta(after_s=1)
+    with remote.draft(meta.run_id) as draft:
+        for rank in range(2):
+            write_table(draft.path, "steps", step_rows(rank), part=f"part-{rank:05d}.parquet")
+        run = draft.commit(meta)
+    assert tracekit(["gc", "--format", "json", *words]) == 0
+    freed = json.loads(capsys.readouterr().out)["freed"]
+    assert run_id in [one["path"] for one in freed]
+    assert remote.leftovers() == []
+    assert tracekit(["verify", *words]) == 0
+    file = run.files("steps")[1]
+    file.write_bytes(file.read_bytes()[:-1] + b"x")
+    capsys.readouterr()
+    assert tracekit(["verify", "--format", "json", *words]) == 2
+    assert run.id in capsys.readouterr().out

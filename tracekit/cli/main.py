@@ -31,6 +31,8 @@ COMMANDS = {
     "noise": "tracekit.cli.noise",
     "dashboard": "tracekit.cli.dashboard",
     "rm": "tracekit.cli.rm",
+    "verify": "tracekit.cli.verify",
+    "gc": "tracekit.cli.gc",
 }
 """Command name to the module whose `command` it is, in the order people need them."""
 

@@ -8,8 +8,8 @@ from itertools import pairwise
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from tracekit import gitinfo, registry
-from tracekit.collecting.keeping import KEPT_TRACE, keep
+from tracekit import gitinfo, places, registry
+from tracekit.collecting.keeping import keep
 from tracekit.collecting.recording import silent
 from tracekit.collecting.workload import DEFAULT_COLLECTOR
 from tracekit.errors import UnusableInputError
@@ -65,6 +65,7 @@ def collect_program(
     with store.draft() as draft:
         recording = plugin.record_program(program, draft.path, progress=progress)
         progress("import", 0, 1)
+        kept = keep(recording.traces[0], draft) if keep_trace else None
         window = {
             "start_step": program.start_step,
             "steps": program.steps,
@@ -75,8 +76,8 @@ def collect_program(
         )
         meta = replace(meta, git=git, label=label)
         run = import_recording(store, recording.traces, meta, samples=recording.samples)
-        if keep_trace:
-            keep(recording.traces[0], run.path / KEPT_TRACE)
+        if kept:
+            places.move(kept, run.path / kept.name)
         progress("import", 1, 1)
     return run
 

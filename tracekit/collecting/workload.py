@@ -6,8 +6,8 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from tracekit import compilation, gitinfo, registry
-from tracekit.collecting.keeping import KEPT_TRACE, keep
+from tracekit import compilation, gitinfo, places, registry
+from tracekit.collecting.keeping import keep
 from tracekit.collecting.recording import silent
 from tracekit.collecting.request import DEVICES, Request
 from tracekit.errors import UnusableInputError
@@ -95,13 +95,14 @@ def collect(
     with store.draft() as draft:
         recording = plugin.record(decided, draft.path, progress=progress)
         progress("import", 0, 1)
+        kept = keep(recording.traces[0], draft) if keep_trace else None
         meta = replace(_meta(decided, recording, collector=name, now=now), git=git, label=label)
         if decided.no_profile:
             run = import_unprofiled(store, meta, recording.samples)
         else:
             run = import_recording(store, recording.traces, meta, samples=recording.samples)
-        if keep_trace:
-            keep(recording.traces[0], run.path / KEPT_TRACE)
+        if kept:
+            places.move(kept, run.path / kept.name)
         progress("import", 1, 1)
     return run
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tracekit import gitinfo
 from tracekit.errors import RunNotFoundError, UnusableInputError
 from tracekit.ingest import resolve
-from tracekit.store import RUN_ID
+from tracekit.meta import RUN_ID
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from tracekit import places
+from tracekit import places, scrubbing
 from tracekit.errors import UnusableInputError
 from tracekit.ingest.files import Kind, is_told_apart, kind
 from tracekit.ingest.importer import import_job
@@ -54,8 +54,9 @@ def _imported(store: Store, path: Place) -> Run:
 
 def _earlier(store: Store, job: Job) -> Run | None:
     """The newest run imported from these very files."""
-    wanted = identities(job.sources)
-    if not is_told_apart(wanted):
+    given = identities(job.sources)
+    if not is_told_apart(given):
         return None
+    wanted = scrubbing.options(given)  # as they were stored
     same = (run for run in reversed(store.readable()) if run.meta.collector.options.get("sources") == wanted)
     return next(same, None)

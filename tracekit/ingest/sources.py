@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tracekit import scrubbing
 from tracekit.ingest import files
 
 if TYPE_CHECKING:
@@ -98,4 +99,4 @@ def _job(name: str | None, sources: tuple[Source, ...]) -> Job:
 
 
 def _stem(path: Place) -> str:
-    return _SUFFIX.sub("", path.name) or "trace"
+    return _SUFFIX.sub("", scrubbing.trace_name(path.name)) or "trace"

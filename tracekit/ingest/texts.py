@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from tracekit import scrubbing
 from tracekit.errors import UnusableInputError
 from tracekit.ingest.arrays import chosen, filled, numbers, strings
 from tracekit.ingest.limits import MOST_TEXT_BYTES
@@ -96,10 +97,11 @@ class Collected:
             )
 
     def strings(self) -> Strings:
-        """The values of all parts."""
-        values = sorted(self._known)
-        place = np.empty(len(values), np.int32)
-        place[[self._known[value] for value in values]] = np.arange(len(values), dtype=np.int32)
+        """The values of all parts, as they may be stored."""
+        told = scrubbing.texts(list(self._known))
+        values = sorted(set(told))
+        at = {value: place for place, value in enumerate(values)}
+        place = np.fromiter(map(at.__getitem__, told), np.int32, len(told))
         return Strings(values, [place[codes] for codes in self._seen])
 
 

@@ -71,6 +71,7 @@ def _writer(table: Table, path: Path) -> pq.ParquetWriter:
             for each in table.columns
             if pa.types.is_integer(each.type) and each.name not in _SCATTERED
         },
+        write_page_checksum=True,
         write_statistics=[each.name for each in table.columns if each.name in _ASKED],
     )
 

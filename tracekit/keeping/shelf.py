@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import os
 import re
-import secrets
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tracekit import analysis, places
+from tracekit import analysis, owners, places
 from tracekit import meta as run_meta
 from tracekit.errors import UnusableInputError
 from tracekit.rank_view import RankView
@@ -110,9 +108,9 @@ class Shelf:
 
     def _keep(self, path: Path, key: str, result: Result) -> bool:
         """Keep a result if it can be kept exactly and is not too large; a failure is no loss."""
-        temporary = path.with_name(f".tmp-{os.getpid()}-{secrets.token_hex(4)}")
         if result.passing:
             return False
+        temporary = path.with_name(f".tmp-{owners.mark()}")
         try:
             if not codec.write(temporary, key, result) or temporary.stat().st_size > self.largest:
                 return False

@@ -10,6 +10,18 @@ from __future__ import annotations
 from .address import expand, is_address, parse
 from .failures import reason
 from .remote import Place, RemotePath, Stat, inside
-from .whole import fetch, put
+from .whole import fetch, move, put
 
-__all__ = ["Place", "RemotePath", "Stat", "expand", "fetch", "inside", "is_address", "parse", "put", "reason"]
+__all__ = [
+    "Place",
+    "RemotePath",
+    "Stat",
+    "expand",
+    "fetch",
+    "inside",
+    "is_address",
+    "move",
+    "parse",
+    "put",
+    "reason",
+]

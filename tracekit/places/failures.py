@@ -21,7 +21,7 @@ _SAID = {
     "PermanentRedirect": "the bucket is in another region; name it, as in ?region=eu-west-1",
 }
 """What the services call a failure, and what that means."""
-_LONGEST = 500
+_LONGEST = 200
 
 
 def reason(error: BaseException) -> str:

@@ -142,6 +142,10 @@ class RemotePath:
         """Whether a folder is there: on object storage, a prefix of names."""
         return modes.S_ISDIR(self._mode())
 
+    def is_symlink(self) -> bool:
+        """Never: there are no links."""
+        return False
+
     def _mode(self) -> int:
         try:
             return self.stat().st_mode

@@ -72,6 +72,19 @@ def send(file: Path, place: RemotePath) -> None:
     _copy(str(file), pafs.LocalFileSystem(), place.key, place.filesystem)
 
 
+def move(file: Path, place: Place) -> None:
+    """Put a file of this machine in place, which is renamed on the same disk and sent elsewhere.
+
+    Raises:
+        OSError: It cannot be.
+    """
+    if isinstance(place, Path):
+        file.rename(place)
+    else:
+        send(file, place)
+        file.unlink()
+
+
 def fetch(place: Place, folder: Path) -> Path:
     """A place on this machine, where it may be read by what reads only such: itself, or a copy of it.
 

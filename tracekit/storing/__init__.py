@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from tracekit.places import RemotePath
 
 from .keeper import Keeper, Leftover
-from .local import LocalKeeper
+from .local import TEMPORARY, LocalKeeper, discard
 from .remote import RemoteKeeper
 
 if TYPE_CHECKING:
     from tracekit.places import Place
 
-__all__ = ["Keeper", "Leftover", "keeper_of"]
+__all__ = ["TEMPORARY", "Keeper", "Leftover", "discard", "keeper_of"]
 
 
 def keeper_of(path: Place) -> Keeper:

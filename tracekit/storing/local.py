@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import re
-import secrets
 import shutil
+import stat
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import psutil
-
 from tracekit import meta as run_meta
+from tracekit import owners
+from tracekit.meta import RUN_ID
 from tracekit.parts import seal, sealed, table_files, told_of
-from tracekit.run import RUN_ID, Run
+from tracekit.run import Run
 
 from .keeper import Leftover
 
@@ -28,7 +27,9 @@ if TYPE_CHECKING:
 
     from .keeper import Open
 
-_TEMPORARY = re.compile(r"\.tmp-(\d+)-[0-9a-f]+")
+TEMPORARY = ".tmp-"
+"""How what is not whole yet, or not any more, is named; the owner's mark follows."""
+_MARKED = re.compile(re.escape(TEMPORARY) + owners.PATTERN)
 
 
 @dataclass(frozen=True)
@@ -58,12 +59,9 @@ class LocalKeeper:
         """The whole runs, oldest first; they are read when asked, which takes no time here."""
         if not self.path.is_dir():
             return []
-        entries = [
-            entry
-            for entry in self.path.iterdir()
-            if RUN_ID.fullmatch(entry.name) and (entry / run_meta.FILE_NAME).is_file()
-        ]
-        return [Run(entry) for entry in sorted(entries, key=_age)]
+        named = [entry for entry in self.path.iterdir() if RUN_ID.fullmatch(entry.name)]
+        aged = [(age, entry) for entry in named if (age := _age(entry))]
+        return [Run(entry) for _, entry in sorted(aged)]
 
     @contextmanager
     def draft(self, run_id: str | None) -> Iterator[LocalDraft]:
@@ -72,7 +70,8 @@ class LocalKeeper:
         self.prepare()
         directory.mkdir()
         try:
-            yield LocalDraft(directory)
+            with owners.holding(directory):
+                yield LocalDraft(directory)
         finally:
             shutil.rmtree(directory, ignore_errors=True)
 
@@ -83,9 +82,9 @@ class LocalKeeper:
         if not ignore.exists():
             ignore.write_text("*\n")
         for entry in self.path.iterdir():
-            match = _TEMPORARY.fullmatch(entry.name)
-            if match and not psutil.pid_exists(int(match[1])):
-                shutil.rmtree(entry, ignore_errors=True)
+            name = entry.name.removeprefix(TEMPORARY)
+            if name != entry.name and owners.is_abandoned(entry, name):
+                discard(entry)
 
     def commit(self, draft: Open, meta: RunMeta, delivered: Sequence[Delivered]) -> Run:
         """Seal the tables in `run.json` and rename the folder to the run's id."""
@@ -98,20 +97,22 @@ class LocalKeeper:
         """Delete a run: it is renamed first."""
         grave = self._temporary()
         Path(str(run.path)).rename(grave)
-        shutil.rmtree(grave)
+        if grave.is_symlink():
+            grave.unlink()
+        else:
+            shutil.rmtree(grave)
 
     def leftovers(self) -> list[Leftover]:
         """Drafts and graves, those of living processes among them."""
         found = self.path.iterdir() if self.path.is_dir() else ()
-        pairs = ((entry, _TEMPORARY.fullmatch(entry.name)) for entry in found)
-        return [_leftover(entry, int(match[1])) for entry, match in pairs if match]
+        return [_leftover(entry) for entry in found if _MARKED.fullmatch(entry.name)]
 
     def free(self, leftover: Leftover) -> None:
         """Delete a leftover."""
-        shutil.rmtree(Path(str(leftover.place)))
+        discard(Path(str(leftover.place)))
 
     def _temporary(self) -> Path:
-        return self.path / f".tmp-{os.getpid()}-{secrets.token_hex(4)}"
+        return self.path / f"{TEMPORARY}{owners.mark()}"
 
 
 def _sealed(folder: Path, delivered: Sequence[Delivered]) -> dict[str, TableFile]:
@@ -130,14 +131,15 @@ def _sealed(folder: Path, delivered: Sequence[Delivered]) -> dict[str, TableFile
     return sealed([*delivered, *own])
 
 
-def _leftover(entry: Path, pid: int) -> Leftover:
-    """A hidden folder; its name tells the process, which began before the folder was made."""
+def _leftover(entry: Path) -> Leftover:
+    """A hidden folder; its name tells the process."""
     newest, size = 0.0, 0
     for file in (entry, *entry.rglob("*")):
         with suppress(OSError):
-            stat = file.lstat()
-            newest, size = max(newest, stat.st_mtime), size + stat.st_size * file.is_file()
-    alive = psutil.pid_exists(pid)
+            told = file.lstat()
+            newest, size = max(newest, told.st_mtime), size + told.st_size * file.is_file()
+    mark = entry.name.removeprefix(TEMPORARY)
+    pid, alive = mark.partition("-")[0].partition(".")[0], not owners.is_abandoned(entry, mark)
     return Leftover(
         place=entry,
         age_s=max(0.0, time.time() - newest),
@@ -147,6 +149,24 @@ def _leftover(entry: Path, pid: int) -> Leftover:
     )
 
 
-def _age(run: Path) -> tuple[str, int, str]:
-    """Sorts runs by time; within the second of the run id, by when they were sealed."""
-    return run.name.partition("-")[0], (run / run_meta.FILE_NAME).stat().st_mtime_ns, run.name
+def _age(run: Path) -> tuple[str, int, str] | None:
+    """Sorts runs by time; within the second of the run id, by when they were sealed. None for what is none.
+
+    Asked once: a run may be deleted meanwhile.
+    """
+    try:
+        sealed = (run / run_meta.FILE_NAME).stat()
+    except OSError:
+        return None
+    if not stat.S_ISREG(sealed.st_mode):
+        return None
+    return run.name.partition("-")[0], sealed.st_mtime_ns, run.name
+
+
+def discard(path: Path) -> None:
+    """Delete a folder or a file, as far as that goes; of a link, the link alone."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink()

@@ -19,10 +19,11 @@ import msgspec
 
 from tracekit import meta as run_meta
 from tracekit.errors import TracekitError
+from tracekit.meta import RUN_ID
 from tracekit.parts import deliver, sealed
 from tracekit.places import RemotePath
 from tracekit.places.remote import RemoteError
-from tracekit.run import RUN_ID, Run
+from tracekit.run import Run
 
 from . import index, manifests, owner
 from .keeper import Leftover

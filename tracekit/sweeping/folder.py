@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 import tracekit
-from tracekit import environment
+from tracekit import environment, scrubbing
 from tracekit.errors import RunNotFoundError, UnusableInputError
 from tracekit.measuring.locks import only_one
 from tracekit.store import timestamp
@@ -160,7 +160,8 @@ def begin(store: Store, plan: Plan, *, command: tuple[str, ...] = (), restart: b
         shutil.rmtree(grave, ignore_errors=True)
     (path / _CELLS).mkdir(parents=True, exist_ok=True)
     if not (path / _PLAN).is_file():
-        head = Head(plan=plan, created_at=timestamp(datetime.now(UTC)), command=command, machine=_machine())
+        told = tuple(scrubbing.words(command))
+        head = Head(plan=plan, created_at=timestamp(datetime.now(UTC)), command=told, machine=_machine())
         known.write(_PLAN, msgspec.json.format(msgspec.json.encode(head), indent=1))
     return known
 

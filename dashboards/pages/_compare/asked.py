@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tracekit.diff import Options, diff, rollup
 from tracekit.diff.comparability import FIELDS
-from tracekit.store import RUN_ID
+from tracekit.meta import RUN_ID
 
 if TYPE_CHECKING:
     from collections.abc import Callable

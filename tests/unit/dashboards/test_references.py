@@ -1,0 +1,71 @@
+"""What an address says is a run's is one of the store, or nothing."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import pytest
+
+from tests.runs import make_run
+
+pytest.importorskip("dash")
+
+from tracekit.dashboards.app import create_app
+from tracekit.dashboards.pages._runs.deleting import delete
+from tracekit.dashboards.site import Site
+from tracekit.dashboards.timeline import routes
+
+from tracekit.errors import UnusableInputError
+from tracekit.store import Store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HOSTILE = [
+    "..",
+    "../other",
+    "../../other/x",
+    "%2e%2e",
+    "a\0b",
+    ".results",
+    ".",
+    "*",
+    "\u202e",
+    "x" * 5000,
+    "",
+]
+
+
+@pytest.fixture
+def site(store: Store) -> Site:
+    make_run(store)
+    app = create_app(store)
+    made = Site(app=app, store=store, pages={})
+    routes.connect(made)
+    return made
+
+
+@pytest.mark.parametrize("run_id", HOSTILE)
+def test_a_hostile_address_reads_and_deletes_nothing(run_id: str, site: Site, tmp_path: Path) -> None:
+    outside = make_run(Store(tmp_path / "other"))
+    shutil.copytree(outside.path, tmp_path / "x")
+    asked = site.app.server.test_client()
+    for address in (f"/timeline/{quote(run_id, safe='')}/lanes", f"/timeline/{run_id}/lanes"):
+        answer = asked.get(address)
+        assert "lanes" not in (answer.get_json(silent=True) or {})
+        assert outside.path.name not in answer.text
+        assert "Traceback" not in answer.text
+    assert site.run(run_id) is None
+    delete(site, [run_id])
+    assert len(site.store.runs()) == 1
+    assert (outside.path / "run.json").is_file()
+
+
+def test_a_link_out_of_the_store_is_not_deleted_from_the_page(site: Site, tmp_path: Path) -> None:
+    outside = make_run(Store(tmp_path / "other"), after_s=5)
+    (site.store.path / outside.path.name).symlink_to(outside.path)
+    with pytest.raises(UnusableInputError, match="is not in the store"):
+        delete(site, [outside.path.name])
+    assert (outside.path / "run.json").is_file()

@@ -1,0 +1,232 @@
+"""What is taken out of a run before it is stored: secrets, host names, and the names of people in paths.
+
+A secret is known by the name it is given to (`--api-key`, `AWS_SECRET_ACCESS_KEY=`), by where it stands (the
+user part of a URL, behind `Bearer`), or by a shape that nothing else has (`hf_...`, `AKIA...`). One that
+stands alone and looks like any other word cannot be known.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tracekit.secret_names import is_secret
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tracekit.meta import RunMeta
+
+HIDDEN = "***"
+"""What stands in place of a secret."""
+HOST = "HOST"
+"""What stands in place of the machine's name."""
+HOME = "~"
+"""What stands in place of a person's folder."""
+
+_SHAPES = (
+    r"hf_[A-Za-z0-9]{20,}",
+    r"gh[pousr]_[A-Za-z0-9]{20,}",
+    r"github_pat_[A-Za-z0-9_]{20,}",
+    r"glpat-[A-Za-z0-9_-]{16,}",
+    r"(?:AKIA|ASIA)[A-Z0-9]{16}",
+    r"AIza[A-Za-z0-9_-]{35}",
+    r"xox[abeprs]-[A-Za-z0-9-]{10,}",
+    r"sk-[A-Za-z0-9_-]{20,}",
+    r"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*",
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?:[^-]*-----END [A-Z ]*PRIVATE KEY-----)?",
+)
+_KNOWN = re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(_SHAPES)})")
+_URL = re.compile(r"(?<![A-Za-z0-9+.-])([A-Za-z0-9+.-]++://)[^/\s@'\"<>]+@")
+_HEADER = re.compile(
+    r"(?i)\b(authorization[\"']?\s*[:=]\s*[\"']?(?:(?:basic|bearer|token)\s+)?|bearer\s+)[A-Za-z0-9._~+/=-]{6,}"
+)
+_ASSIGNED = re.compile(
+    r"(?i)(?<![\w.-])(?=[\w.-]*?(?:token|secret|pass|pwd|key|credential))([\w.-]++)"
+    r"([\"']?\s?[=:]\s?[\"']?)([^\s\"'&;,)\]}]{4,})"
+)
+_FOLDER = re.compile(
+    r"(?<![\w.~-])/(?:home|Users)/[^/\\\s:\"',;)(]+"
+    r"|(?<!\w)[A-Za-z]:(?:\\{1,2}|/)Users(?:\\{1,2}|/)[^/\\\s:\"',;)(]+"
+)
+_TRACE = re.compile(r"(?<![\w.-])[\w.-]*_(\d+)\.(\d{12,20})(?=\.pt\.trace\.json)")
+"""A trace as torch names it by default: host, process and time."""
+_NAME_MARKERS = ("token", "secret", "passw", "passphrase", "pwd", "pass=", "key", "credential")
+_SHAPE_MARKERS = (
+    *("hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "akia", "asia", "aiza"),
+    *("xoxa-", "xoxb-", "xoxe-", "xoxp-", "xoxr-", "xoxs-", "sk-", "eyj", "private key"),
+)
+_NO_HOST = r"trace_\1.\2"
+_NO_NAMES = frozenset(
+    {"localhost", "host", "linux", "ubuntu", "debian", "server", "node", "gpu", "cpu", "train", "test"}
+)
+
+
+def text(value: str) -> str:
+    """Text without secrets, credentials of URLs, and names of people in paths.
+
+    Example:
+        >>> text("git clone https://ann:pw@example.org/x into /home/ann/x with TOKEN=abcd1234")
+        'git clone https://***@example.org/x into ~/x with TOKEN=***'
+    """
+    return _applied(_rules(), value)
+
+
+def texts(values: Sequence[str]) -> list[str]:
+    """Each of many texts as `text` gives it; what has nothing to take out costs little."""
+    joined = "\n".join(values)
+    small = joined.lower()
+    rules = [rule for rule in _rules() if rule.may_apply(small)]
+    return [_applied(rules, one) for one in values] if rules else list(values)
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """One kind of what is taken out.
+
+    Attributes:
+        markers: Without one of these, in small letters, there is none.
+        apply: Takes it out of a text.
+    """
+
+    markers: tuple[str, ...]
+    apply: Callable[[str], str]
+
+    def may_apply(self, small: str) -> bool:
+        return any(marker in small for marker in self.markers)
+
+
+def _applied(rules: Sequence[_Rule], value: str) -> str:
+    small = value.lower()
+    for rule in rules:
+        if rule.may_apply(small):
+            value = rule.apply(value)
+    return value
+
+
+def _rules() -> list[_Rule]:
+    """In the order in which they are applied."""
+    own = str(Path.home())
+    return [*_RULES, _Rule((own.lower(),), partial(_folder(own).sub, HOME))]
+
+
+def words(command: Sequence[str]) -> list[str]:
+    """The words of a command without secrets.
+
+    Example:
+        >>> words(["python", "train.py", "--api-key", "abc", "--token=abc", "--max-tokens", "5"])
+        ['python', 'train.py', '--api-key', '***', '--token=***', '--max-tokens', '5']
+    """
+    found, hides = list[str](), False
+    for word in command:
+        name, sign, _ = word.partition("=")
+        if hides and not word.startswith("-"):
+            found.append(HIDDEN)
+        elif sign and " " not in name and is_secret(name):
+            found.append(f"{name}={HIDDEN}")
+        else:
+            found.append(text(word))
+        hides = word.startswith("-") and not sign and is_secret(word)
+    return found
+
+
+def tree(value: Any) -> Any:
+    """What JSON can hold, with every text in it scrubbed; a list of texts counts as a command."""
+    if isinstance(value, str):
+        return text(value)
+    if isinstance(value, dict):
+        return {_name(key): _named(key, one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        if value and all(isinstance(one, str) for one in value):
+            return words(value)
+        return [tree(one) for one in value]
+    return value
+
+
+def trace_name(name: str) -> str:
+    """A trace's file name without the name of the machine, which torch puts first by default.
+
+    Example:
+        >>> trace_name("gpu-box.lan_4711.1763694900000000000.pt.trace.json")
+        'trace_4711.1763694900000000000.pt.trace.json'
+    """
+    return _TRACE.sub(_NO_HOST, name)
+
+
+def options(value: Any) -> Any:
+    """What JSON can hold, scrubbed as a collector's options are: without this machine's name too."""
+    return _hostless(tree(value))
+
+
+def scrubbed(meta: RunMeta) -> RunMeta:
+    """The metadata of a run as it may be stored."""
+    git = meta.git
+    if git is not None:
+        below = {text(path): sha for path, sha in git.submodules.items()}
+        git = replace(git, branch=git.branch and text(git.branch), submodules=below)
+    return replace(
+        meta,
+        label=meta.label and text(meta.label),
+        workload=tree(meta.workload),
+        collector=replace(meta.collector, options=options(meta.collector.options)),
+        command=_hostless(words(meta.command)),
+        git=git,
+        environment=tree(meta.environment),
+        fingerprint=tree(meta.fingerprint),
+        diagnostics=[replace(one, message=_hostless(text(one.message))) for one in meta.diagnostics],
+    )
+
+
+def _name(key: Any) -> Any:
+    return text(key) if isinstance(key, str) else key
+
+
+def _named(name: Any, value: Any) -> Any:
+    hides = isinstance(name, str) and isinstance(value, str) and value and is_secret(name)
+    return HIDDEN if hides else tree(value)
+
+
+def _unassigned(found: re.Match[str]) -> str:
+    name, sign, value = found.groups()
+    number = sign.startswith('"') and not sign.endswith('"')  # of JSON, which would be none any more
+    return f"{name}{sign}{HIDDEN if is_secret(name) and not number else value}"
+
+
+_RULES = (
+    _Rule(("://",), partial(_URL.sub, rf"\1{HIDDEN}@")),
+    _Rule(("bearer", "authorization"), partial(_HEADER.sub, rf"\1{HIDDEN}")),
+    _Rule(_SHAPE_MARKERS, partial(_KNOWN.sub, HIDDEN)),
+    _Rule(_NAME_MARKERS, partial(_ASSIGNED.sub, _unassigned)),
+    _Rule((".pt.trace.json",), partial(_TRACE.sub, _NO_HOST)),
+    _Rule(("/home/", "users"), partial(_FOLDER.sub, HOME)),
+)
+
+
+@cache
+def _folder(home: str) -> re.Pattern[str]:
+    """Matches a folder at the front of a path; nothing where it is the root of all."""
+    if len(Path(home).parts) < 2:
+        return re.compile(r"(?!)")
+    return re.compile(rf"(?<![\w.~-]){re.escape(home.rstrip('/'))}(?![\w.-])")
+
+
+def _hostless(value: Any) -> Any:
+    """The same without this machine's name, where it stands as a word of its own."""
+    pattern = _hosts(socket.gethostname())
+    if isinstance(value, str):
+        return pattern.sub(HOST, value)
+    if isinstance(value, dict):
+        return {key: _hostless(one) for key, one in value.items()}
+    return [_hostless(one) for one in value] if isinstance(value, list) else value
+
+
+@cache
+def _hosts(full: str) -> re.Pattern[str]:
+    names = {full, full.partition(".")[0]}
+    told = sorted((n for n in names if len(n) > 2 and n.lower() not in _NO_NAMES), key=len, reverse=True)
+    within = "|".join(map(re.escape, told)) or "(?!)"
+    return re.compile(rf"(?i)(?<![\w-])(?:{within})(?![\w-])")
