@@ -6,12 +6,14 @@ import os
 import subprocess
 from pathlib import Path  # noqa: TC003 (the example needs it)
 
+from tracekit import owners
 from tracekit.errors import UnusableInputError
 from tracekit.ingest import files
 from tracekit.nsight import find_nsys
 
 SUFFIXES = (".nsys-rep", ".qdrep")
 _LAST = 400
+_PART = ".part.sqlite"
 
 
 def is_report(path: Path) -> bool:
@@ -59,7 +61,8 @@ def exported(path: Path, directory: Path) -> Path:
 
 
 def _export(path: Path, target: Path) -> Path:
-    nsys, part = _found(path), target.with_name(f".{target.stem}.{os.getpid()}.part.sqlite")
+    nsys, part = _found(path), target.with_name(f".{target.stem}.{owners.mark()}{_PART}")
+    _sweep(target)
     command = [nsys, "export", "--type=sqlite", "--lazy=false", "--force-overwrite=true"]
     try:
         done = subprocess.run(  # noqa: S603 (the tool the user installed)
@@ -76,6 +79,15 @@ def _export(path: Path, target: Path) -> Path:
     finally:
         part.unlink(missing_ok=True)
     return target
+
+
+def _sweep(target: Path) -> None:
+    """Delete what exports of the same report left that were killed."""
+    front = f".{target.stem}."
+    for path in target.parent.iterdir():
+        mark = path.name.removeprefix(front).removesuffix(_PART)
+        if path.name == f"{front}{mark}{_PART}" and owners.is_dead(mark):
+            path.unlink(missing_ok=True)
 
 
 def _failed(path: Path, done: subprocess.CompletedProcess[str]) -> UnusableInputError:
