@@ -28,10 +28,6 @@ if TYPE_CHECKING:
 
 
 ENDING = ".parquet"
-_PARQUET = ds.ParquetFileFormat(
-    default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
-)
-"""Damaged pages are refused, where they were written with checksums."""
 
 
 @dataclass(frozen=True)
@@ -206,7 +202,9 @@ class Run:
         files = self.files(name)
         where = files[0].filesystem if isinstance(files[0], places.RemotePath) else None
         keys = [file.key if isinstance(file, places.RemotePath) else str(file) for file in files]
-        return ds.dataset(keys, format=_PARQUET, schema=TABLES[name].arrow, filesystem=where)
+        checked = ds.ParquetFragmentScanOptions(page_checksum_verification=True)  # damaged pages are refused
+        parquet = ds.ParquetFileFormat(default_fragment_scan_options=checked)
+        return ds.dataset(keys, format=parquet, schema=TABLES[name].arrow, filesystem=where)
 
 
 def busy(run: Run, columns: Sequence[str]) -> pd.DataFrame:

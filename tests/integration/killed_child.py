@@ -85,7 +85,9 @@ def audit_parquet() -> None:
 def _told(method: Any, name: str) -> Any:
     def call(self: Any, *arguments: Any, **options: Any) -> Any:
         where = arguments[0] if name == "__init__" else ""
-        sys.audit("tests.parquet", f"{name.strip('_')} {where}")
+        if name != "close" or not self.__dict__.setdefault("closed", False):  # as Arrow closes: once
+            self.closed = name == "close"
+            sys.audit("tests.parquet", f"{name.strip('_')} {where}")
         return method(self, *arguments, **options)
 
     return call

@@ -106,11 +106,11 @@ class TableFile:
     def __exit__(
         self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        if kind is None:
-            self._finish()
-        elif self._writer is not None:
-            with suppress(OSError):
-                self._writer.close()
+        try:
+            if kind is None:
+                self._finish()
+        finally:
+            self._close()
 
     def add(self, rows: Rows, computed: dict[str, Ints]) -> None:
         """Add rows.
@@ -146,6 +146,12 @@ class TableFile:
             self._write(self._waiting)
         if self._writer is not None:
             self._writer.close()
+
+    def _close(self) -> None:
+        """Let go of the file, whatever became of it; a writer left open would complain later."""
+        if self._writer is not None:
+            with suppress(OSError):
+                self._writer.close()
 
     def _write(self, group: pa.Table) -> None:
         if self._writer is None:

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import TypeVar
 
+from tracekit import owners
 from tracekit.errors import UnusableInputError
 from tracekit.ingest import files
 from tracekit.nsight import find_nsys
@@ -14,6 +15,7 @@ from tracekit.places import Place
 
 SUFFIXES = (".nsys-rep", ".qdrep")
 _LAST = 400
+_PART = ".part.sqlite"
 AnyPlace = TypeVar("AnyPlace", Path, Place)
 
 
@@ -62,7 +64,8 @@ def exported(path: Path, directory: Path) -> Path:
 
 
 def _export(path: Path, target: Path) -> Path:
-    nsys, part = _found(path), target.with_name(f".{target.stem}.{os.getpid()}.part.sqlite")
+    nsys, part = _found(path), target.with_name(f".{target.stem}.{owners.mark()}{_PART}")
+    _sweep(target)
     command = [nsys, "export", "--type=sqlite", "--lazy=false", "--force-overwrite=true"]
     try:
         done = subprocess.run(  # noqa: S603 (the tool the user installed)
@@ -79,6 +82,15 @@ def _export(path: Path, target: Path) -> Path:
     finally:
         part.unlink(missing_ok=True)
     return target
+
+
+def _sweep(target: Path) -> None:
+    """Delete what exports of the same report left that were killed."""
+    front = f".{target.stem}."
+    for path in target.parent.iterdir():
+        mark = path.name.removeprefix(front).removesuffix(_PART)
+        if path.name == f"{front}{mark}{_PART}" and owners.is_dead(mark):
+            path.unlink(missing_ok=True)
 
 
 def _failed(path: Path, done: subprocess.CompletedProcess[str]) -> UnusableInputError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import pytest
 
 from samples.simulator import examples, nsys
 from tests.unit.ingest.nsys.exports import imported, kernel, parquet, sqlite, tables
-from tracekit import nsight
+from tracekit import nsight, owners
 from tracekit.errors import UnusableInputError
 from tracekit.ingest import plan, resolve
 from tracekit.ingest.nsys import report
@@ -127,3 +128,19 @@ def test_a_path_to_an_export_stands_for_its_run_which_is_made_once(store: Store,
     ):
         assert resolve(store, str(path)).id == resolve(store, str(path)).id
     assert len(store.runs()) == 2
+
+
+def test_what_an_export_that_was_killed_left_goes_with_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(tmp_path / "bin", monkeypatch)
+    path = made_report(tmp_path)
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    left = tmp_path / f".run.{process.pid}.17-0a.part.sqlite"
+    living = tmp_path / f".run.{owners.mark()}.part.sqlite"
+    other = tmp_path / f".other.{process.pid}.17-0a.part.sqlite"
+    for one in (left, living, other):
+        one.touch()
+    assert report.exported(path, tmp_path) == tmp_path / "run.sqlite"
+    assert [one.exists() for one in (left, living, other)] == [False, True, True]
