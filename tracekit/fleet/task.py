@@ -44,8 +44,14 @@ def unexpected(error: BaseException) -> TracekitError:
     Example:
         >>> str(unexpected(ValueError("no such colour")))
         'ValueError: no such colour (`--debug` tells where)'
+        >>> unexpected(OSError(28, "No space left on device")).message
+        'the machine that ran it failed it: [Errno 28] No space left on device'
     """
     said = " ".join(str(error).split())
-    found = TracekitError(f"{type(error).__name__}: {said}", hint="`--debug` tells where")
+    if isinstance(error, OSError):
+        what, hint = f"the machine that ran it failed it: {said}", "look after its disk and file systems"
+    else:
+        what, hint = f"{type(error).__name__}: {said}", "`--debug` tells where"
+    found = TracekitError(what, hint=hint)
     found.add_note("".join(traceback.format_exception(error)))
     return found
