@@ -21,6 +21,8 @@ ROWS_AT_ONCE = 12_000_000
 """Rows of a run that an analysis reads at once: about 2 GB for the one that takes most."""
 SPREAD_ROWS = 1_500_000
 """From this many rows on, starting worker processes costs less than it saves."""
+PIECES_EACH = 4
+"""Pieces for each worker at least, so that all end at about the same time."""
 MOST_PROCESSES = 8
 """On one machine, unless a cluster is named: they share its memory."""
 LOST = "{ranks} left out: {why}"
@@ -29,8 +31,8 @@ SAMPLED = (
     "{rows:,} rows: `tracekit analyze RUN {name} --rank N` reads another one, `--rank all` every rank"
 )
 _COUNTED = [table.name for table in TABLES.values() if C.RANK in table.arrow.names]
-_Part: TypeAlias = "tuple[int, Any, TracekitError | None]"
-"""A rank, what was kept of it, and why nothing was."""
+_Part: TypeAlias = "tuple[tuple[int, ...], Any, TracekitError | None]"
+"""Ranks, what was kept of them, and why nothing was."""
 
 
 def computing(analysis: Analysis, workers: Workers | None = None) -> Callable[[Run], Result]:
@@ -99,19 +101,22 @@ def _rows(run: Run) -> int:
 
 
 def _spread(analysis: Analysis, workers: Workers | None, run: Run) -> Result:
-    """Every rank alone, then what was kept of them together."""
+    """Every piece of the run alone, then what was kept of them together."""
     from dataclasses import replace
 
+    from tracekit.fleet.local import Here
+
     assert analysis.by_rank  # noqa: S101 (asked before)
-    ranks = list(rank_view.each(run))
-    if len(ranks) < 2:
+    fleet = workers or Here()
+    pieces = rank_view.pieces(run, least=1 if fleet.count < 2 else PIECES_EACH * fleet.count)
+    if len(pieces) < 2 and len(run.ranks) < 2:
         return analysis.compute(run)
-    parts = sorted(_parts(analysis, workers, ranks), key=lambda part: part[0])
-    lost = [(rank, error) for rank, _, error in parts if error is not None]
-    if len(lost) == len(parts):
+    parts = sorted(_parts(analysis, fleet, pieces), key=lambda part: part[0])
+    lost = [(rank, error) for ranks, _, error in parts if error is not None for rank in ranks]
+    if len(lost) == len(run.ranks):
         raise _failed(analysis, lost[0][1])
     found = analysis.by_rank.combine(run, [kept for _, kept, error in parts if error is None])
-    return replace(found, notes=(*_lost(lost), *found.notes), passing=bool(lost)) if lost else found
+    return replace(found, notes=(*_lost(lost), *found.notes), passing=True) if lost else found
 
 
 def _failed(analysis: Analysis, error: TracekitError) -> TracekitError:
@@ -121,17 +126,22 @@ def _failed(analysis: Analysis, error: TracekitError) -> TracekitError:
     return PluginError(f"analysis {analysis.name!r} failed on every rank: {error.message}", hint=error.hint)
 
 
-def _parts(analysis: Analysis, workers: Workers | None, ranks: Sequence[Run]) -> Iterator[_Part]:
-    from tracekit.fleet.local import Here
-
+def _parts(analysis: Analysis, fleet: Workers, pieces: Sequence[Run]) -> Iterator[_Part]:
+    """What is kept of each piece; of one that fails, each rank is tried alone, to have the others."""
+    alone: list[Run] = []
     outcome: Outcome[Any]
-    for outcome in (workers or Here()).map(partial(_kept, analysis.name), ranks):
-        (rank,) = ranks[outcome.index].ranks
-        yield rank, outcome.value, outcome.error
+    for outcome in fleet.map(partial(_kept, analysis.name), pieces):
+        piece = pieces[outcome.index]
+        if outcome.error is None or len(piece.ranks) < 2:
+            yield piece.ranks, outcome.value, outcome.error
+        else:
+            alone += [piece.of_ranks(rank) for rank in piece.ranks]
+    for outcome in fleet.map(partial(_kept, analysis.name), alone) if alone else ():
+        yield alone[outcome.index].ranks, outcome.value, outcome.error
 
 
 def _kept(name: str, run: Run) -> Any:
-    """What an analysis keeps of one rank; runs where the workers are."""
+    """What an analysis keeps of some ranks; runs where the workers are."""
     from tracekit.analysis import get
 
     halves = get(name).by_rank

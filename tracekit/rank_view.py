@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow.compute as pc
@@ -13,7 +14,7 @@ from tracekit.run import Run
 from tracekit.schema import TABLES, C
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
     import pyarrow.dataset as ds
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 Holders: TypeAlias = "Mapping[str, frozenset[int]]"
 """The ranks that each file holds, by the file's name; the parts of one trace have one name in all tables."""
+PIECE_ROWS = 300_000
+"""Rows of the ranks that are read together: of fewer rows, opening files and starting over takes longer."""
 _RANKED = [table.name for table in TABLES.values() if C.RANK in table.arrow.names]
 
 
@@ -141,17 +144,23 @@ def view(run: Run, ranks: Sequence[int]) -> RankView:
     return one
 
 
-def each(run: Run) -> Iterator[Run]:
-    """Every rank alone, in order; the run itself where reading it whole takes no more than that."""
-    if isinstance(run, RankView) and len(run.chosen) == 1:
-        yield run
-        return
-    parted = any(len(run.files(name)) > 1 for name in _RANKED if run.rows(name))
-    if not parted or len(run.ranks) < 2:
-        yield run
-        return
-    for rank in run.ranks:
-        yield view(run, [rank])
+def pieces(run: Run, at_once: int | None = None, *, least: int = 1) -> list[Run]:
+    """The run in pieces that are small: ranks one by one, or several together where they have few rows.
+
+    Args:
+        run: The run; it is its only piece where its ranks do not lie in files of their own.
+        at_once: Rows of a piece, about; `PIECE_ROWS` by default.
+        least: Pieces to make of it at least, as far as there are ranks.
+    """
+    ranks = run.ranks
+    names = [name for name in _RANKED if run.rows(name)]
+    rows = sum(run.rows(name) for name in names)
+    room = PIECE_ROWS if at_once is None else at_once
+    count = min(len(ranks), max(least, -(-rows // max(1, room))))
+    if count < 2 or not any(len(run.files(name)) > 1 for name in names):
+        return [run]
+    ends = [place * len(ranks) // count for place in range(count + 1)]
+    return [view(run, ranks[low:high]) for low, high in pairwise(ends)]
 
 
 def holders(run: Run) -> Holders:

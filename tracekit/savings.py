@@ -133,7 +133,7 @@ def budget_of(parts: Iterable[Spent]) -> Budget:
 
 def budget(run: Run) -> Budget:
     """The run's steps: how many, and how long they take."""
-    return budget_of(spent(one) for one in rank_view.each(run))
+    return budget_of(spent(one) for one in rank_view.pieces(run))
 
 
 def _covered(windows: pd.DataFrame) -> int:

@@ -28,7 +28,7 @@ def step_windows(run: Run) -> pd.DataFrame:
     """
     import pandas as pd
 
-    return pd.concat([_windows(one) for one in rank_view.each(run)], ignore_index=True)
+    return pd.concat([_windows(one) for one in rank_view.pieces(run)], ignore_index=True)
 
 
 def _windows(run: Run) -> pd.DataFrame:

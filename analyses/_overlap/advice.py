@@ -142,7 +142,7 @@ def _scheme(run: Run, kinds: pd.DataFrame) -> str:
     if pattern is None:
         return scheme
     where = pc.field(C.KIND).isin([str(HostKind.ANNOTATION), str(HostKind.OP), str(HostKind.PYTHON)])
-    for one in rank_view.each(run):
+    for one in rank_view.pieces(run):
         names = one.table("host_intervals", columns=[C.NAME], where=where)[C.NAME]
         if matches(names, pattern).any():
             return scheme

@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 
 from samples.simulator.large import Shape
 from tests.jobs import imported
-from tracekit import by_rank
+from tracekit import by_rank, rank_view
 from tracekit.analysis import Result, analyze, available
 from tracekit.errors import UnusableInputError
 from tracekit.fleet import workers
+from tracekit.fleet.local import Here
 from tracekit.keeping import Shelf
 from tracekit.store import Store
 
@@ -39,11 +40,22 @@ def same(one: Result, other: Result) -> None:
     assert one.notes == other.notes
 
 
+class Counting(Here):
+    """No workers that count as so many, so that a run comes in as many pieces and more."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    @property
+    def count(self) -> int:
+        return self._count
+
+
 def test_these_analyses_work_rank_by_rank() -> None:
     assert {"gpu_breakdown", "kernels", "overlap", "ranks"} <= set(SPREAD)
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     steps=st.lists(st.integers(-1, 3), min_size=2, max_size=5).filter(lambda each: max(each) >= 0),
     slow=st.integers(0, 4),
@@ -57,7 +69,9 @@ def test_parts_together_are_the_whole(steps: list[int], slow: int, bare: frozens
         run = imported(Store(folder / "store"), folder / "traces", shape, steps=own, bare=bare)
         for found in available():
             if found.by_rank:
-                same(analyze(run, found.name), found.by_rank.whole(run))
+                whole = found.by_rank.whole(run)
+                for pieces in (2, len(run.ranks)):
+                    same(analyze(run, found.name, workers=Counting(pieces)), whole)
 
 
 def job(folder: Path, ranks: int, *, layers: int = 8) -> Run:
@@ -134,7 +148,8 @@ def peak(function: Callable[[Run], object], run: Run) -> int:
 
 
 @pytest.mark.slow
-def test_memory_hardly_grows_with_the_ranks(tmp_path: Path) -> None:
+def test_memory_hardly_grows_with_the_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rank_view, "PIECE_ROWS", 1)
     few, many = job(tmp_path / "few", 4, layers=400), job(tmp_path / "many", 16, layers=400)
 
     def grown(function: Callable[[Run], object]) -> int:

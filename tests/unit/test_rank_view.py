@@ -55,7 +55,7 @@ def test_ranks_that_share_a_file_are_told_apart(tmp_path: Path) -> None:
     view = run.of_ranks(1)
     assert view.arrow("device_intervals", columns=[C.ROW_ID])[C.ROW_ID].to_pylist() == [1, 4, 7]
     assert (view.rows("device_intervals"), view.rows("host_intervals")) == (3, 0)
-    assert list(rank_view.each(run)) == [run]
+    assert rank_view.pieces(run, 1) == [run]
 
 
 def test_a_view_travels_without_what_it_has_read(job: Run) -> None:
@@ -66,11 +66,14 @@ def test_a_view_travels_without_what_it_has_read(job: Run) -> None:
     assert pickle.loads(sent).table("device_intervals").equals(rows)  # noqa: S301
 
 
-def test_each_rank_comes_alone(job: Run) -> None:
-    views = list(rank_view.each(job))
-    assert [view.ranks for view in views] == [(0,), (2,), (3,), (4,)]
-    assert all(isinstance(view, RankView) for view in views)
-    assert list(rank_view.each(views[0])) == [views[0]]
+def test_large_ranks_come_alone_and_small_ones_together(job: Run) -> None:
+    alone = rank_view.pieces(job, 1)
+    assert [view.ranks for view in alone] == [(0,), (2,), (3,), (4,)]
+    assert all(isinstance(view, RankView) for view in alone)
+    assert rank_view.pieces(alone[0], 1) == [alone[0]]
+    assert rank_view.pieces(job) == [job]
+    assert [view.ranks for view in rank_view.pieces(job, least=2)] == [(0, 2), (3, 4)]
+    assert len(rank_view.pieces(job, least=9)) == 4
 
 
 def test_a_rank_that_is_not_there_is_named(job: Run) -> None:

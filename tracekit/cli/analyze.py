@@ -60,7 +60,7 @@ def command(
     The ranks of a job are read one by one where an analysis can work so, and a rank that cannot be read is
     named and left out. Other analyses read all ranks at once, or as many as there is room for, and say so.
 
-    With --scheduler each rank is a task of a Dask cluster, whose workers must find the store under the same
+    With --scheduler the ranks are tasks of a Dask cluster, whose workers must find the store under the same
     path as this program, and have its version (pip install 'tracekit-torch[scale]').
 
     \b

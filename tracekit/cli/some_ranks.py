@@ -48,8 +48,8 @@ def _numbers(word: str) -> range:
 
 
 @contextmanager
-def reading(run: Run, scheduler: str | None) -> Iterator[Workers]:
-    """What reads the ranks of a run: a cluster, processes of this machine, or this one.
+def reading(run: Run, scheduler: str | None) -> Iterator[Workers | None]:
+    """What reads the ranks of a run: a cluster, processes of this machine, or none but this one.
 
     Raises:
         TracekitError: The cluster cannot be used.
@@ -57,5 +57,9 @@ def reading(run: Run, scheduler: str | None) -> Iterator[Workers]:
     from tracekit.by_rank import processes
     from tracekit.fleet import workers
 
-    with workers(scheduler, count=None if scheduler else processes(run)) as fleet:
+    count = None if scheduler else processes(run)
+    if count == 0:
+        yield None
+        return
+    with workers(scheduler, count=count) as fleet:
         yield fleet

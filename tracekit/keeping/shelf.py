@@ -70,7 +70,7 @@ class Shelf:
         """
         key = self._key(run, name)
         if key is None:
-            return analysis.analyze(run, name, workers=self.workers)
+            return self._now(run, name)
         path = self.store.beside / FOLDER / run.path.name / f"{name}{_ENDING}"
         return self._found(path, key) or self._computed(run, name, path, key)
 
@@ -89,14 +89,19 @@ class Shelf:
 
     def _computed(self, run: Run, name: str, path: Path, key: str) -> Result:
         if not self._prepared(path.parent):
-            return analysis.analyze(run, name, workers=self.workers)
+            return self._now(run, name)
         with _in_turn(path.with_suffix(".lock")):
             found = self._found(path, key)  # by who had the turn before
             if found is None:
-                found = analysis.analyze(run, name, workers=self.workers)
+                found = self._now(run, name)
                 if self._keep(path, key, found):
                     self._make_room()
         return found
+
+    def _now(self, run: Run, name: str) -> Result:
+        if self.workers is None:
+            return analysis.analyze(run, name)
+        return analysis.analyze(run, name, workers=self.workers)
 
     def _prepared(self, folder: Path) -> bool:
         try:

@@ -46,7 +46,7 @@ def summary(
     places = [name for name in _PLACES if name in frame]
     if C.RANK not in places or not measures or frame.duplicated([*places, *labels]).any():
         return None
-    groups = list(frame.groupby(labels, sort=True, observed=True)) if labels else [((), frame)]
+    groups = list(frame.groupby(labels, sort=True, observed=True, dropna=False)) if labels else [((), frame)]
     if len(groups) > MOST_GROUPS:
         return None
     each = max(1, limit // len(groups))
