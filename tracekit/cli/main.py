@@ -29,6 +29,7 @@ COMMANDS = {
     "bisect": "tracekit.cli.bisect",
     "ab": "tracekit.cli.ab",
     "noise": "tracekit.cli.noise",
+    "query": "tracekit.cli.query",
     "dashboard": "tracekit.cli.dashboard",
     "rm": "tracekit.cli.rm",
 }
