@@ -36,6 +36,7 @@ def told(error: Exception, sql: str, columns: Sequence[str], *, before: int = 0)
         'Referenced column "nam" not found (line 1, column 8) (did you mean name?)'
     """
     text = str(error)
+    text = text.replace("Values list", "Table")  # what it calls a view
     first = _KIND.sub("", text.strip().splitlines()[0] if text.strip() else "the query failed").rstrip("!.")
     if "Out of Memory" in text:
         return UnusableInputError(

@@ -117,19 +117,21 @@ class Session:
         Raises:
             UnusableInputError: It failed, or took too long.
         """
-        done = self._pool.submit(work, self._database)
         with self._telling():
+            done = self._pool.submit(work, self._database)
             try:
                 return done.result(max(self._ends - time.monotonic(), 0) if self._seconds else None)
-            except BaseException as error:
-                while wait([done], _AGAIN_S).not_done:  # a query that had not begun does not hear it
-                    self._database.interrupt()
-                if isinstance(error, TimeoutError):
-                    raise UnusableInputError(
-                        f"the query took longer than {self._seconds:g} s",
-                        hint="ask for less, or give it more with --timeout",
-                    ) from None
-                raise
+            except TimeoutError:
+                raise UnusableInputError(
+                    f"the query took longer than {self._seconds:g} s",
+                    hint="ask for less, or give it more with --timeout",
+                ) from None
+
+    def stop(self) -> None:
+        """End whatever is being done; an interrupt may have come at any moment, so nobody knows what."""
+        idle = self._pool.submit(int)
+        while wait([idle], _AGAIN_S).not_done:  # a query that had not begun does not hear it
+            self._database.interrupt()
 
     @contextmanager
     def _telling(self) -> Iterator[None]:
@@ -164,9 +166,9 @@ def ask(
 
     Example:
         >>> from tracekit.query import ask, read
-        >>> with ask(read("SELECT 2 ** 62 :: BIGINT AS big", []), []) as answer:
+        >>> with ask(read("SELECT 2 * 4611686018427387903 AS big", []), []) as answer:
         ...     answer.fetch(1)
-        [(4611686018427387904,)]
+        [(9223372036854775806,)]
     """
     allowed = limits or Limits()
     with (
@@ -179,8 +181,11 @@ def ask(
         named = sorted(statement.tables - {views.RUNS.name})
         _close(database, views.of_runs(database, runs, named, labelled=labelled))
         session = Session(database, pool, statement, allowed)
-        session.check()
-        yield Answer(session, statement, limit)
+        try:
+            session.check()
+            yield Answer(session, statement, limit)
+        finally:
+            session.stop()
 
 
 def _settings(limits: Limits, spill: str) -> dict[str, str | bool | int | float | list[str]]:

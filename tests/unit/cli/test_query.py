@@ -21,9 +21,8 @@ BIG = 2**53 + 1
 
 def test_json_is_exact_and_names_units(store: Store, tracekit: Callable[..., Done]) -> None:
     make_run(store, tables={"steps": step_rows(BIG, BIG + 2)})
-    done = tracekit(
-        "query", "SELECT start_ns, name, sum(dur_ns) OVER () AS sum_ns FROM steps", "--format", "json"
-    )
+    sql = "SELECT start_ns, name, sum(dur_ns) OVER () AS sum_ns FROM steps"
+    done = tracekit("query", sql, "--format", "json")
     told = json.loads(done.out)
     assert (done.code, done.err, told["schema"], told["more"]) == (0, "", "tracekit.query/1", 0)
     assert [(one["name"], one["unit"]) for one in told["columns"]] == [
@@ -40,12 +39,7 @@ def test_json_is_exact_and_names_units(store: Store, tracekit: Callable[..., Don
 def test_a_table_says_how_many_more_rows_there_are(store: Store, tracekit: Callable[..., Done]) -> None:
     make_run(store)
     done = tracekit("query", "SELECT range AS n FROM range(1234) ORDER BY n DESC", "--limit", "2")
-    assert done.out.split() == [
-        "n",
-        "1233",
-        "1232",
-        *["1,232", "more", "rows;", "--limit", "0", "shows", "all"],
-    ]
+    assert done.out == "   n\n1233\n1232\n1,232 more rows; --limit 0 shows all\n"
 
 
 def test_a_limit_says_in_json_and_markdown_what_it_leaves_out(tracekit: Callable[..., Done]) -> None:
@@ -56,9 +50,8 @@ def test_a_limit_says_in_json_and_markdown_what_it_leaves_out(tracekit: Callable
 
 
 def test_csv_holds_every_row_and_nothing_for_null(store: Store, tracekit: Callable[..., Done]) -> None:
-    done = tracekit(
-        "query", "SELECT range AS a, NULL AS b, [range] AS c FROM range(20001)", "--format", "csv"
-    )
+    sql = "SELECT range AS a, NULL AS b, [range] AS c FROM range(20001)"
+    done = tracekit("query", sql, "--format", "csv")
     rows = list(csv.reader(io.StringIO(done.out)))
     assert (len(rows), rows[0], rows[-1]) == (20_002, ["a", "b", "c"], ["20000", "", "[20000]"])
 
