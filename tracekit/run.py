@@ -118,6 +118,10 @@ class Run:
             pa.default_memory_pool().release_unused()
         return pd.DataFrame(made, index=pd.RangeIndex(rows), copy=False)
 
+    def dataset(self, name: str) -> ds.FileSystemDataset:
+        """The files of a table that has rows, for who reads them batch by batch; parts follow each other."""
+        return ds.dataset(self._location(name), format="parquet", schema=TABLES[name].arrow)
+
     def _location(self, name: str) -> Path:
         directory = self.path / name
         return directory if directory.is_dir() else self.path / f"{name}.parquet"

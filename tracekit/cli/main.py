@@ -30,6 +30,7 @@ COMMANDS = {
     "ab": "tracekit.cli.ab",
     "noise": "tracekit.cli.noise",
     "query": "tracekit.cli.query",
+    "export": "tracekit.cli.export",
     "dashboard": "tracekit.cli.dashboard",
     "rm": "tracekit.cli.rm",
 }

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from statistics import median_low
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from tracekit.schema import TABLES, Column, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from pathlib import Path
 
     import duckdb
 
@@ -116,12 +115,10 @@ def _source(
     if not run.rows(table.name):
         empty = ", ".join(f"NULL::{_TYPES.get(one.type, 'VARCHAR')} AS {one.name}" for one in table.columns)
         return f"{empty} WHERE false", []
-    place = run.path.resolve()
-    single, parts = place / f"{table.name}.parquet", place / table.name
-    files = sorted(parts.glob("*.parquet")) if parts.is_dir() else [single]
-    if any(_GLOB & set(str(file)) for file in files):  # DuckDB would take the name for a pattern
-        dataset = ds.dataset([str(file) for file in files], format="parquet", schema=table.arrow)
-        database.register(handle, dataset)
+    dataset = run.dataset(table.name)
+    files = [Path(file).resolve() for file in dataset.files]
+    if not isinstance(run.path, Path) or any(_GLOB & set(str(file)) for file in files):
+        database.register(handle, dataset)  # DuckDB takes such names for patterns
         return f'{", ".join(one.name for one in table.columns)} FROM "{handle}"', []
     stored = set(pq.read_schema(files[0]).names)
     columns = [
