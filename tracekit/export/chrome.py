@@ -118,7 +118,8 @@ def _event(
     """An interval up to its arguments."""
     return (
         '{"ph":"X","name":', name, ',"cat":', category,
-        ',"pid":', tracks.text(pid), ',"tid":', tracks.text(tid), ',"ts":', micro(batch[C.START_NS], origin), ',"dur":', micro(batch[C.DUR_NS]), ',"args":{',
+        ',"pid":', tracks.text(pid), ',"tid":', tracks.text(tid),
+        ',"ts":', micro(batch[C.START_NS], origin), ',"dur":', micro(batch[C.DUR_NS]), ',"args":{',
     )  # fmt: skip
 
 

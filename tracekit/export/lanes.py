@@ -15,7 +15,7 @@ from tracekit.ingest.nesting import nearest, parents
 from tracekit.schema import C
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     import numpy.typing as npt
     import pyarrow as pa
@@ -65,17 +65,18 @@ def lanes(source: Source, table: str, columns: list[str], placed: Placed, *, the
         then: Orders rows of one start and duration.
     """
     needed = list(dict.fromkeys([C.ROW_ID, C.START_NS, C.DUR_NS, then, *columns]))
-    pieces: dict[Track, list[Ints]] = defaultdict(list)
+    pieces: dict[Track, list[list[Ints]]] = defaultdict(lambda: [[], [], [], []])
     for batch in source.batches(table, needed):
-        rows = np.stack([batch[name].to_numpy() for name in (C.START_NS, C.DUR_NS, then, C.ROW_ID)])
+        rows = [batch[name].to_numpy() for name in (C.START_NS, C.DUR_NS, then, C.ROW_ID)]
         for track, members in _by_track(*placed(batch)):
-            pieces[track].append(rows[:, members])
+            for column, values in zip(pieces[track], rows, strict=True):
+                column.append(values[members])
     tracks = tuple(pieces)
     further: list[tuple[int, int, int, int]] = []
     moved: list[Ints] = [np.empty(0, np.int64)]
     threads: list[Ints] = [np.empty(0, np.int64)]
     for track in tracks:
-        ids, lane = crossing(np.concatenate(pieces.pop(track), axis=1))
+        ids, lane = crossing(_joined(pieces.pop(track)))
         first = _FIRST + len(further)
         further += [(*track, first + one, one + 1) for one in range(int(lane.max(initial=-1)) + 1)]
         moved.append(ids)
@@ -92,14 +93,23 @@ def _by_track(processes: Ints, threads: Ints) -> Iterator[tuple[Track, Ints]]:
         yield (process, thread), np.flatnonzero(which.ravel() == number)
 
 
-def crossing(rows: Ints) -> tuple[Ints, Ints]:
+def _joined(pieces: list[list[Ints]]) -> list[Ints]:
+    """Each column as one array; its pieces are let go before the next is made."""
+    joined = []
+    for column in pieces:
+        joined.append(np.concatenate(column))
+        column.clear()
+    return joined
+
+
+def crossing(rows: Sequence[Ints]) -> tuple[Ints, Ints]:
     """Rows of one track that cannot stay on it, and the further track of each, from 0.
 
     Args:
         rows: Starts, durations, what orders rows of one start and duration, and ids.
 
     Example:
-        >>> ids, lane = crossing(np.array([[0, 5, 6], [10, 10, 1], [0, 0, 0], [7, 8, 9]]))
+        >>> ids, lane = crossing([np.array(one) for one in ([0, 5, 6], [10, 10, 1], [0, 0, 0], [7, 8, 9])])
         >>> ids.tolist(), lane.tolist()
         ([8, 9], [0, 0])
     """
@@ -107,9 +117,10 @@ def crossing(rows: Ints) -> tuple[Ints, Ints]:
     end = start + duration
     order = np.lexsort((then, -end, start))
     start, end, ids = start[order], end[order], ids[order]
-    parent = parents(np.zeros(len(start), np.int32), start, end)
+    del order
+    parent = parents(np.zeros(len(start), np.int8), start, end)
     marked = _crosses(start, end, parent)
-    if not marked.any():
+    if marked is None:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     above = _outermost(parent, nearest(parent, marked))
     gone = np.flatnonzero(above >= 0)
@@ -130,18 +141,20 @@ def _outermost(parent: Ints, marked: Ints) -> Ints:
         found[inside] = np.where(higher >= 0, higher, found[inside])
 
 
-def _crosses(start: Ints, end: Ints, parent: Ints) -> npt.NDArray[np.bool_]:
-    """Which rows begin before an earlier row inside the same one has ended."""
-    count = len(start)
+def _crosses(start: Ints, end: Ints, parent: Ints) -> npt.NDArray[np.bool_] | None:
+    """Which rows begin before an earlier row inside the same one has ended; None where none does."""
     order = np.argsort(parent, kind="stable")
     begins = np.concatenate(([True], parent[order][1:] != parent[order][:-1]))
-    by_end = np.argsort(end[order], kind="stable")
-    rank = np.empty(count, np.int64)
-    rank[by_end] = np.arange(count)
-    rank += (np.cumsum(begins) - 1) * count  # so that the largest so far never comes from another group
-    reach = end[order][by_end][np.maximum.accumulate(rank) % count]
-    found = np.zeros(count, np.bool_)
-    found[order[1:]] = ~begins[1:] & (reach[:-1] > start[order][1:])
+    end, start = end[order], start[order]
+    if not (~begins[1:] & (end[:-1] > start[1:])).any():  # the first that does crosses the one before it
+        return None
+    by_end = np.argsort(end, kind="stable")
+    rank = np.empty(len(order), np.int64)
+    rank[by_end] = np.arange(len(order))
+    rank += (np.cumsum(begins) - 1) * len(order)  # so that the largest so far is never of another group
+    reach = end[by_end][np.maximum.accumulate(rank) % len(order)]
+    found = np.zeros(len(order), np.bool_)
+    found[order[1:]] = ~begins[1:] & (reach[:-1] > start[1:])
     return found
 
 

@@ -45,9 +45,8 @@ def as_parquet(source: Source, path: Path) -> None:
     path.mkdir()
     for name in _present(source):
         schema = _plain(TABLES[name].arrow)
-        with pq.ParquetWriter(
-            path / f"{name}.parquet", schema, compression="snappy", version="2.4"
-        ) as writer:
+        file = path / f"{name}.parquet"
+        with pq.ParquetWriter(file, schema, compression="snappy", version="2.4") as writer:
             for batch in _cast(source, name, schema):
                 writer.write_batch(batch)
     write_meta(path, source.run.meta)
