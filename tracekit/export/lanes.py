@@ -1,6 +1,7 @@
 """Intervals of one thread or stream that cross: viewers nest what shares a track, so these get further ones.
 
-An interval crosses another where it begins inside of it and ends after it. What it encloses goes with it.
+An interval crosses another where it begins inside of it and ends after it. The shorter of the two goes, with
+what it encloses.
 """
 
 from __future__ import annotations
@@ -65,9 +66,10 @@ def lanes(source: Source, table: str, columns: list[str], placed: Placed, *, the
         then: Orders rows of one start and duration.
     """
     needed = list(dict.fromkeys([C.ROW_ID, C.START_NS, C.DUR_NS, then, *columns]))
-    pieces: dict[Track, list[list[Ints]]] = defaultdict(lambda: [[], [], [], []])
-    for batch in source.batches(table, needed):
-        rows = [batch[name].to_numpy() for name in (C.START_NS, C.DUR_NS, then, C.ROW_ID)]
+    pieces: dict[Track, list[list[Ints]]] = defaultdict(lambda: [[], [], []])
+    for batch in source.nested(table, needed, then):
+        start = batch[C.START_NS].to_numpy()
+        rows = [start, start + batch[C.DUR_NS].to_numpy(), batch[C.ROW_ID].to_numpy()]
         for track, members in _by_track(*placed(batch)):
             for column, values in zip(pieces[track], rows, strict=True):
                 column.append(values[members])
@@ -106,56 +108,42 @@ def crossing(rows: Sequence[Ints]) -> tuple[Ints, Ints]:
     """Rows of one track that cannot stay on it, and the further track of each, from 0.
 
     Args:
-        rows: Starts, durations, what orders rows of one start and duration, and ids.
+        rows: Starts, ends and ids, by start and of one start the longest first.
 
     Example:
-        >>> ids, lane = crossing([np.array(one) for one in ([0, 5, 6], [10, 10, 1], [0, 0, 0], [7, 8, 9])])
+        >>> ids, lane = crossing([np.array(one) for one in ([0, 5, 6], [10, 15, 7], [7, 8, 9])])
         >>> ids.tolist(), lane.tolist()
         ([8, 9], [0, 0])
     """
-    start, duration, then, ids = rows
-    end = start + duration
-    order = np.lexsort((then, -end, start))
-    start, end, ids = start[order], end[order], ids[order]
-    del order
+    start, end, ids = rows
+    if (start[1:] < start[:-1]).any():  # a track whose rows come from several files
+        order = np.lexsort((-end, start))
+        start, end, ids = start[order], end[order], ids[order]
     parent = parents(np.zeros(len(start), np.int8), start, end)
-    marked = _crosses(start, end, parent)
+    marked = _leaving(start, end, parent)
     if marked is None:
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    above = _outermost(parent, nearest(parent, marked))
+    above = nearest(parent, marked)
     gone = np.flatnonzero(above >= 0)
     heads = np.flatnonzero(above == np.arange(len(above)))
     lane = _spread(start[heads].tolist(), end[heads].tolist())
     return ids[gone], lane[np.searchsorted(heads, above[gone])]
 
 
-def _outermost(parent: Ints, marked: Ints) -> Ints:
-    """The outermost marked row among a row and those that enclose it, given the innermost; -1 is none."""
-    found = marked.copy()
+def _leaving(start: Ints, end: Ints, parent: Ints) -> npt.NDArray[np.bool_] | None:
+    """The shorter of every two rows that cross inside the same row; None where none do."""
+    staying = np.argsort(parent, kind="stable")
+    leaving: npt.NDArray[np.bool_] | None = None
     while True:
-        inside = np.flatnonzero(found >= 0)
-        outer = parent[found[inside]]
-        higher = np.where(outer >= 0, marked[outer], -1)
-        if not (higher >= 0).any():
-            return found
-        found[inside] = np.where(higher >= 0, higher, found[inside])
-
-
-def _crosses(start: Ints, end: Ints, parent: Ints) -> npt.NDArray[np.bool_] | None:
-    """Which rows begin before an earlier row inside the same one has ended; None where none does."""
-    order = np.argsort(parent, kind="stable")
-    begins = np.concatenate(([True], parent[order][1:] != parent[order][:-1]))
-    end, start = end[order], start[order]
-    if not (~begins[1:] & (end[:-1] > start[1:])).any():  # the first that does crosses the one before it
-        return None
-    by_end = np.argsort(end, kind="stable")
-    rank = np.empty(len(order), np.int64)
-    rank[by_end] = np.arange(len(order))
-    rank += (np.cumsum(begins) - 1) * len(order)  # so that the largest so far is never of another group
-    reach = end[by_end][np.maximum.accumulate(rank) % len(order)]
-    found = np.zeros(len(order), np.bool_)
-    found[order[1:]] = ~begins[1:] & (reach[:-1] > start[1:])
-    return found
+        same = parent[staying[1:]] == parent[staying[:-1]]
+        crossing = np.flatnonzero(same & (end[staying[:-1]] > start[staying[1:]]))
+        if not len(crossing):
+            return leaving
+        first, second = staying[crossing], staying[crossing + 1]
+        shorter = np.where(end[first] - start[first] < end[second] - start[second], first, second)
+        leaving = np.zeros(len(start), np.bool_) if leaving is None else leaving
+        leaving[shorter] = True
+        staying = staying[~leaving[staying]]
 
 
 def _spread(starts: list[int], ends: list[int]) -> Ints:
