@@ -31,6 +31,7 @@ COMMANDS = {
     "noise": "tracekit.cli.noise",
     "query": "tracekit.cli.query",
     "export": "tracekit.cli.export",
+    "report": "tracekit.cli.report",
     "dashboard": "tracekit.cli.dashboard",
     "rm": "tracekit.cli.rm",
 }

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tracekit.errors import UnusableInputError
+from tracekit.meta import FILE_NAME
+from tracekit.schema import TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,11 +23,15 @@ def whole(path: Path, *, overwrite: bool) -> Iterator[Path]:
 
     Args:
         path: Where it goes.
-        overwrite: Whether what is there may give way to it.
+        overwrite: Whether a file, or the folder of an earlier export, may give way to it.
 
     Raises:
         UnusableInputError: Something is there already, or it cannot be written.
     """
+    if path.is_dir() and not (overwrite and _made(path)):
+        hint = "name another -o" if overwrite else "overwrite it with --force, or name another -o"
+        why = " and holds other things" if overwrite else ""
+        raise UnusableInputError(f"the folder {path} is there already{why}", hint=hint)
     if path.exists() and not overwrite:
         raise UnusableInputError(
             f"{path} is there already", hint="overwrite it with --force, or name another -o"
@@ -45,6 +51,12 @@ def whole(path: Path, *, overwrite: bool) -> Iterator[Path]:
         ) from error
     finally:
         _remove(beside)
+
+
+def _made(folder: Path) -> bool:
+    """Whether a folder holds nothing but what an export writes."""
+    ours = {f"{table}{ending}" for table in TABLES for ending in (".csv", ".parquet")} | {FILE_NAME}
+    return all(entry.name in ours for entry in folder.iterdir())
 
 
 def _remove(path: Path) -> None:

@@ -87,8 +87,12 @@ def test_nothing_is_overwritten_unless_told(tracekit: Callable[..., Done], run: 
     done = tracekit("export", "--to", "parquet", "-o", "there")
     assert (done.code, Path("there/mine").read_text()) == (2, "x")
     assert "--force" in done.err
+    done = tracekit("export", "--to", "parquet", "-o", "there", "--force")
+    assert (done.code, Path("there/mine").read_text()) == (2, "x")
+    Path("there/mine").unlink()
     assert tracekit("export", "--to", "parquet", "-o", "there", "--force").code == 0
-    assert not Path("there/mine").exists()
+    assert tracekit("export", "--to", "csv", "-o", "there", "--force").code == 0
+    assert {one.suffix for one in Path("there").iterdir()} == {".csv"}
 
 
 def test_what_fails_leaves_nothing(tracekit: Callable[..., Done], run: Run) -> None:

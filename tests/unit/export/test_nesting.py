@@ -1,4 +1,4 @@
-"""An exported trace keeps the rules of its format: tracks nest, arrows are bound, it is read back the same."""
+"""An trace keeps the rules of its format: tracks nest, arrows are bound; it is read back the same."""
 
 from __future__ import annotations
 
