@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from tracekit import __version__
 from tracekit.cli.facts import FACT, sections
@@ -17,7 +17,7 @@ from tracekit.render.headers import header, is_text
 from tracekit.render.results import verdict_line
 from tracekit.savings import budget
 
-from ..figures import shares
+from ..figures import bars, shares
 from ..figures.standard import Standard, first
 from ..figures.svg import svg
 from ..parts.looked import places
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 LIMIT = 500
 """Rows of a table at most."""
+_DEFINED = (
+    "Active: a kernel runs. Data movement: a copy or memset runs and no kernel does. Idle: nothing runs."
+)
 _WHOLE = ("profiled_steps", "whole")
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
@@ -72,13 +75,13 @@ def report(
         run=clean(run.id),
         label=clean(run.meta.label or ""),
         created=clean(run.meta.created_at),
-        verdict=verdict_line(integrity).strip(),
+        verdict=sentence(verdict_line(integrity).strip()),
         advice=[_finding(one) for one in advice or ()],
         advised=advice is not None,
         parts=[_part(analysis, result, limit, told=advice is not None) for analysis, result in results],
         unit="step" if budget(run).marked else "capture",
         facts=_facts(run) if facts else [],
-        lacking=[(sentence(clean(note)), ", ".join(names)) for note, names in lacking],
+        lacking=[(prose(note), ", ".join(names)) for note, names in lacking],
         version=__version__,
     )
 
@@ -93,14 +96,14 @@ def _facts(run: Run) -> list[tuple[str, list[tuple[str, str]]]]:
 
 
 def _part(analysis: Analysis, result: Result, limit: int, *, told: bool) -> dict[str, Any]:
-    figure = breakdown(result) or first(analysis.tables, result.tables)
+    figure = _breakdown(result) or _causes(result) or first(analysis.tables, result.tables)
     caption = clean(figure.caption) if figure else ""
     return {
         "name": analysis.name,
         "title": clean(analysis.title),
         "question": clean(analysis.question),
         "findings": [] if told else [_finding(one) for one in result.findings],
-        "notes": [sentence(clean(note)) for note in result.notes],
+        "notes": [prose(note) for note in result.notes],
         # every text in it was escaped where it was drawn
         "picture": Markup(svg(figure.figure, label=caption)) if figure else "",  # noqa: S704
         "caption": caption,
@@ -114,7 +117,7 @@ def _part(analysis: Analysis, result: Result, limit: int, *, told: bool) -> dict
     }
 
 
-def breakdown(result: Result) -> Standard | None:
+def _breakdown(result: Result) -> Standard | None:
     """Where the time of the devices went, where the result is of that."""
     frame = next((result.tables[name] for name in _WHOLE if len(result.tables.get(name, ()))), None)
     if frame is None or shares.WINDOW not in frame:
@@ -123,6 +126,32 @@ def breakdown(result: Result) -> Standard | None:
         "Active: a kernel runs. Data movement: a copy or memset runs and no kernel does. Idle: nothing runs."
     )
     return Standard(shares.by_device(frame, places(frame)), f"Where the time of each device went. {what}")
+
+
+def _causes(result: Result) -> Standard | None:
+    """Why the devices were idle, where the result is of that."""
+    frame = result.tables.get("by_cause")
+    if frame is None or not len(frame):
+        return None
+    idle = frame.groupby("cause", observed=True)["idle_ns"].sum().sort_values(ascending=False)
+    figure = bars.bars([str(cause) for cause in idle.index], idle.tolist(), "ns", title="idle")
+    return Standard(figure, "Idle time by its cause, of all devices together.")
+
+
+def prose(text: str) -> Markup:
+    """Sentences of an analysis; what stands in backticks is code.
+
+    Example:
+        >>> prose("set `a<b` first")
+        Markup('Set <code>a&lt;b</code> first.')
+    """
+    parts = sentence(clean(text)).split("`")
+    if len(parts) % 2 == 0:
+        return escape("`".join(parts))
+    coded = [Markup("<code>{}</code>").format(part) for part in parts[1::2]]
+    told: list[Markup] = [escape(part) for part in parts]
+    told[1::2] = coded
+    return Markup("").join(told)
 
 
 def clean_lines(text: str) -> str:
@@ -140,8 +169,8 @@ def _finding(one: Finding) -> dict[str, str]:
     return {
         "severity": str(one.severity),
         "title": clean(one.title),
-        "advice": sentence(clean(one.advice)),
-        "how": sentence(clean(one.how)),
+        "advice": prose(one.advice),
+        "how": prose(one.how),
         "saving": "" if saving is None else human(saving, "ns"),
         "evidence": clean("; ".join(evidence(one))),
     }

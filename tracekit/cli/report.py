@@ -26,13 +26,18 @@ _ALL = "all"
 
 @click.command("report")
 @click.argument("run", default="latest")
-@click.option("-o", "--output", metavar="PATH", help="The file; default the run's id with .html, here.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="PATH",
+    help="The file, or a folder for it; default the run's id with .html, here.",
+)
 @click.option(
     "--analyses",
     metavar="NAMES",
     help=f"Analyses to show, by comma, or `{_ALL}`; default {', '.join(_SHOWN)}.",
 )
-@click.option("--title", help="Heading of the page; default the run's label or what ran.")
+@click.option("--title", help="Heading of the page; default the run's label, else what ran.")
 @click.option(
     "--limit",
     type=click.IntRange(min=0),
@@ -73,7 +78,8 @@ def command(
     names = _names(analyses)
     place = open_store(store)
     found = resolve(place, run)
-    path = Path(output or f"{found.id}.html").expanduser()
+    path = Path(output or ".").expanduser()
+    path = path / f"{found.id}.html" if path.is_dir() else path
     text = _text(found, names, Shelf(place, fresh=fresh), title=title, limit=limit)
     with whole(path, overwrite=True) as beside:
         beside.write_text(text, encoding="utf-8")
@@ -100,11 +106,9 @@ def _names(analyses: str | None) -> tuple[str, ...]:
 
 def _text(run: Run, names: tuple[str, ...], shelf: Shelf, *, title: str | None, limit: int) -> str:
     kept, advice = _asked(run, {*names, "integrity"}, shelf)
-    workload = run.meta.workload or {}
-    what = " ".join(str(workload[key]) for key in ("name", "mode", "device") if workload.get(key))
     text: str = _reports().report(
         run,
-        title=title or run.meta.label or what or "Performance of a run",
+        title=title or _called(run),
         question="",
         results=[kept[name] for name in names if name in kept],
         integrity=kept["integrity"][1],
@@ -114,6 +118,13 @@ def _text(run: Run, names: tuple[str, ...], shelf: Shelf, *, title: str | None, 
         limit=limit,
     )
     return text
+
+
+def _called(run: Run) -> str:
+    """The label of a run, else what ran, else what its id names."""
+    workload = run.meta.workload or {}
+    what = " ".join(str(workload[key]) for key in ("name", "mode", "device") if workload.get(key))
+    return run.meta.label or what or run.id.partition("-")[2].rpartition("-")[0] or run.id
 
 
 def _asked(run: Run, names: set[str], shelf: Shelf) -> tuple[dict[str, tuple[Analysis, Result]], Advice]:
