@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from tracekit.pruning import Window
     from tracekit.run import Run
 
-BATCH = 65_536
+BATCH = 16_384
+"""Rows at most that are turned into something else at a time."""
 
 
 def _row_groups(dataset: ds.FileSystemDataset) -> Iterator[ds.ParquetFileFragment]:
@@ -85,6 +86,6 @@ class Source:
             starts = table_[C.START_NS].to_numpy()
             cut = int(np.searchsorted(starts, starts[-1])) if len(starts) else 0
             waiting = table_.slice(cut)  # the next batch may hold more of the same start
-            yield from table_.slice(0, cut).sort_by(order).combine_chunks().to_batches()
+            yield from table_.slice(0, cut).sort_by(order).combine_chunks().to_batches(BATCH)
         if waiting is not None:
-            yield from waiting.sort_by(order).combine_chunks().to_batches()
+            yield from waiting.sort_by(order).combine_chunks().to_batches(BATCH)
