@@ -138,6 +138,10 @@ class Run:
             pa.default_memory_pool().release_unused()
         return pd.DataFrame(made, index=pd.RangeIndex(rows), copy=False)
 
+    def dataset(self, name: str) -> ds.FileSystemDataset:
+        """The files of a table that has rows, for who reads them batch by batch; parts follow each other."""
+        return self._dataset(name)
+
     @cached_property
     def ranks(self) -> tuple[int, ...]:
         """Every rank that has rows, in order; none for a run without a profile.

@@ -46,7 +46,7 @@ def duckdb(path: str) -> int:
         f"columns = {{traceEvents: '{events}'}}, maximum_object_size = {LARGEST})"
     )
     db.sql(f"CREATE TABLE events AS SELECT {source}")
-    return int(db.sql("SELECT count(*) FROM events").fetchall()[0][0])
+    return int(db.execute("SELECT count(*) FROM events").fetchall()[0][0])
 
 
 def main() -> None:

@@ -55,8 +55,9 @@ def _rect(x: float, y: float, width: float, height: float, colour: str) -> str:
     return f'<rect x="{x:.2f}" y="{y:.2f}" {size} fill="{colour}"/>'
 
 
-def _colour(place: int) -> str:
-    return COLORWAY[place % len(COLORWAY)]
+def _colour(trace: dict[str, Any], place: int) -> str:
+    own = trace.get("marker", {}).get("color")
+    return own if isinstance(own, str) else COLORWAY[place % len(COLORWAY)]
 
 
 def _title(axis: dict[str, Any]) -> str:
@@ -72,9 +73,11 @@ def _bars(traces: list[dict[str, Any]], layout: dict[str, Any]) -> tuple[float, 
     for at, name in enumerate(names):
         top, x = _TOP + at * _ROW, float(_LEFT)
         parts.append(_text(_LEFT - 8, top + 15, name, "end"))
-        for place, column in enumerate(columns):
+        for place, (trace, column) in enumerate(zip(traces, columns, strict=True)):
             width = (column[at] or 0) * scale
-            parts.append(_rect(x, top + 3, width, _ROW - 6, _colour(place)))
+            parts.append(_rect(x, top + 3, width, _ROW - 6, _colour(trace, place)))
+            if len(traces) > 1 and "text" in trace:
+                parts.append(_inside(x + width / 2, top + 16, trace["text"][at]))
             x += width
         if len(traces) == 1:
             parts.append(_text(x + 6, top + 15, traces[0]["text"][at]))
@@ -82,22 +85,41 @@ def _bars(traces: list[dict[str, Any]], layout: dict[str, Any]) -> tuple[float, 
     return height, [*parts, _text(_LEFT, height - 6, _title(layout["xaxis"]))]
 
 
+def _inside(x: float, y: float, text: str) -> str:
+    """Text on a bar, dark as every colour of a bar bears it."""
+    place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="middle"'
+    return f'<text {place} class="inside">{escape(unescape(text))}</text>' if text else ""
+
+
 def _columns(traces: list[dict[str, Any]], layout: dict[str, Any]) -> tuple[float, list[str]]:
-    names = layout["xaxis"]["ticktext"]
-    columns = [unpacked(trace["y"]) for trace in traces]
-    largest = max((value or 0 for column in columns for value in column), default=0) or 1
-    room = (_WIDTH - _SIDE - 20) / max(len(names), 1)
-    each = room * 0.9 / len(columns)
+    columns = [[value or 0 for value in unpacked(trace["y"])] for trace in traces]
+    count = max(len(columns[0]), 1)
+    stacked = layout.get("barmode") == "stack"
+    tops = [sum(values) if stacked else max(values) for values in zip(*columns, strict=True)]
+    largest = max(tops, default=0) or 1
+    room = (_WIDTH - _SIDE - 20) / count
+    each = room * 0.9 / (1 if stacked else len(columns))
     parts = _frame(largest, 0, _title(layout["yaxis"]))
-    for place, column in enumerate(columns):
+    base = [0.0] * count
+    for place, (trace, column) in enumerate(zip(traces, columns, strict=True)):
         for at, value in enumerate(column):
-            tall = _PLOT_HEIGHT * (value or 0) / largest
-            left = _SIDE + at * room + place * each
-            parts.append(_rect(left, _TOP + _PLOT_HEIGHT - tall, each, tall, _colour(place)))
+            tall = _PLOT_HEIGHT * value / largest
+            left = _SIDE + at * room + (0 if stacked else place * each)
+            top = _TOP + _PLOT_HEIGHT - tall - base[at]
+            parts.append(_rect(left, top, each, tall, _colour(trace, place)))
+            base[at] += tall if stacked else 0
+    return _TOP + _PLOT_HEIGHT + _AXIS, [*parts, *_ticks(layout["xaxis"], room)]
+
+
+def _ticks(axis: dict[str, Any], room: float) -> list[str]:
+    """Names under columns: at most nine."""
+    names = axis["ticktext"]
+    places = axis.get("tickvals") or range(len(names))
     every = max(1, len(names) // 8)
-    for at in range(0, len(names), every):
-        parts.append(_text(_SIDE + (at + 0.5) * room, _TOP + _PLOT_HEIGHT + 18, names[at], "middle"))
-    return _TOP + _PLOT_HEIGHT + _AXIS, parts
+    return [
+        _text(_SIDE + (place + 0.5) * room, _TOP + _PLOT_HEIGHT + 18, name, "middle")
+        for place, name in list(zip(places, names, strict=True))[::every]
+    ]
 
 
 def _lines(traces: list[dict[str, Any]], layout: dict[str, Any]) -> tuple[float, list[str]]:
@@ -115,7 +137,7 @@ def _lines(traces: list[dict[str, Any]], layout: dict[str, Any]) -> tuple[float,
             for x, y in zip(unpacked(trace["x"]), unpacked(trace["y"]), strict=True)
             if x is not None and y is not None
         ]
-        parts.append(_line(points[:: max(1, len(points) // _MOST)], _colour(place)))
+        parts.append(_line(points[:: max(1, len(points) // _MOST)], _colour(trace, place)))
     ends = ((low, _SIDE, "start"), (high, _WIDTH - 20, "end"))
     parts += [_text(x, _TOP + _PLOT_HEIGHT + 18, f"{value:,.6g}", anchor) for value, x, anchor in ends]
     parts.append(_text(_WIDTH / 2, _TOP + _PLOT_HEIGHT + 36, _title(layout["xaxis"]), "middle"))
@@ -141,7 +163,7 @@ def _legend(traces: list[dict[str, Any]], height: float) -> list[str]:
         return []
     room = (_WIDTH - _SIDE) / len(traces)
     return [
-        _rect(_SIDE + at * room, height + 4, 12, 12, _colour(at))
+        _rect(_SIDE + at * room, height + 4, 12, 12, _colour(trace, at))
         + _text(_SIDE + at * room + 18, height + 14, str(trace.get("name", "")))
         for at, trace in enumerate(traces)
     ]

@@ -11,7 +11,7 @@ import pytest
 from tracekit.cli.main import COMMANDS, run
 
 HEAVY = {"torch", "pandas", "pyarrow", "numba", "numpy", "duckdb", "scipy"}
-DATA = {"analyze", "doctor", "runs", "show", "workloads"}
+DATA = {"analyze", "doctor", "query", "runs", "show", "workloads"}
 commands = pytest.mark.parametrize("name", COMMANDS)
 
 IMPORTED = """

@@ -1,46 +1,75 @@
 """A run as a Chrome trace in JSON, as ui.perfetto.dev opens it: made in pieces, exact to the nanosecond.
 
-Columns become text at once with Arrow's kernels; no row is ever a Python object.
+Columns become text at once with Arrow's kernels; no row is ever a Python object but its text.
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracekit import __version__
 from tracekit.export import flows, tracks
-from tracekit.export.text import fragments, fragments_of_text, micro, quoted
-from tracekit.schema import C, DeviceKind
+from tracekit.export.lanes import Lanes, lanes
+from tracekit.export.reading import Source
+from tracekit.export.text import fragments, fragments_of_text, micro, quoted, triples
+from tracekit.schema import C, DeviceKind, HostKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-    import pyarrow as pa
+    import numpy as np
+    import numpy.typing as npt
 
+    from tracekit.pruning import Window
     from tracekit.run import Run
+
+    Ints = npt.NDArray[np.integer[Any]]
 
     Pieces = Iterator[pa.Array]
 
-_BATCH = 65_536
-_DEVICE_NUMBERS = (
-    C.ROW_ID, C.STEP, C.CORRELATION_ID, C.LAUNCH_ROW, C.OP_ROW, C.GRID_X, C.GRID_Y, C.GRID_Z, C.BLOCK_X,
-    C.BLOCK_Y, C.BLOCK_Z, C.REGISTERS, C.STATIC_SHARED_BYTES, C.DYNAMIC_SHARED_BYTES, C.BYTES, C.GRAPH_ID,
-)  # fmt: skip
-_DEVICE_TEXTS = (C.COPY_KIND, C.SRC_MEMORY, C.DST_MEMORY, C.IDLE_CAUSE)
-_HOST_NUMBERS = (C.ROW_ID, C.STEP, C.CORRELATION_ID, C.SEQUENCE, C.FLOPS)
-_HOST_TEXTS = (C.PHASE, C.INPUT_SHAPES, C.INPUT_DTYPES, C.STACK, C.MODULE)
+_DEVICE_CATEGORIES: Final = {
+    DeviceKind.MEMCPY: "gpu_memcpy", DeviceKind.MEMSET: "gpu_memset", DeviceKind.SYNC: "cuda_sync",
+}  # fmt: skip
+"""Kinds that torch.profiler has another word for."""
+_HOST_CATEGORIES: Final = {
+    HostKind.OP: "cpu_op", HostKind.RUNTIME: "cuda_runtime", HostKind.SYNC: "cuda_runtime",
+    HostKind.ANNOTATION: "user_annotation", HostKind.PYTHON: "python_function",
+}  # fmt: skip
+"""Likewise; a wait is a call of the runtime to it."""
+_DEVICE_NUMBERS = {
+    C.ROW_ID: C.ROW_ID, C.STEP: C.STEP, C.DEVICE: "device", C.STREAM: "stream", C.CONTEXT: "context",
+    C.CORRELATION_ID: "correlation", C.LAUNCH_ROW: C.LAUNCH_ROW, C.OP_ROW: C.OP_ROW,
+    C.REGISTERS: "registers per thread", C.STATIC_SHARED_BYTES: C.STATIC_SHARED_BYTES,
+    C.DYNAMIC_SHARED_BYTES: "shared memory", C.OCCUPANCY_PCT: "est. achieved occupancy %",
+    C.BYTES: "bytes", C.GRAPH_ID: "graph id", C.GRAPH_NODE_ID: "graph node id",
+}  # fmt: skip
+"""Columns of numbers and what torch.profiler calls them, where it has them."""
+_SHAPES = {"grid": (C.GRID_X, C.GRID_Y, C.GRID_Z), "block": (C.BLOCK_X, C.BLOCK_Y, C.BLOCK_Z)}
+_DEVICE_TEXTS = {name: name for name in (C.COPY_KIND, C.SRC_MEMORY, C.DST_MEMORY, C.IDLE_CAUSE)}
+_HOST_NUMBERS = {
+    C.ROW_ID: C.ROW_ID, C.STEP: C.STEP, C.CORRELATION_ID: "correlation", C.EXTERNAL_ID: "External id",
+    C.SEQUENCE: "Sequence number", C.FWD_TID: "Fwd thread id", C.FLOPS: C.FLOPS,
+}  # fmt: skip
+_HOST_TEXTS = {
+    C.PHASE: C.PHASE, C.INPUT_SHAPES: C.INPUT_SHAPES, C.INPUT_DTYPES: C.INPUT_DTYPES,
+    C.STACK: "Call stack", C.MODULE: C.MODULE,
+}  # fmt: skip
 
 
-def chrome_trace(run: Run) -> Iterator[bytes]:
+def chrome_trace(run: Run, *, window: Window | None = None) -> Iterator[bytes]:
     """The JSON of a run's intervals, steps, counters and launches, piece by piece.
 
-    Times count from the run's `t0`, or from its first event where that is earlier.
+    Categories and arguments have the names that torch.profiler gives them, so that what reads its traces
+    reads this one. Times count from the run's `t0`, or from its first event where that is earlier. Intervals
+    of one track nest: those that cross another get a track beside it.
 
     Args:
         run: The run.
+        window: Only what overlaps this time, ns since the run's t0.
 
     Example:
         >>> import tracekit
@@ -48,75 +77,102 @@ def chrome_trace(run: Run) -> Iterator[bytes]:
         >>> b"".join(chrome_trace(tracekit.open("latest")))[:17]  # doctest: +SKIP
         b'{"traceEvents": ['
     """
-    origin = tracks.origin(run)
+    source = Source(run, window)
+    origin = tracks.origin(source)
+    host = lanes(source, "host_intervals", _HOST_TRACK, _on_host, then=C.DEPTH)
+    device = lanes(source, "device_intervals", _DEVICE_TRACK, _on_device, then=C.ROW_ID)
     yield b'{"traceEvents": [\n'
-    yield ",\n".join(json.dumps(event) for event in tracks.named(run)).encode()
-    for events in _events(run, origin):
+    yield ",\n".join(json.dumps(event) for event in tracks.named(source, host, device)).encode()
+    for events in _events(source, origin, host, device):
         text = ",\n".join(events.to_pylist())
         if text:
             yield b",\n" + text.encode()
     about = {"run": run.id, "tracekit": __version__, "t0_unix_ns": run.meta.t0_unix_ns + origin}
-    yield f'\n], "displayTimeUnit": "ns", "otherData": {json.dumps(about)}}}\n'.encode()
+    base = f'"displayTimeUnit": "ns", "baseTimeNanoseconds": {about["t0_unix_ns"]}'
+    yield f'\n], {base}, "otherData": {json.dumps(about)}}}\n'.encode()
 
 
-def _events(run: Run, origin: int) -> Pieces:
-    yield from _steps(run, origin)
-    yield from _host(run, origin)
-    yield from _device(run, origin)
-    yield from flows.events(run, origin)
-    yield from _counters(run, origin)
-    yield from _allocated(run, origin)
+def _events(source: Source, origin: int, host: Lanes, device: Lanes) -> Pieces:
+    yield from _steps(source, origin)
+    yield from _host(source, origin, host)
+    yield from _device(source, origin, device)
+    yield from flows.events(source, origin, host, device)
+    yield from _counters(source, origin)
+    yield from _allocated(source, origin)
 
 
 def _join(*parts: object) -> pa.Array:
     return pc.binary_join_element_wise(*parts, "")
 
 
+def _category(kinds: pa.Array, called: Mapping[Any, str]) -> pa.Array:
+    """The categories of kinds, as JSON."""
+    coded = kinds if pa.types.is_dictionary(kinds.type) else kinds.dictionary_encode()
+    words = [called.get(kind, kind) for kind in coded.dictionary.to_pylist()]
+    return pa.array([json.dumps(word) for word in words], pa.string()).take(coded.indices)
+
+
 def _event(
-    name: pa.Array, kind: str | pa.Array, pid: pa.Array, tid: pa.Array, batch: pa.RecordBatch, origin: int
+    name: pa.Array, category: str | pa.Array, pid: pa.Array, tid: pa.Array, batch: pa.RecordBatch, origin: int
 ) -> tuple[object, ...]:
     """An interval up to its arguments."""
     return (
-        '{"ph":"X","name":', name, ',"cat":', kind, ',"pid":', tracks.text(pid), ',"tid":', tracks.text(tid),
+        '{"ph":"X","name":', name, ',"cat":', category,
+        ',"pid":', tracks.text(pid), ',"tid":', tracks.text(tid),
         ',"ts":', micro(batch[C.START_NS], origin), ',"dur":', micro(batch[C.DUR_NS]), ',"args":{',
     )  # fmt: skip
 
 
-def _steps(run: Run, origin: int) -> Pieces:
-    for batch in run.arrow("steps").to_batches(_BATCH):
+def _steps(source: Source, origin: int) -> Pieces:
+    for batch in source.batches("steps"):
         pid = tracks.steps_process(batch[C.RANK])
         head = _event(quoted(batch[C.NAME]), '"step"', pid, batch[C.RANK], batch, origin)
         yield _join(*head, '"step":', tracks.text(batch[C.STEP]), "}}")
 
 
-def _host(run: Run, origin: int) -> Pieces:
-    columns = [C.NAME, C.KIND, C.RANK, C.PID, C.TID, C.START_NS, C.DUR_NS, *_HOST_NUMBERS, *_HOST_TEXTS]
-    for batch in run.arrow("host_intervals", columns=columns).to_batches(_BATCH):
-        pid, tid = tracks.host_process(batch[C.RANK], batch[C.PID]), tracks.thread(batch[C.TID])
-        head = _event(quoted(batch[C.NAME]), quoted(batch[C.KIND]), pid, tid, batch, origin)
-        yield _join(
-            *head, fragments(batch, _HOST_NUMBERS), fragments_of_text(batch, _HOST_TEXTS), '"tracekit":1}}'
-        )
+_HOST_TRACK = [C.RANK, C.PID, C.TID]
 
 
-def _device(run: Run, origin: int) -> Pieces:
-    columns = [C.NAME, C.KIND, C.RANK, C.DEVICE, C.STREAM, C.START_NS, C.DUR_NS]
-    table = run.arrow("device_intervals", columns=[*columns, *_DEVICE_NUMBERS, *_DEVICE_TEXTS])
-    for batch in table.to_batches(_BATCH):
-        pid = tracks.device_process(batch[C.RANK], batch[C.DEVICE])
-        idle = pc.equal(batch[C.KIND].cast("string"), str(DeviceKind.IDLE))
-        tid = pc.if_else(idle, tracks.IDLE_THREAD, tracks.stream(batch[C.STREAM]))
-        head = _event(quoted(batch[C.NAME]), quoted(batch[C.KIND]), pid, tid, batch, origin)
-        yield _join(
-            *head,
-            fragments(batch, _DEVICE_NUMBERS),
-            fragments_of_text(batch, _DEVICE_TEXTS),
-            '"tracekit":1}}',
-        )
+def _on_host(batch: pa.RecordBatch) -> tuple[Ints, Ints]:
+    process = tracks.host_process(batch[C.RANK], batch[C.PID])
+    return process.to_numpy(), tracks.thread(batch[C.TID]).to_numpy()
 
 
-def _counters(run: Run, origin: int) -> Pieces:
-    for batch in run.arrow("counters").to_batches(_BATCH):
+def _host(source: Source, origin: int, lanes: Lanes) -> Pieces:
+    columns = [C.NAME, C.KIND, *_HOST_TRACK, C.START_NS, C.DUR_NS, C.DEPTH, *_HOST_NUMBERS, *_HOST_TEXTS]
+    for batch in source.nested("host_intervals", columns, C.DEPTH):
+        process, thread = _on_host(batch)
+        tid = pa.array(lanes.moved(batch[C.ROW_ID].to_numpy(), thread))
+        kind = _category(batch[C.KIND], _HOST_CATEGORIES)
+        head = _event(quoted(batch[C.NAME]), kind, pa.array(process), tid, batch, origin)
+        arguments = fragments(batch, _HOST_NUMBERS), fragments_of_text(batch, _HOST_TEXTS)
+        yield _join(*head, *arguments, '"tracekit":1}}')
+
+
+_DEVICE_TRACK = [C.RANK, C.DEVICE, C.STREAM, C.KIND]
+
+
+def _on_device(batch: pa.RecordBatch) -> tuple[Ints, Ints]:
+    process = tracks.device_process(batch[C.RANK], batch[C.DEVICE])
+    idle = pc.equal(batch[C.KIND].cast("string"), str(DeviceKind.IDLE))
+    thread = pc.if_else(idle, pa.scalar(tracks.IDLE_THREAD, pa.int64()), tracks.stream(batch[C.STREAM]))
+    return process.to_numpy(), thread.to_numpy()
+
+
+def _device(source: Source, origin: int, lanes: Lanes) -> Pieces:
+    shapes = [axis for axes in _SHAPES.values() for axis in axes]
+    columns = [C.NAME, C.KIND, C.RANK, C.START_NS, C.DUR_NS, *_DEVICE_NUMBERS, *_DEVICE_TEXTS, *shapes]
+    for batch in source.nested("device_intervals", columns, C.ROW_ID):
+        process, thread = _on_device(batch)
+        tid = pa.array(lanes.moved(batch[C.ROW_ID].to_numpy(), thread))
+        kind = _category(batch[C.KIND], _DEVICE_CATEGORIES)
+        head = _event(quoted(batch[C.NAME]), kind, pa.array(process), tid, batch, origin)
+        arguments = fragments(batch, _DEVICE_NUMBERS), fragments_of_text(batch, _DEVICE_TEXTS)
+        yield _join(*head, *arguments, triples(batch, _SHAPES), '"tracekit":1}}')
+
+
+def _counters(source: Source, origin: int) -> Pieces:
+    for batch in source.batches("counters"):
         label = _join(
             batch[C.SOURCE].cast("string"),
             pc.fill_null(_join(" device ", tracks.text(batch[C.DEVICE])), ""),
@@ -128,10 +184,10 @@ def _counters(run: Run, origin: int) -> Pieces:
         yield every.filter(finite)
 
 
-def _allocated(run: Run, origin: int) -> Pieces:
+def _allocated(source: Source, origin: int) -> Pieces:
     columns = [C.T_NS, C.RANK, C.DEVICE, C.TOTAL_ALLOCATED]
     known = pc.field(C.TOTAL_ALLOCATED).is_valid()
-    for batch in run.arrow("allocations", columns=columns, where=known).to_batches(_BATCH):
+    for batch in source.batches("allocations", columns, where=known):
         ranks, devices = tracks.text(batch[C.RANK]), tracks.text(batch[C.DEVICE])
         label = _join("rank ", ranks, " device ", devices, " allocated bytes")
         yield _counter(quoted(label), batch[C.T_NS], origin, tracks.text(batch[C.TOTAL_ALLOCATED]))

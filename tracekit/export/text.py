@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 _LIMIT = 2_000
 """Characters of a text at most; longer ones are cut, as no viewer shows them."""
@@ -43,20 +43,47 @@ def quoted(texts: pa.Array) -> pa.Array:
     return pa.array(spelled, pa.string()).take(coded.indices)
 
 
-def fragments(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.Array:
-    """Members of an object from columns of numbers, each with a comma after it; nothing where null."""
-    return _members(batch, columns, lambda column: column.cast(pa.string()))
+def fragments(batch: pa.RecordBatch, columns: Mapping[str, str]) -> pa.Array:
+    """Members of an object from columns of numbers by their names there, each with a comma after it.
+
+    What is null, or no number in JSON, is left out.
+    """
+    return _members(batch, columns, _number)
 
 
-def fragments_of_text(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.Array:
+def fragments_of_text(batch: pa.RecordBatch, columns: Mapping[str, str]) -> pa.Array:
     """Members of an object from columns of text."""
     return _members(batch, columns, quoted)
 
 
-def _members(batch: pa.RecordBatch, columns: Sequence[str], spell: object) -> pa.Array:
+def triples(batch: pa.RecordBatch, shapes: Mapping[str, Sequence[str]]) -> pa.Array:
+    """Members of an object that are lists of three columns; nothing where one of these is null."""
     parts = [
-        pc.fill_null(pc.binary_join_element_wise(f'"{name}":', spell(batch[name]), ",", ""), "")  # type: ignore[operator]
-        for name in columns
+        pc.fill_null(_joined(f'"{name}":[', *_between([_number(batch[axis]) for axis in axes]), "],"), "")
+        for name, axes in shapes.items()
+    ]
+    return _joined(*parts)
+
+
+def _between(columns: list[pa.Array]) -> list[object]:
+    x, y, z = columns
+    return [x, ",", y, ",", z]
+
+
+def _joined(*parts: object) -> pa.Array:
+    return pc.binary_join_element_wise(*parts, "")
+
+
+def _number(column: pa.Array) -> pa.Array:
+    if pa.types.is_floating(column.type):
+        column = pc.if_else(pc.is_finite(column), column, None)
+    return column.cast(pa.string())
+
+
+def _members(batch: pa.RecordBatch, columns: Mapping[str, str], spell: object) -> pa.Array:
+    parts = [
+        pc.fill_null(_joined(f'"{called}":', spell(batch[name]), ","), "")  # type: ignore[operator]
+        for name, called in columns.items()
         if batch[name].null_count < len(batch)
     ]
-    return pc.binary_join_element_wise(*parts, "") if parts else pa.array([""] * len(batch), pa.string())
+    return _joined(*parts) if parts else pa.array([""] * len(batch), pa.string())

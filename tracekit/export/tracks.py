@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tracekit.schema import C
+from tracekit.schema import TABLES, C
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from tracekit.run import Run
+    from tracekit.export.lanes import Lanes
+    from tracekit.export.reading import Source
 
 _RANK_RANGE: Final = 10_000_000
 _DEVICES: Final = 1_900_000_000
@@ -64,49 +65,50 @@ def _within(values: pa.Array, size: int) -> pa.Array:
     return pc.subtract(positive, pc.multiply(pc.divide(positive, size_), size_))
 
 
-def origin(run: Run) -> int:
+def origin(source: Source) -> int:
     """Where times count from: the run's t0, or its first event where that is earlier."""
     starts = [0]
-    for table, column in (
-        ("host_intervals", C.START_NS),
-        ("device_intervals", C.START_NS),
-        ("steps", C.START_NS),
-        ("counters", C.T_NS),
-        ("allocations", C.T_NS),
-    ):
-        first = pc.min(run.arrow(table, columns=[column])[column]).as_py()
-        starts += [] if first is None else [first]
+    for table in TABLES.values():
+        column = C.T_NS if C.T_NS in table.arrow.names else C.START_NS
+        firsts = [pc.min(batch[column]).as_py() for batch in source.batches(table.name, [column])]
+        starts += [first for first in firsts if first is not None]
     return min(starts)
 
 
-def named(run: Run) -> Iterator[dict[str, Any]]:
+def named(source: Source, host: Lanes, device: Lanes) -> Iterator[dict[str, Any]]:
     """Names of processes and threads."""
     yield _name("process_name", COUNTERS, "counters", sort=3)
-    for rank in _different(run, "steps", C.RANK)[C.RANK].to_pylist():
+    for rank in sorted({row[0] for row in _different(source, "steps", C.RANK)}):
         yield _name("process_name", _STEPS + rank, f"rank {rank}: steps", sort=0)
-    hosts = _different(run, "host_intervals", C.RANK, C.PID)
-    numbers = host_process(hosts[C.RANK].combine_chunks(), hosts[C.PID].combine_chunks()).to_pylist()
-    for number, row in zip(numbers, hosts.to_pylist(), strict=True):
-        yield _name("process_name", number, f"rank {row[C.RANK]}: process {row[C.PID]}", sort=1)
-    yield from _devices(run)
+    for rank, pid in _different(source, "host_intervals", C.RANK, C.PID):
+        number = host_process(pa.array([rank]), pa.array([pid]))[0].as_py()
+        yield _name("process_name", number, f"rank {rank}: process {pid}", sort=1)
+    for rank, number in _different(source, "device_intervals", C.RANK, C.DEVICE):
+        yield _name(
+            "process_name", _DEVICES + rank * _PER_RANK + number, f"rank {rank}: device {number}", sort=2
+        )
+    for process, stream_ in device.tracks:
+        yield _name("thread_name", process, _stream_name(stream_), tid=stream_)
+    yield from _further(host, lambda thread_: f"thread {thread_}")
+    yield from _further(device, _stream_name)
 
 
-def _devices(run: Run) -> Iterator[dict[str, Any]]:
-    found = _different(run, "device_intervals", C.RANK, C.DEVICE)
-    numbers = device_process(found[C.RANK].combine_chunks(), found[C.DEVICE].combine_chunks()).to_pylist()
-    for number, row in zip(numbers, found.to_pylist(), strict=True):
-        yield _name("process_name", number, f"rank {row[C.RANK]}: device {row[C.DEVICE]}", sort=2)
-        yield _name("thread_name", number, "idle", tid=IDLE_THREAD)
-        yield _name("thread_name", number, "unknown stream", tid=_UNKNOWN_STREAM)
-    lanes = _different(run, "device_intervals", C.RANK, C.DEVICE, C.STREAM)
-    for row in lanes.to_pylist():
-        if row[C.STREAM] is not None:
-            number = _DEVICES + row[C.RANK] * _PER_RANK + row[C.DEVICE]
-            yield _name("thread_name", number, f"stream {row[C.STREAM]}", tid=row[C.STREAM])
+def _stream_name(number: int) -> str:
+    return {IDLE_THREAD: "idle", _UNKNOWN_STREAM: "unknown stream"}.get(number, f"stream {number}")
 
 
-def _different(run: Run, table: str, *columns: str) -> pa.Table:
-    return run.arrow(table, columns=columns).group_by(list(columns)).aggregate([]).sort_by(columns[0])
+def _further(lanes: Lanes, called: Callable[[int], str]) -> Iterator[dict[str, Any]]:
+    for process, beside, number, place in lanes.further:
+        yield _name("thread_name", process, f"{called(beside)}, crossing {place}", tid=number)
+
+
+def _different(source: Source, table: str, *columns: str) -> list[tuple[int, ...]]:
+    """The different rows of some columns, in order."""
+    found: set[tuple[int, ...]] = set()
+    for batch in source.batches(table, columns):
+        kept = pa.Table.from_batches([batch]).group_by(list(columns)).aggregate([])
+        found.update(zip(*(kept[column].to_pylist() for column in columns), strict=True))
+    return sorted(found)
 
 
 def _name(what: str, pid: int, name: str, *, tid: int = 0, sort: int | None = None) -> dict[str, Any]:

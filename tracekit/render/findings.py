@@ -161,11 +161,11 @@ def _worth(finding: Finding, share: float | None) -> str:
 
 def _proof(analysis: str, finding: Finding) -> str:
     parts = [finding.how] if finding.how else []
-    parts += [f"confidence {100 * finding.confidence:.0f} %", *_evidence(finding)]
+    parts += [f"confidence {100 * finding.confidence:.0f} %", *evidence(finding)]
     return "; ".join(parts) + f" [{analysis}: {finding.code}]"
 
 
-def _evidence(finding: Finding) -> list[str]:
+def evidence(finding: Finding) -> list[str]:
     """The weightiest rows by name, the others counted."""
     return [
         f"{table} {', '.join(map(str, ids[:_NAMED_ROWS]))}"

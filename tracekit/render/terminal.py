@@ -62,8 +62,13 @@ def table_text(
 
 
 def _lay_out(rows: list[Record], columns: Sequence[Column], width: int, all_columns: str) -> str:
-    laid = [Laid.of(rows, column) for column in for_people(columns)]
-    if len(rows) <= _TRANSPOSED and not fit(laid, width) and (size := field_width(laid, width)):
+    return lay_out([Laid.of(rows, column) for column in for_people(columns)], width, all_columns)
+
+
+def lay_out(laid: list[Laid], width: int, all_columns: str = ALL_COLUMNS) -> str:
+    """Columns with at least one row as lines of a width; a few rows too wide for it one field a line."""
+    rows = len(laid[0].cells)
+    if rows <= _TRANSPOSED and not fit(laid, width) and (size := field_width(laid, width)):
         return _transposed(laid, size)
     kept = fitting(laid, width)
     widths = share_out(kept, width)

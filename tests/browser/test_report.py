@@ -1,0 +1,70 @@
+"""A report opened from the disk: it asks for nothing, breaks nothing, and can be read by everyone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from samples.simulator import write
+from tests.browser import axe, hostile
+from tests.browser.conftest import TIMEOUT_MS
+from tracekit.cli.main import run as tracekit
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from playwright.sync_api import Browser
+
+_CUT = "() => document.documentElement.scrollWidth > document.documentElement.clientWidth"
+_STYLE = "(one) => [getComputedStyle(one).fill, getComputedStyle(document.body).backgroundColor]"
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("report")
+    write(hostile.program(), folder / "trace.json")
+    file = folder / "report.html"
+    asked = ["report", str(folder / "trace.json"), "-o", str(file), "--analyses", "all"]
+    assert tracekit([*asked, "--title", hostile.LABEL, "--store", str(folder / "store")]) == 0
+    return file
+
+
+@pytest.mark.parametrize("width", [1400, 420])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_it_stands_alone(browser: Browser, report: Path, theme: Any, width: int) -> None:
+    requests: list[str] = []
+    troubles: list[str] = []
+    with browser.new_context(color_scheme=theme, viewport={"width": width, "height": 900}) as context:
+        context.set_default_timeout(TIMEOUT_MS)
+        page = context.new_page()
+        page.on("request", lambda request: requests.append(request.url))
+        page.on("console", lambda message: troubles.append(message.text))
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("dialog", lambda dialog: troubles.append(dialog.message))
+        page.goto(report.as_uri())
+        assert page.locator("h1").inner_text().strip()
+        assert page.locator("svg").count() > 3
+        assert not page.evaluate(_CUT)
+        ink, paper = page.locator("svg text:not(.inside)").first.evaluate(_STYLE)
+        assert _light(paper) == (theme == "light")
+        assert _light(ink) != _light(paper)
+        assert axe.serious(page) == []
+    assert requests == [report.as_uri()]
+    assert troubles == []
+
+
+def test_on_paper_it_is_dark_on_white_whatever_the_theme(browser: Browser, report: Path) -> None:
+    with browser.new_context(color_scheme="dark") as context:
+        page = context.new_page()
+        page.goto(report.as_uri())
+        page.emulate_media(media="print")
+        ink, paper = page.locator("svg text:not(.inside)").first.evaluate(_STYLE)
+        assert _light(paper)
+        assert not _light(ink)
+
+
+def _light(colour: str) -> bool:
+    """Whether a colour as the browser tells it, `rgb(r, g, b)`, is light."""
+    channels = [float(one) for one in colour.partition("(")[2].rstrip(")").split(",")[:3]]
+    return sum(channels) > 3 * 128

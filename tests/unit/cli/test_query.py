@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.runs import make_run, step_rows
+from tracekit.schema import TABLES, C
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.unit.cli.conftest import Done
+    from tracekit.store import Store
+
+BIG = 2**53 + 1
+
+
+def test_json_is_exact_and_names_units(store: Store, tracekit: Callable[..., Done]) -> None:
+    make_run(store, tables={"steps": step_rows(BIG, BIG + 2)})
+    sql = "SELECT start_ns, name, sum(dur_ns) OVER () AS sum_ns FROM steps"
+    done = tracekit("query", sql, "--format", "json")
+    told = json.loads(done.out)
+    assert (done.code, done.err, told["schema"], told["more"]) == (0, "", "tracekit.query/1", 0)
+    assert [(one["name"], one["unit"]) for one in told["columns"]] == [
+        (C.START_NS, "ns"),
+        (C.NAME, ""),
+        ("sum_ns", "ns"),
+    ]
+    assert told["rows"] == [
+        {C.START_NS: BIG, C.NAME: "step 0", "sum_ns": 20},
+        {C.START_NS: BIG + 2, C.NAME: "step 1", "sum_ns": 20},
+    ]
+
+
+def test_a_table_says_how_many_more_rows_there_are(store: Store, tracekit: Callable[..., Done]) -> None:
+    make_run(store)
+    done = tracekit("query", "SELECT range AS n FROM range(1234) ORDER BY n DESC", "--limit", "2")
+    assert done.out == "   n\n1233\n1232\n1,232 more rows; --limit 0 shows all\n"
+
+
+def test_a_limit_says_in_json_and_markdown_what_it_leaves_out(tracekit: Callable[..., Done]) -> None:
+    limited = ("query", "FROM range(7)", "--limit", "3", "--format")
+    told = json.loads(tracekit(*limited, "json").out)
+    assert (len(told["rows"]), told["more"]) == (3, 4)
+    assert tracekit(*limited, "markdown").out.endswith("| 2 |\n\n4 more rows\n")
+
+
+def test_csv_holds_every_row_and_nothing_for_null(store: Store, tracekit: Callable[..., Done]) -> None:
+    sql = "SELECT range AS a, NULL AS b, [range] AS c FROM range(20001)"
+    done = tracekit("query", sql, "--format", "csv")
+    rows = list(csv.reader(io.StringIO(done.out)))
+    assert (len(rows), rows[0], rows[-1]) == (20_002, ["a", "b", "c"], ["20000", "", "[20000]"])
+
+
+def test_names_cannot_steer_a_terminal(tracekit: Callable[..., Done]) -> None:
+    for output_format in ("table", "csv", "markdown", "json"):
+        assert "\x1b" not in tracekit("query", r"SELECT e'\x1b[2J' AS a", "--format", output_format).out
+
+
+def test_all_runs_and_several_are_told_apart(store: Store, tracekit: Callable[..., Done]) -> None:
+    runs = [make_run(store, after_s=second, label=f"l{second}") for second in range(3)]
+    sql = "SELECT run_id, min(start_ns) AS first_ns FROM steps GROUP BY ALL ORDER BY ALL"
+    done = tracekit("query", sql, "--all", "--format", "csv")
+    assert done.out == "run_id,first_ns\n" + "".join(f"{run.id},0\n" for run in runs)
+    done = tracekit("query", sql, "--run", "l0", "--run", "l2", "--format", "csv")
+    assert [line.partition(",")[0] for line in done.out.splitlines()[1:]] == [runs[0].id, runs[2].id]
+
+
+def test_the_latest_run_is_read_and_the_store_needs_none_for_its_list(
+    store: Store, tracekit: Callable[..., Done]
+) -> None:
+    assert tracekit("query", "SELECT count(*) AS n FROM runs", "--format", "csv").out == "n\n0\n"
+    assert tracekit("query", "SELECT * FROM steps").code == 2
+    make_run(store, tables={"steps": step_rows(1)})
+    make_run(store, tables={"steps": step_rows(2)}, after_s=1)
+    assert tracekit("query", "SELECT start_ns FROM steps", "--format", "csv").out == "start_ns\n2\n"
+
+
+@pytest.mark.parametrize("arguments", [("--tables",), ()])
+def test_every_table_and_column_is_listed_with_its_meaning(
+    tracekit: Callable[..., Done], arguments: tuple[str, ...]
+) -> None:
+    told = json.loads(tracekit("query", *arguments, "--format", "json").out)["columns"]
+    listed = {(one["table"], one["column"]): (one["unit"], one["meaning"]) for one in told}
+    for table in TABLES.values():
+        for column in table.columns:
+            assert listed[table.name, column.name][1] == column.meaning
+    assert listed["steps", C.DUR_NS][0] == "ns"
+    assert listed["allocations", C.TOTAL_ALLOCATED][0] == "bytes"
+    assert f"steps: a row is {TABLES['steps'].row}" in tracekit("query", *arguments).out
+
+
+def test_an_empty_answer_names_its_columns(tracekit: Callable[..., Done]) -> None:
+    assert tracekit("query", "SELECT 1 AS one, 2 AS two WHERE false").out == "one, two\n(no rows)\n"
+
+
+def test_a_plan_is_shown_as_it_is_drawn(store: Store, tracekit: Callable[..., Done]) -> None:
+    make_run(store)
+    assert "Projections: name" in tracekit("query", "EXPLAIN SELECT name FROM steps").out
+
+
+def test_an_error_is_one_line_and_exits_2(store: Store, tracekit: Callable[..., Done]) -> None:
+    make_run(store)
+    done = tracekit("query", "SELECT nme FROM steps")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("tracekit: ")
+    assert done.err.endswith("(line 1, column 8); did you mean name?\n")
+
+
+def test_columns_of_one_name_are_told_apart(tracekit: Callable[..., Done]) -> None:
+    assert tracekit("query", "SELECT 1 AS a, 2 AS a", "--format", "csv").out == "a,a_1\n1,2\n"

@@ -1,0 +1,120 @@
+"""`tracekit export`: a run for other tools."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import rich_click as click
+
+from tracekit.cli.options import open_store, store_option
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tracekit.export.reading import Source
+    from tracekit.pruning import Window
+    from tracekit.run import Run
+
+_ENDINGS = {"perfetto": ".json.gz", "csv": "-csv", "parquet": "-parquet"}
+
+
+@click.command("export")
+@click.argument("run", default="latest")
+@click.option(
+    "--to",
+    "target",
+    type=click.Choice(tuple(_ENDINGS)),
+    default="perfetto",
+    show_default=True,
+    help="What to make of it.",
+)
+@click.option(
+    "-o",
+    "--output",
+    metavar="PATH",
+    help="Where it goes; default the run's id with an ending, here. `-` writes a trace to stdout.",
+)
+@click.option("--steps", metavar="FIRST[:LAST]", help="Only the time of these profiled steps, by number.")
+@click.option("--force", is_flag=True, help="Overwrite what is there.")
+@store_option
+def command(
+    *, run: str, target: str, output: str | None, steps: str | None, force: bool, store: str | None
+) -> None:
+    """Write RUN for other tools; RUN is what other commands take, default `latest`.
+
+    perfetto: a trace in Chrome's format, which ui.perfetto.dev and chrome://tracing open, with launches as
+    arrows, steps, idle intervals and counters; gzipped where the name ends in .gz. Categories and arguments
+    have torch.profiler's names. csv: a file per table in a folder, or in one file where the name ends in
+    .zip; exact integers, nothing where a value is missing. parquet: a file per table in a folder, with types
+    and encodings that any tool reads, and run.json.
+
+    The path that was written is printed. A run of any size takes about the same memory.
+
+    \b
+    tracekit export latest -o trace.json.gz
+    tracekit export latest --steps 3:5 -o steps.json
+    tracekit export latest --to csv -o tables.zip
+    """  # noqa: D301 - what keeps the lines of an example is an escape
+    from tracekit.export.reading import Source
+    from tracekit.ingest import resolve
+
+    found = resolve(open_store(store), run)
+    source = Source(found, _window(found, steps) if steps else None)
+    if output == "-":
+        _to_stdout(source, target)
+        return
+    path = Path(output or f"{found.id}{_ENDINGS[target]}").expanduser()
+    _write(source, target, path, force=force)
+    click.echo(str(path))
+
+
+def _window(run: Run, steps: str) -> Window:
+    """The time from the start of a step until the end of another, on host and device."""
+    from tracekit.errors import UnusableInputError
+    from tracekit.schema import C
+    from tracekit.windows import END_NS, step_windows
+
+    first, _, last = steps.partition(":")
+    if not first.isdecimal() or not (last or first).isdecimal():
+        raise UnusableInputError(f"--steps {steps!r} names no steps", hint="give numbers, as in 3 or 3:5")
+    table = step_windows(run)
+    chosen = table[table[C.STEP].between(int(first), int(last or first))]
+    if chosen.empty:
+        known = f"{table[C.STEP].min()} to {table[C.STEP].max()}" if len(table) else "none"
+        raise UnusableInputError(f"run {run.id} has no step {steps}", hint=f"its steps: {known}")
+    return int(chosen[C.START_NS].min()), int(chosen[END_NS].max())
+
+
+def _to_stdout(source: Source, target: str) -> None:
+    from tracekit.errors import UnusableInputError
+
+    if target != "perfetto":
+        raise UnusableInputError(
+            f"{target} is several files, which stdout cannot take", hint="name a place with -o"
+        )
+    for piece in _trace(source, packed=False):
+        sys.stdout.buffer.write(piece)
+    sys.stdout.buffer.flush()
+
+
+def _trace(source: Source, *, packed: bool) -> Iterator[bytes]:
+    from tracekit.export.chrome import chrome_trace
+    from tracekit.export.packing import gzipped
+
+    pieces = chrome_trace(source.run, window=source.window)
+    return gzipped(pieces) if packed else pieces
+
+
+def _write(source: Source, target: str, path: Path, *, force: bool) -> None:
+    from tracekit.export import tables
+    from tracekit.export.output import whole
+
+    with whole(path, overwrite=force) as beside:
+        if target == "perfetto":
+            with beside.open("wb") as file:
+                for piece in _trace(source, packed=path.suffix == ".gz"):
+                    file.write(piece)
+        else:
+            {"csv": tables.as_csv, "parquet": tables.as_parquet}[target](source, beside)

@@ -1,0 +1,180 @@
+"""`tracekit query`: SQL over the tables of runs."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import rich_click as click
+
+from tracekit.cli.options import format_option, open_store, store_option
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from tracekit.query import Answer, Statement
+    from tracekit.run import Run
+    from tracekit.store import Store
+
+
+@click.command("query")
+@click.argument("sql", required=False)
+@click.option(
+    "--run",
+    "references",
+    multiple=True,
+    metavar="RUN",
+    help="A run to read, default `latest`; may be repeated.",
+)
+@click.option("--all", "every", is_flag=True, help="Read every run of the store.")
+@click.option("--tables", is_flag=True, help="List the tables and their columns, with units and meaning.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    help="Rows at most, 0 for all; default 30 in a table, all in other formats.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0),
+    default=0,
+    metavar="SECONDS",
+    help="Stop a query that takes longer; 0, the default, lets it take its time.",
+)
+@click.option(
+    "--memory",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="GIB",
+    help="GiB of memory that it may use before it spills to disk; default half of the machine's, 4 at most.",
+)
+@format_option
+@store_option
+def command(
+    *,
+    sql: str | None,
+    references: tuple[str, ...],
+    every: bool,
+    tables: bool,
+    limit: int | None,
+    timeout: float,
+    memory: float | None,
+    output_format: str,
+    store: str | None,
+) -> None:
+    """Ask SQL of a run's tables: device_intervals, host_intervals, steps, counters, allocations, and runs.
+
+    The dialect is DuckDB's. A query only reads, and nothing but the tables: one SELECT, WITH, FROM, VALUES,
+    DESCRIBE, SUMMARIZE or EXPLAIN. Times and sizes are exact integers in the unit that the column's name
+    ends in (ns, bytes); `tracekit query --tables`, or no SQL, lists every column. Only the columns and the
+    parts of files that a query needs are read: EXPLAIN ANALYZE shows which. `-` reads the SQL from stdin.
+
+    With several --run, or --all, each row begins with its run_id. The table `runs` lists the store's runs.
+
+    JSON: {"schema": "tracekit.query/1", "columns": [{"name", "type", "unit"}, ...], "rows": [{...}, ...],
+    "more": rows left out by --limit}.
+
+    \b
+    The kernels that take longest:
+      tracekit query "SELECT name, count(*) AS n, sum(dur_ns) AS sum_ns
+        FROM device_intervals WHERE kind = 'kernel'
+        GROUP BY name ORDER BY sum_ns DESC LIMIT 10"
+    \b
+    Pageable copies, with the op that asked for each:
+      tracekit query "SELECT d.bytes, d.dur_ns, h.name
+        FROM device_intervals d JOIN host_intervals h ON h.row_id = d.op_row
+        WHERE d.src_memory = 'pageable'"
+    \b
+    Idle time by cause in two runs:
+      tracekit query --run before --run after
+        "SELECT run_id, idle_cause, sum(dur_ns) AS idle_ns
+        FROM device_intervals WHERE kind = 'idle' GROUP BY ALL ORDER BY ALL"
+    \b
+    The runs of a branch:
+      tracekit query "SELECT run_id, label, unprofiled_step_ns
+        FROM runs WHERE git_branch = 'main'"
+    """  # noqa: D301 - what keeps the lines of an example is an escape
+    if tables or sql is None:
+        click.echo(_tables(output_format), nl=False)
+        return
+    from tracekit.query import read
+    from tracekit.query.views import KNOWN
+    from tracekit.render.query import pieces
+    from tracekit.render.terminal import DEFAULT_LIMIT
+
+    statement = read(sys.stdin.read() if sql == "-" else sql, KNOWN)
+    most = DEFAULT_LIMIT if limit is None and output_format == "table" else limit or 0
+    place = open_store(store)
+    with _asked(place, statement, references, every=every, limit=most, took=(timeout, memory)) as answer:
+        if statement.explain and output_format == "table":
+            click.echo("\n".join(str(row[-1]) for row in answer.fetch(most or 1_000)))
+            return
+        for piece in pieces(answer, output_format, limit=most):
+            click.echo(piece, nl=False)
+
+
+def _asked(
+    store: Store,
+    statement: Statement,
+    references: tuple[str, ...],
+    *,
+    every: bool,
+    limit: int,
+    took: tuple[float, float | None],
+) -> AbstractContextManager[Answer]:
+    from tracekit.query import Limits, ask
+    from tracekit.query.views import RUNS
+
+    listed = store.readable() if every or RUNS.name in statement.tables else []
+    runs = listed if every else _runs(store, references) if statement.tables - {RUNS.name} else []
+    seconds, memory = took
+    limits = Limits(seconds=seconds, memory_bytes=int(memory * (1 << 30)) if memory else None)
+    several = every or len(references) > 1
+    return ask(statement, runs, store=listed, labelled=several, limit=limit, limits=limits)
+
+
+def _runs(store: Store, references: tuple[str, ...]) -> list[Run]:
+    """The runs meant, each once."""
+    from tracekit.ingest import resolve
+
+    found = {run.path.resolve(): run for run in (resolve(store, one) for one in references or ("latest",))}
+    return list(found.values())
+
+
+def _tables(output_format: str) -> str:
+    from tracekit import render
+    from tracekit.analysis import Column
+    from tracekit.query.units import unit
+    from tracekit.query.views import KNOWN
+
+    columns = [
+        Column("table", "", "its table"),
+        Column("column", "id", "its name in SQL"),
+        Column("type", "", "its type in Arrow's words"),
+        Column("unit", "", "what it counts in"),
+        Column("nullable", "", "whether it may be NULL: not known, or not applicable"),
+        Column("meaning", "prose", "what it says"),
+    ]
+    rows: list[dict[str, Any]] = [
+        {
+            "table": table.name,
+            "column": column.name,
+            "type": "text" if "string" in str(column.type) else str(column.type),
+            "unit": unit(column.name),
+            "nullable": column.nullable,
+            "meaning": column.meaning,
+        }
+        for table in KNOWN.values()
+        for column in table.columns
+    ]
+    if output_format != "table":
+        return render.rows(rows, columns, output_format, command="query", key="columns")
+    return "\n".join(
+        render.rows(
+            [row for row in rows if row["table"] == table.name],
+            columns[1:],
+            "table",
+            command="query",
+            title=f"{table.name}: a row is {table.row}",
+            limit=0,
+        )
+        for table in KNOWN.values()
+    )

@@ -1,0 +1,133 @@
+"""The tables of runs as views of a database: Parquet is read where a query needs it, and only those files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import median_low
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tracekit.schema import TABLES, Column, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import duckdb
+
+    from tracekit.run import Run
+
+RUN_ID: Final = "run_id"
+_GLOB = set("*?[")
+_TYPES = {pa.int32(): "INTEGER", pa.int64(): "BIGINT", pa.float64(): "DOUBLE"}
+RUNS: Final = Table(
+    "runs",
+    "one run of the store",
+    (
+        Column(RUN_ID, pa.string(), "identifies the run"),
+        Column("created_at", pa.string(), "when it was recorded, UTC"),
+        Column("label", pa.string(), "name given by the user", nullable=True),
+        Column("workload", pa.string(), "what ran", nullable=True),
+        Column("mode", pa.string(), "train or infer", nullable=True),
+        Column("level", pa.string(), "how it ran: eager, compile, torchscript or libtorch", nullable=True),
+        Column("machine", pa.string(), "where it ran: cpu or cuda", nullable=True),
+        Column("batch_size", pa.int64(), "samples of a step", nullable=True),
+        Column("collector", pa.string(), "what recorded it"),
+        Column("git_sha", pa.string(), "commit", nullable=True),
+        Column("git_branch", pa.string(), "branch", nullable=True),
+        Column("git_dirty", pa.bool_(), "whether there were uncommitted changes", nullable=True),
+        Column("t0_unix_ns", pa.int64(), "the zero of the run's times, ns since the Unix epoch"),
+        Column("unprofiled_step_ns", pa.int64(), "lower median step without a profiler, ns", nullable=True),
+        Column("rows", pa.int64(), "rows of all tables"),
+        Column("stored_bytes", pa.int64(), "size of its Parquet files, bytes"),
+    ),
+)
+"""The store's runs as a table."""
+KNOWN: Final = {**TABLES, RUNS.name: RUNS}
+"""Every table a query can read."""
+
+
+def of_store(database: duckdb.DuckDBPyConnection, runs: Iterable[Run]) -> None:
+    """Make the table of the store's runs."""
+    schema = pa.schema([column.field for column in RUNS.columns])
+    database.register(RUNS.name, pa.Table.from_pylist([_facts(run) for run in runs], schema=schema))
+
+
+def _facts(run: Run) -> dict[str, Any]:
+    meta = run.meta
+    about, tables = meta.workload or {}, meta.tables.values()
+    return {
+        RUN_ID: meta.run_id,
+        "created_at": meta.created_at,
+        "label": meta.label,
+        **{to: _text(about.get(key)) for key, to in _ABOUT.items()},
+        "batch_size": about.get("batch_size") if isinstance(about.get("batch_size"), int) else None,
+        "collector": meta.collector.name,
+        "git_sha": meta.git.sha if meta.git else None,
+        "git_branch": meta.git.branch if meta.git else None,
+        "git_dirty": meta.git.dirty if meta.git else None,
+        "t0_unix_ns": meta.t0_unix_ns,
+        "unprofiled_step_ns": median_low(meta.timings.step_ns) if meta.timings else None,
+        "rows": sum(table.rows for table in tables),
+        "stored_bytes": sum(table.bytes for table in tables),
+    }
+
+
+_ABOUT = {"name": "workload", "mode": "mode", "level": "level", "device": "machine"}
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def of_runs(
+    database: duckdb.DuckDBPyConnection, runs: Sequence[Run], names: Iterable[str], *, labelled: bool
+) -> list[Path]:
+    """Make a view of each table, over all runs.
+
+    Args:
+        database: Where.
+        runs: The runs.
+        names: The tables.
+        labelled: Whether each row begins with the id of its run.
+
+    Returns:
+        The files that the views read; all others may be closed to the database.
+    """
+    files: list[Path] = []
+    for name in names:
+        parts = []
+        for number, run in enumerate(runs):
+            source, read = _source(database, run, TABLES[name], f"{name} of run {number}")
+            files += read
+            label = f"{_literal(run.id)} AS {RUN_ID}, " if labelled else ""
+            parts.append(f"SELECT {label}{source}")
+        union = " UNION ALL ".join(parts)
+        database.execute(f"CREATE VIEW {name} AS {union}")
+    return files
+
+
+def _source(
+    database: duckdb.DuckDBPyConnection, run: Run, table: Table, handle: str
+) -> tuple[str, list[Path]]:
+    """What selects a run's table, from its columns on, and the files that it reads."""
+    if not run.rows(table.name):
+        empty = ", ".join(f"NULL::{_TYPES.get(one.type, 'VARCHAR')} AS {one.name}" for one in table.columns)
+        return f"{empty} WHERE false", []
+    dataset = run.dataset(table.name)
+    files = [Path(file).resolve() for file in dataset.files]
+    if not isinstance(run.path, Path) or any(_GLOB & set(str(file)) for file in files):
+        database.register(handle, dataset)  # DuckDB takes such names for patterns
+        return f'{", ".join(one.name for one in table.columns)} FROM "{handle}"', []
+    stored = set(pq.read_schema(files[0]).names)
+    columns = [
+        one.name if one.name in stored else f"NULL::{_TYPES.get(one.type, 'VARCHAR')} AS {one.name}"
+        for one in table.columns
+    ]
+    listed = ", ".join(_literal(str(file)) for file in files)
+    return f"{', '.join(columns)} FROM read_parquet([{listed}])", files
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

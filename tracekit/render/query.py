@@ -1,0 +1,127 @@
+"""The rows of a query in the formats of `tracekit query`: exact values under the names asked for."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from rich.cells import cell_len
+
+from tracekit.query.units import unit
+from tracekit.query.values import cell, plain
+from tracekit.render.cells import clean
+from tracekit.render.headers import folded
+from tracekit.render.layout import Laid
+from tracekit.render.plain import escape
+from tracekit.render.terminal import SHOW_ALL, lay_out
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tracekit.query.session import Answer, Heading
+
+    Rows = Sequence[Sequence[Any]]
+
+_BATCH = 10_000
+
+
+def pieces(answer: Answer, output_format: str, *, limit: int = 0) -> Iterator[str]:
+    """The text of an answer, piece by piece: no more rows are held than are written at a time.
+
+    Args:
+        answer: The rows, of which none was fetched.
+        output_format: One of `tracekit.cli.options.FORMATS`.
+        limit: Rows at most, 0 for all. The answer must have been asked for with it.
+    """
+    if output_format == "json":
+        return _json(answer, limit)
+    if output_format == "csv":
+        return _csv(answer, limit)
+    if output_format == "markdown":
+        return _markdown(answer, limit)
+    return _table(answer, limit)
+
+
+def _batches(answer: Answer, limit: int) -> Iterator[Rows]:
+    left = limit or None
+    while left is None or left > 0:
+        rows = answer.fetch(_BATCH if left is None else min(_BATCH, left))
+        if not rows:
+            return
+        left = None if left is None else left - len(rows)
+        yield rows
+
+
+def _more(answer: Answer, shown: int, limit: int) -> int:
+    """How many rows were not shown."""
+    return answer.count() - shown if limit and answer.fetch(1) else 0
+
+
+def _json(answer: Answer, limit: int) -> Iterator[str]:
+    names = [one.name for one in answer.headings]
+    columns = [{"name": one.name, "type": one.type, "unit": unit(one.name)} for one in answer.headings]
+    yield f'{{"schema": "tracekit.query/1", "columns": {json.dumps(columns)}, "rows": ['
+    separator = ""
+    for rows in _batches(answer, limit):
+        yield separator + ", ".join(
+            json.dumps(dict(zip(names, map(plain, row), strict=True)), allow_nan=False) for row in rows
+        )
+        separator = ", "
+    yield f'], "more": {_more(answer, limit, limit)}}}\n'
+
+
+def _csv(answer: Answer, limit: int) -> Iterator[str]:
+    names = [[one.name for one in answer.headings]]
+    for rows in chain([names], _batches(answer, limit)):
+        stream = io.StringIO()
+        csv.writer(stream, lineterminator="\n").writerows([map(_field, row) for row in rows])
+        yield stream.getvalue()
+
+
+def _field(value: Any) -> Any:
+    told = plain(value)
+    if isinstance(told, str):
+        return clean(told)
+    return json.dumps(told) if isinstance(told, bool | list | dict) else told
+
+
+def _markdown(answer: Answer, limit: int) -> Iterator[str]:
+    first = list(chain.from_iterable(_batches(answer, limit)))
+    words = _words(answer.headings, first)
+    yield _line([escape(one.name) for one in answer.headings])
+    yield _line(["---" if word else "---:" for word in words])
+    for row in first:
+        yield _line([escape(cell(value)) for value in row])
+    if more := _more(answer, len(first), limit):
+        yield f"\n{more} more rows\n"
+
+
+def _line(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |\n"
+
+
+def _words(headings: Sequence[Heading], rows: Rows) -> list[bool]:
+    """For each column whether it holds words, which align left."""
+    return [any(isinstance(plain(row[place]), str) for row in rows) for place in range(len(headings))]
+
+
+def _table(answer: Answer, limit: int) -> Iterator[str]:
+    rows = list(chain.from_iterable(_batches(answer, limit)))
+    if not rows:
+        yield f"{', '.join(clean(one.name) for one in answer.headings)}\n(no rows)\n"
+        return
+    laid = [
+        _laid(clean(one.name), [cell(row[place]) for row in rows], words=words)
+        for place, (one, words) in enumerate(zip(answer.headings, _words(answer.headings, rows), strict=True))
+    ]
+    yield lay_out(laid, shutil.get_terminal_size((120, 40)).columns)
+    if more := _more(answer, len(rows), limit):
+        yield f"{more:,} more row{'s' * (more != 1)}; {SHOW_ALL}\n"
+
+
+def _laid(head: str, cells: list[str], *, words: bool) -> Laid:
+    return Laid(folded(head, max(map(cell_len, cells))), cells, words, prose=False, identifies=False)
