@@ -34,8 +34,8 @@ departs from a known one, and why.
 _RULES = """\
 # Rules
 
-`tracekit findings` asks {count} rules. Each states when it gives a finding of its code, and why its thresholds
-are what they are. A rule that lacks what it needs to judge says so, and does not count as passed.
+`tracekit findings` asks {count} rules. Each states when it gives a finding of its code, and why its
+thresholds are what they are. A rule that lacks what it needs to judge says so, and does not count as passed.
 
 {rows}
 """

@@ -31,8 +31,8 @@ _HEAD = f"""\
 
 A run is a folder: `run.json`, and a Parquet file or a folder of part files for each table. The schema version
 is {schema.SCHEMA_VERSION}; it stands in `run.json` and in the metadata of every Parquet file. Times are
-integer nanoseconds relative to the run's `t0_unix_ns`. A column that may be null is null where the source does
-not say; zero never means "unknown". Rows are sorted by start.
+integer nanoseconds relative to the run's `t0_unix_ns`. A column that may be null is null where the source
+does not say; zero never means "unknown". Rows are sorted by start.
 """
 
 
