@@ -19,11 +19,23 @@ VARYING = (
     (r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?Z?\b", "<moment>"),
     (r"\b[0-9a-f]{12}(?:[0-9a-f]{28})?\b", "<commit>"),
     (rf"[-+−]?\b[\d,]+(\.\d+)? (?:{_UNITS})(?![\w/])", "<quantity>"),
+    (r"\b[\d.,]+×", "<ratio>"),
+    (r"\b\d{4}-\d\d-…\S*Z", "<moment>"),
+    (r"\b[0-9a-f]{9}\b", "<commit>"),
     (r"\bport \d+|:\d{4,5}\b", "<port>"),
     (r"[─━-]{3,}", "<rule>"),
     (r"\s+", " "),
 )
 """What differs from run to run: pattern and what stands for it. A number with a unit is a measurement."""
+
+
+PROGRAMS = {
+    "python": "",
+    "python3": "",
+    "torchrun": " -m torch.distributed.run",
+    "tracekit": " -c 'from tracekit.cli.main import main; main()'",
+}
+"""What a reader has on the path: arguments of this interpreter, by name."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +55,7 @@ class Console:
         self._state.write_text(f"cd {shlex.quote(str(folder))}\n")
         self._environment = {
             **{name: os.environ[name] for name in ("LANG", "PATH", "XDG_CACHE_HOME") if name in os.environ},
-            "PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}",  # noqa: PTH120
+            "PATH": f"{_programs(home / 'bin')}:{os.environ['PATH']}",
             "HOME": str(home),
             "COLUMNS": "100",
             "OMP_NUM_THREADS": "1",
@@ -73,6 +85,15 @@ class Console:
         )
         self.last = done.returncode
         return Ended(done.returncode, done.stdout.decode())
+
+
+def _programs(folder: Path) -> Path:
+    """A folder with `PROGRAMS`, whatever else is installed."""
+    folder.mkdir()
+    for name, arguments in PROGRAMS.items():
+        (folder / name).write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)}{arguments} "$@"\n')
+        (folder / name).chmod(0o755)
+    return folder
 
 
 def same(printed: str, shown: str) -> bool:

@@ -117,7 +117,7 @@ def main() -> None:
             page = Page(ROOT / name, Path(home))
             for block in blocks(page.path):
                 print(f"\n--- {block.page}:{block.line} {block.language} {block.title}")
-                if block.language in RUN and not block.reason:
+                if block.language in RUN and not block.reason and not block.file:
                     for command in commands(block):
                         ended = page.console.run(command.text)
                         print(f"$ {command.text}\n{ended.printed}", end="")
