@@ -93,14 +93,15 @@ def _stated(page: str, content: str) -> str:
 
 
 def commands(block: Block) -> list[Command]:
-    """What is typed at the prompt of a console, and in a script all of it as one command.
+    """What is typed at the prompt of a console, and the lines of a script.
 
     Example:
         >>> commands(Block("a.md", 1, "console", "", "$ echo a \\\\\n    b\na b\n$ true\n"))
         [Command(text='echo a \\\\\n    b', shown='a b\n'), Command(text='true', shown='')]
     """
     if block.language != "console":
-        return [Command(block.text, "...")]
+        lines = re.findall(r"(?:.*\\\n)*.+", block.text)
+        return [Command(line, "...") for line in lines if not line.startswith("#")]
     found = []
     for part in re.split(r"^\$ ", block.text, flags=re.M)[1:]:
         typed = re.match(r"(?:.*\\\n)*.*", part)

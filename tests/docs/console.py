@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _UNITS = "ns|[µm]s|s|min|h|%|B|[KMG]i?B|[KMG]B/s|[TG]FLOP/s|MHz|W|J|°C"
 VARYING = (
     (r"\b\d{8}T\d{6}Z-([\w.-]+?)-[0-9a-f]{6}\b", r"<run \1>"),
-    (r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?Z?\b", "<moment>"),
+    (r"\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?(?:Z|\+\d\d:\d\d)?)?", "<moment>"),
     (r"\b[0-9a-f]{12}(?:[0-9a-f]{28})?\b", "<commit>"),
     (rf"[-+−]?\b[\d,]+(\.\d+)? (?:{_UNITS})(?![\w/])", "<quantity>"),
     (r"\b[\d.,]+×", "<ratio>"),
@@ -30,6 +30,7 @@ VARYING = (
 
 
 PROGRAMS = {
+    "pip": " -m pip",
     "python": "",
     "python3": "",
     "torchrun": " -m torch.distributed.run",
@@ -57,6 +58,9 @@ class Console:
             **{name: os.environ[name] for name in ("LANG", "PATH", "XDG_CACHE_HOME") if name in os.environ},
             "PATH": f"{_programs(home / 'bin')}:{os.environ['PATH']}",
             "HOME": str(home),
+            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+            "PIP_TARGET": str(home / "packages"),  # so that nothing is installed beside the tests
+            "PYTHONPATH": f"{home / 'packages'}",
             "COLUMNS": "100",
             "OMP_NUM_THREADS": "1",
             "PYTHONDONTWRITEBYTECODE": "1",

@@ -56,7 +56,7 @@ class Page:
         shutil.copytree(given, self.folder) if given.is_dir() else self.folder.mkdir()
         self.console = Console(self.folder, home)
         if (self.folder / _SETUP).is_file():
-            made = self.console.run(f"PYTHONPATH={ROOT} python {_SETUP}")
+            made = self.console.run(f"PYTHONPATH={ROOT} python {_SETUP}")  # which makes samples
             assert made.code == 0, made.printed
 
     def carry_out(self) -> Iterator[tuple[Block, list[str]]]:
