@@ -42,6 +42,7 @@ LARGEST = 100_000
 """Bytes of a picture at most."""
 COLOURS = 256
 SETTLED_MS = 60_000
+_BELOW_THE_BAR = "each => { each.style.scrollMarginTop = '70px'; each.scrollIntoView(); }"
 TUTORIAL = "tutorial-"
 """How pictures begin that are of the tutorial's runs."""
 
@@ -122,10 +123,10 @@ def take(browser: Browser, site: Served, picture: Picture, scheme: Scheme) -> Pa
         if picture.page == "timeline":
             canvas = page.locator('#timeline-canvas[data-settled="true"]')
             expect(canvas).to_be_visible(timeout=SETTLED_MS)
-        expect(page.get_by_text("analyses are done; now")).to_have_count(0, timeout=SETTLED_MS)
+        expect(page.locator("#advice-tick")).to_have_count(0, timeout=SETTLED_MS)
         page.wait_for_load_state("networkidle")
         if picture.heading:
-            page.get_by_role("heading", name=picture.heading).evaluate("each => each.scrollIntoView()")
+            page.get_by_role("heading", name=picture.heading).evaluate(_BELOW_THE_BAR)
         page.screenshot(path=target, scale="css", animations="disabled")
     _fewer_colours(target)
     return target

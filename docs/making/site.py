@@ -56,4 +56,4 @@ def menu(nav: list[Any], known: Collection[str], optional: Collection[str]) -> l
 def _with_folder(target: str, known: Collection[str]) -> str | list[Any]:
     """A page, or a section of it and of what lies in the folder of its name."""
     inside = [path for path in known if path.startswith(target.removesuffix(".md") + "/")]
-    return [target, *({Path(path).stem: path} for path in inside)] if inside else target
+    return [{"All": target}, *({Path(path).stem: path} for path in inside)] if inside else target

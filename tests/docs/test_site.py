@@ -128,7 +128,7 @@ def test_the_search_index_lies_beside_the_pages_and_holds_each(site: Path) -> No
 def test_a_page_that_is_not_written_yet_leaves_no_entry_in_the_menu() -> None:
     nav = [{"A": [{"B": "b.md"}, {"C": "c.md"}]}, {"D": "d.md"}]
     kept = making.menu(nav, ["b.md", "d.md", "d/e.md"], ["c.md"])
-    assert kept == [{"A": [{"B": "b.md"}]}, {"D": ["d.md", {"e": "d/e.md"}]}]
+    assert kept == [{"A": [{"B": "b.md"}]}, {"D": [{"All": "d.md"}, {"e": "d/e.md"}]}]
 
 
 def test_an_entry_that_must_be_there_stays_so_that_the_build_names_it() -> None:
