@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import re
+
 from tracekit.analysis import Analysis, available
 from tracekit.render.plain import escape_prose
 from tracekit.render.reference import grid, section
 
 INDEX = "analyses.md"
+OTHERS = {
+    "gpu_breakdown": ("HolisticTraceAnalysis", "TraceLens", "TorchBench"),
+    "idle_gaps": ("HolisticTraceAnalysis", "nsys stats and its expert rules"),
+    "kernels": ("nsys stats and its expert rules",),
+    "launch_latency": ("HolisticTraceAnalysis",),
+    "ops": ("torch.profiler's key_averages()",),
+    "overlap": ("HolisticTraceAnalysis", "TraceLens"),
+    "pinned_memory": ("nsys stats and its expert rules",),
+    "steps": ("TensorBoard plugin of PyTorch Profiler",),
+    "utilization": ("Utilization",),
+}
+"""Headings of the page on other tools that are about an analysis."""
 RULES = "rules.md"
 
 
@@ -16,7 +30,7 @@ def pages() -> dict[str, str]:
     return {
         INDEX: _index(found),
         RULES: _rules(found),
-        **{f"analyses/{one.name}.md": section(one, level=1) for one in found},
+        **{f"analyses/{one.name}.md": section(one, level=1) + _elsewhere(one) for one in found},
     }
 
 
@@ -44,6 +58,25 @@ thresholds are what they are. A rule that lacks what it needs to judge says so, 
 def _index(found: list[Analysis]) -> str:
     rows = [(f"[`{one.name}`](analyses/{one.name}.md)", escape_prose(one.question)) for one in found]
     return _INDEX.format(rows=grid(("analysis", "answers"), rows))
+
+
+def _elsewhere(one: Analysis) -> str:
+    """Where else there is something about an analysis."""
+    links = [f"[{title}](../differences.md#{_anchor(title)})" for title in OTHERS.get(one.name, ())]
+    said = f"How other tools define this: {', '.join(links)}.\n\n" if links else ""
+    return f"""
+## In Python
+
+```py
+result = tracekit.analyze(tracekit.open("latest"), "{one.name}")
+result.tables, result.findings, result.notes
+```
+
+{said}"""
+
+
+def _anchor(title: str) -> str:
+    return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
 
 
 def _rules(found: list[Analysis]) -> str:

@@ -8,6 +8,7 @@ prints what its commands print now.
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import sys
 import tempfile
@@ -75,6 +76,8 @@ class Page:
             target.write_text(block.text)
         elif block.language == "python":
             yield from self._python(block)
+        elif block.language == "pycon":
+            yield from self._session(block)
         elif block.language in RUN:
             yield from self._typed(commands(block))
 
@@ -92,20 +95,20 @@ class Page:
                 )
 
     def _python(self, block: Block) -> Iterator[str]:
-        if ">>> " in block.text:
-            yield from self._session(block)
-            return
         prelude = self.folder / _PRELUDE
         program = (prelude.read_text() if prelude.is_file() else "") + block.text
-        (self.folder / ".block.py").write_text(program)
-        ended = self.console.run("python .block.py")
+        target = self.folder / ".block.py"
+        target.write_text(program)
+        ended = self.console.run(f"python {shlex.quote(str(target))}")
         if ended.code:
             yield f"the program ended with {ended.code}:\n{ended.printed}"
 
     def _session(self, block: Block) -> Iterator[str]:
         """A session of Python, compared as a doctest in the page's folder."""
-        (self.folder / ".session").write_text(block.text)
-        ended = self.console.run("python -m doctest -o ELLIPSIS -o NORMALIZE_WHITESPACE .session")
+        target = self.folder / ".session"
+        target.write_text(block.text)
+        options = "-o ELLIPSIS -o NORMALIZE_WHITESPACE"
+        ended = self.console.run(f"python -m doctest {options} {shlex.quote(str(target))}")
         if ended.code:
             yield ended.printed
 

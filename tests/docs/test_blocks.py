@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from docs.making.commands import pages as of_commands
+from docs.making import analyses as of_analyses
+from docs.making import commands as of_commands
 from docs.making.commands import walk
 from tests.docs.blocks import FENCE, PAGES, Block, blocks, commands
 from tests.docs.pages import PARSED, RUN, SHOWN, Page
@@ -29,6 +30,7 @@ UNRUN = {
     "docs/tutorial.md": 2,
 }
 """How many blocks each document says cannot be run here."""
+MADE = of_commands.pages() | of_analyses.pages()
 EVERY = [block for path in PAGES for block in blocks(path)]
 each_page = pytest.mark.parametrize(
     "path",
@@ -51,7 +53,7 @@ def test_a_page_does_what_it_shows(path: Path, tmp_path: Path) -> None:
 
 
 def test_every_block_says_what_it_is() -> None:
-    known = {*PARSED, *RUN, *SHOWN, "python"}
+    known = {*PARSED, *RUN, *SHOWN, "pycon", "python"}
     assert [f"{one.page}:{one.line}" for one in EVERY if one.language not in known] == []
 
 
@@ -72,9 +74,9 @@ def test_what_is_not_run_names_commands_and_options_that_exist(block: Block) -> 
         check_syntax(command.text)
 
 
-@pytest.mark.parametrize("page", of_commands())
-def test_help_shows_commands_and_options_that_exist(page: str) -> None:
-    for match in FENCE.finditer(of_commands()[page]):
+@pytest.mark.parametrize("page", MADE)
+def test_pages_made_of_metadata_show_commands_and_options_that_exist(page: str) -> None:
+    for match in FENCE.finditer(MADE[page]):
         if match["info"].strip() == "sh":
             check_syntax(match["text"])
 
