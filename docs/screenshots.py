@@ -76,7 +76,14 @@ PICTURES = (
     Picture("ops", "ops", "cpu"),
     Picture("compare", "compare", "after", base="before", heading="Where the step went"),
     Picture(f"{TUTORIAL}ops", "ops", "slow"),
-    Picture(f"{TUTORIAL}compare", "compare", "slow", base="fast", heading="Where the step went"),
+    Picture(
+        f"{TUTORIAL}compare",
+        "compare",
+        "slow",
+        base="fast",
+        heading="Where the step went",
+        words={"varying": "dtype"},
+    ),
 )
 
 
