@@ -42,6 +42,7 @@ each_page = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.timeout(1_200)
 @each_page
 def test_a_page_does_what_it_shows(path: Path, tmp_path: Path) -> None:
     wrong = [
