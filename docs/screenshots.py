@@ -43,6 +43,9 @@ LARGEST = 100_000
 COLOURS = 256
 SETTLED_MS = 60_000
 _BELOW_THE_BAR = "each => { each.style.scrollMarginTop = '70px'; each.scrollIntoView(); }"
+_DRAWN = """() => [[".dash-graph", ".main-svg"], ["[class*=ag-theme]", ".ag-root"]].every(
+    ([place, content]) => [...document.querySelectorAll(place)].every(each => each.querySelector(content))
+)"""
 TUTORIAL = "tutorial-"
 """How pictures begin that are of the tutorial's runs."""
 
@@ -132,6 +135,7 @@ def take(browser: Browser, site: Served, picture: Picture, scheme: Scheme) -> Pa
             expect(canvas).to_be_visible(timeout=SETTLED_MS)
         if picture.page == "overview":  # its findings come one by one
             expect(page.get_by_text("rules were asked")).to_be_visible(timeout=SETTLED_MS)
+        page.wait_for_function(_DRAWN, timeout=SETTLED_MS)
         page.wait_for_load_state("networkidle")
         if picture.heading:
             page.get_by_role("heading", name=picture.heading).evaluate(_BELOW_THE_BAR)
