@@ -10,10 +10,11 @@ from mkdocs.structure.files import File, Files
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # MkDocs runs its hooks from anywhere
 
-from docs.making import site
+from docs.making import links, site
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.pages import Page
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -32,3 +33,10 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
             files.remove(kept)
         files.append(File.generated(config, path, content=content))
     return files
+
+
+def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Keep links on the site."""
+    path = page.file.src_uri
+    source = site.COPIED.get(path, f"{links.DOCS}/{path}")
+    return links.within(markdown, source=source, page=path, copied=site.COPIED)

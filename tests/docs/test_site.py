@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from docs.making import links
 from docs.making import site as making
 from tracekit import registry, schema
 from tracekit.analysis import available
@@ -134,3 +135,9 @@ def test_a_page_that_is_not_written_yet_leaves_no_entry_in_the_menu() -> None:
 
 def test_an_entry_that_must_be_there_stays_so_that_the_build_names_it() -> None:
     assert making.menu([{"A": "a.md"}], [], []) == [{"A": "a.md"}]
+
+
+def test_a_link_out_of_the_documents_leads_to_the_page_of_its_file_or_is_text() -> None:
+    text = "[a](../../SECURITY.md#b) ![c](../d.png) [`run`](../../a/run.py) [f](g.md) [h](https://i.org)"
+    told = links.within(text, source="docs/x/y.md", page="x/y.md", copied={"s.md": "SECURITY.md"})
+    assert told == "[a](../s.md#b) ![c](../d.png) `run` [f](g.md) [h](https://i.org)"
