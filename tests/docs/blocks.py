@@ -96,8 +96,8 @@ def commands(block: Block) -> list[Command]:
     """What is typed at the prompt of a console, and the lines of a script.
 
     Example:
-        >>> commands(Block("a.md", 1, "console", "", "$ echo a \\\\\n    b\na b\n$ true\n"))
-        [Command(text='echo a \\\\\n    b', shown='a b\n'), Command(text='true', shown='')]
+        >>> commands(Block("a.md", 1, "console", "", "$ echo a\\na\\n$ true\\n"))
+        [Command(text='echo a', shown='a\\n'), Command(text='true', shown='')]
     """
     if block.language != "console":
         lines = re.findall(r"(?:.*\\\n)*.+", block.text)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import doctest
 from typing import TYPE_CHECKING
 
 import pytest
 
+from docs.making import links
 from tests.docs import blocks as blocks_module
+from tests.docs import console as console_module
 from tests.docs.blocks import Block, Command, blocks, commands
 from tests.docs.console import Console, same
 from tests.docs.pages import Page
@@ -14,6 +17,7 @@ from tests.docs.test_blocks import check_syntax
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from types import ModuleType
 
 
 @pytest.fixture
@@ -97,3 +101,10 @@ def test_the_console_keeps_the_exit_code_the_folder_and_what_is_exported(tmp_pat
     console = Console(tmp_path, tmp_path / "home")
     console.run("export A=1; cd /; (exit 7)")
     assert console.run('echo "$? $A $PWD"').printed == "7 1 /\n"
+
+
+@pytest.mark.parametrize("module", [links, blocks_module, console_module])
+def test_examples_of_docstrings_hold(module: ModuleType) -> None:
+    told = doctest.testmod(module)
+    assert told.attempted > 0
+    assert told.failed == 0
