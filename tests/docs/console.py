@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _UNITS = "ns|[µm]s|s|min|h|%|B|[KMG]i?B|[KMG]B/s|[TG]FLOP/s|MHz|W|J|°C"
 VARYING = (
+    (r"\s+", " "),
     (r"\b\d{8}T\d{6}Z-([\w.-]+?)-[0-9a-f]{6}\b", r"<run \1>"),
     (r"\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?(?:Z|\+\d\d:\d\d)?)?", "<moment>"),
     (r"\b[0-9a-f]{12}(?:[0-9a-f]{28})?\b", "<commit>"),
@@ -24,7 +25,6 @@ VARYING = (
     (r"\b[0-9a-f]{9}\b", "<commit>"),
     (r"\bport \d+|:\d{4,5}\b", "<port>"),
     (r"[─━-]{3,}", "<rule>"),
-    (r"\s+", " "),
 )
 """What differs from run to run: pattern and what stands for it. A number with a unit is a measurement."""
 
