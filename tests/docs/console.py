@@ -20,7 +20,7 @@ VARYING = (
     (r"\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?(?:Z|\+\d\d:\d\d)?)?", "<moment>"),
     (r"\b[0-9a-f]{12}(?:[0-9a-f]{28})?\b", "<commit>"),
     (rf"[-+−]?\b[\d,]+(\.\d+)? (?:{_UNITS})(?![\w/])", "<quantity>"),
-    (r"\b[\d.,]+×", "<ratio>"),
+    (r"\b[\d.,]+×", "<quantity>"),
     (r"\b\d{4}-\d\d-…\S*Z", "<moment>"),
     (r"\b[0-9a-f]{9}\b", "<commit>"),
     (r"\bport \d+|:\d{4,5}\b", "<port>"),
