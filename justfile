@@ -59,6 +59,14 @@ fuzz *arguments:
 docs:
     {{python}} -c 'from tracekit.cli.main import main; main()' analyze --list --format markdown > docs/analyses.md
 
+# Build the documentation site into site/, without a warning.
+site:
+    NO_MKDOCS_2_WARNING=1 {{python}} -m mkdocs build --strict
+
+# Show the documentation site while it is written.
+site-serve *arguments:
+    NO_MKDOCS_2_WARNING=1 {{python}} -m mkdocs serve {{arguments}}
+
 # Take the pictures of the dashboard that the documents show.
 screenshots:
     {{python}} -m docs.screenshots

@@ -1,9 +1,10 @@
-"""Take the pictures of the dashboard that the documents show, over runs of the samples.
+"""Take the pictures of the dashboard that the documents show.
 
     python -m docs.screenshots [--only NAME...] [--chromium PATH]
 
-Each is taken of the real dashboard in Chromium, at a fixed size and theme, and stored with few colours, so
-that a picture stays below 150 kB.
+Each is taken of the real dashboard in Chromium, at a fixed size, once in light and once in dark colours, and
+stored with 256 colours. The runs are those of the samples, and those that the tutorial makes: its commands
+are carried out for that, which takes some minutes.
 """
 
 from __future__ import annotations
@@ -14,86 +15,156 @@ import sys
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from PIL import Image
 from playwright.sync_api import expect, sync_playwright
 
 from samples.simulator import write
 from samples.simulator.examples import training
 from samples.simulator.planted import memory_ranks
+from samples.simulator.planted.regressions import program, synchronizing_bound_checks
 from tests.browser.serving import Served, served
+from tests.docs.pages import Page
 from tracekit.ingest import import_traces
 from tracekit.store import Store
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from playwright.sync_api import Browser
+
+    Scheme = Literal["light", "dark"]
 
 ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs" / "images"
-LARGEST = 150_000
+LARGEST = 100_000
 """Bytes of a picture at most."""
+COLOURS = 256
 SETTLED_MS = 60_000
+_BELOW_THE_BAR = "each => { each.style.scrollMarginTop = '70px'; each.scrollIntoView(); }"
+_DRAWN = """() => [[".dash-graph", ".main-svg"], ["[class*=ag-theme]", ".ag-root"]].every(
+    ([place, content]) => [...document.querySelectorAll(place)].every(each => each.querySelector(content))
+)"""
+TUTORIAL = "tutorial-"
+"""How pictures begin that are of the tutorial's runs."""
 
 
 @dataclass(frozen=True)
 class Picture:
-    """One picture.
+    """One picture, taken twice.
 
     Attributes:
-        name: Of the file, without its ending.
+        name: Of the file in light colours, without its ending; in dark colours `-dark` follows.
         page: Which page.
         run: Of which run, by its short name.
-        dark: Whether in the dark theme.
+        base: Compared with which run; empty for none.
+        heading: What it begins with; empty for the top of the page.
         words: Further words of the address.
     """
 
     name: str
     page: str
     run: str
-    dark: bool = False
+    base: str = ""
+    heading: str = ""
     words: dict[str, str] = field(default_factory=dict)
 
 
 PICTURES = (
     Picture("overview", "overview", "train"),
     Picture("timeline", "timeline", "train"),
-    Picture("timeline-dark", "timeline", "train", dark=True),
     Picture("idle-gaps", "idle_gaps", "job"),
     Picture("kernels", "kernels", "job"),
-    Picture("ops", "ops", "cpu", dark=True),
+    Picture("ops", "ops", "cpu"),
+    Picture("compare", "compare", "after", base="before", heading="Where the step went"),
+    Picture(f"{TUTORIAL}ops", "ops", "slow"),
+    Picture(
+        f"{TUTORIAL}compare",
+        "compare",
+        "slow",
+        base="fast",
+        heading="Where the step went",
+        words={"varying": "dtype"},
+    ),
 )
 
 
 def filled(folder: Path) -> tuple[Store, dict[str, str]]:
     """A store of the samples' runs, and their ids by a short name."""
     store = Store(folder / "store")
-    for rank, program in enumerate(memory_ranks.job(ranks=2, late=1)):
+    for rank, job in enumerate(memory_ranks.job(ranks=2, late=1)):
         (folder / "two-ranks").mkdir(exist_ok=True)
-        write(program, folder / "two-ranks" / f"rank{rank}.json")
+        write(job, folder / "two-ranks" / f"rank{rank}.json")
+    change = synchronizing_bound_checks()
     sources = {
         "cpu": ROOT / "samples" / "recorded" / "mnist_cnn-train-cpu" / "trace.json.gz",
         "job": folder / "two-ranks",
         "train": write(training(), folder / "training.json"),
+        "before": write(program(change.base), folder / "before.json"),
+        "after": write(program(change.head), folder / "after.json"),
     }
     return store, {name: import_traces(store, [path])[0].path.name for name, path in sources.items()}
 
 
-def take(browser: Browser, site: Served, picture: Picture) -> Path:
-    """Take one picture."""
-    scheme = "dark" if picture.dark else "light"
-    size = {"width": 1_280, "height": 720}
-    with browser.new_context(viewport=size, color_scheme=scheme, reduced_motion="reduce") as context:
+def told(folder: Path) -> tuple[Store, dict[str, str]]:
+    """The store of the tutorial where it looks at the dashboard, and the ids of a run of each commit."""
+    (folder / "reader").mkdir()
+    page = Page(ROOT / "docs" / "tutorial.md", folder / "reader")
+    for block, _ in page.carry_out():
+        if block.text.startswith("tracekit dashboard"):
+            break
+    store = Store(page.folder / ".tracekit")
+    runs = list(store.runs())
+    return store, {"fast": runs[0].path.name, "slow": runs[-1].path.name}
+
+
+def take(browser: Browser, site: Served, picture: Picture, scheme: Scheme) -> Path:
+    """Take one picture in one scheme of colours."""
+    target = IMAGES / f"{picture.name}{'-dark' if scheme == 'dark' else ''}.png"
+    words = dict(picture.words) | ({"base": site.runs[picture.base]} if picture.base else {})
+    with browser.new_context(
+        viewport={"width": 1_280, "height": 720}, color_scheme=scheme, reduced_motion="reduce"
+    ) as context:
         page = context.new_page()
-        page.goto(site.url(picture.page, picture.run, **picture.words))
+        page.goto(site.url(picture.page, picture.run, **words))
         expect(page.locator("#page h1")).to_be_visible(timeout=SETTLED_MS)
         expect(page.locator('.tk-block[aria-busy="true"]')).to_have_count(0, timeout=SETTLED_MS)
         if picture.page == "timeline":
             canvas = page.locator('#timeline-canvas[data-settled="true"]')
             expect(canvas).to_be_visible(timeout=SETTLED_MS)
+        if picture.page == "overview":  # its findings come one by one
+            expect(page.get_by_text("rules were asked")).to_be_visible(timeout=SETTLED_MS)
+        page.wait_for_function(_DRAWN, timeout=SETTLED_MS)
         page.wait_for_load_state("networkidle")
-        target = IMAGES / f"{picture.name}.png"
+        if picture.heading:
+            page.get_by_role("heading", name=picture.heading).evaluate(_BELOW_THE_BAR)
         page.screenshot(path=target, scale="css", animations="disabled")
+    _fewer_colours(target)
     return target
+
+
+def _fewer_colours(path: Path) -> None:
+    """Store a picture with a palette: a page has few colours, and the file is a third as large."""
+    with Image.open(path) as image:
+        image.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
+
+
+def _taken(names: list[str], chromium: str | None) -> Iterator[Path]:
+    """The pictures named, each where it was stored; a store is only filled for what is asked for."""
+    with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        for fill, of_tutorial in ((filled, False), (told, True)):
+            chosen = [
+                one for one in PICTURES if one.name in names and one.name.startswith(TUTORIAL) == of_tutorial
+            ]
+            if not chosen:
+                continue
+            with served(*fill(Path(name))) as site:
+                for picture in chosen:
+                    yield take(browser, site, picture, "light")
+                    yield take(browser, site, picture, "dark")
+        browser.close()
 
 
 def main() -> None:
@@ -104,15 +175,10 @@ def main() -> None:
     options = parser.parse_args()
     IMAGES.mkdir(exist_ok=True)
     large = False
-    with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=options.chromium, args=["--no-sandbox"])
-        with served(*filled(Path(name))) as site:
-            for picture in PICTURES:
-                if picture.name in options.only:
-                    size = take(browser, site, picture).stat().st_size
-                    large |= size > LARGEST
-                    print(f"{picture.name:16}{size / 1000:8.1f} kB")
-        browser.close()
+    for path in _taken(options.only, options.chromium):
+        size = path.stat().st_size
+        large |= size > LARGEST
+        print(f"{path.name:24}{size / 1000:8.1f} kB")
     sys.exit(int(large))
 
 

@@ -70,7 +70,7 @@ def page(analyses: Iterable[Analysis]) -> str:
     """The documentation page: every definition, column, unit and threshold."""
     every = list(analyses)
     rows = [(f"[`{one.name}`](#{_anchor(one.title)})", escape_prose(one.question)) for one in every]
-    parts = [_HEAD, _grid(("analysis", "answers"), rows), *(_section(one) for one in every)]
+    parts = [_HEAD, grid(("analysis", "answers"), rows), *(section(one) for one in every)]
     return "\n".join(parts)
 
 
@@ -84,8 +84,15 @@ def _anchor(title: str) -> str:
     return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
 
 
-def _grid(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    """A table of cells that are Markdown already."""
+def grid(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    """A Markdown table of cells that are Markdown already.
+
+    Example:
+        >>> print(grid(("a", "b"), [("1", "2")]), end="")
+        | a | b |
+        | --- | --- |
+        | 1 | 2 |
+    """
     lines = [heads, ("---",) * len(heads), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines) + "\n"
 
@@ -99,13 +106,14 @@ and what is unknown is missing, never 0.
 """
 
 
-def _section(one: Analysis) -> str:
-    lines = [f"## {escape(one.title)}", "", f"`{one.name}`: {escape_prose(one.question)}", ""]
+def section(one: Analysis, *, level: int = 2) -> str:
+    """What one analysis says of itself, under a heading of the level given."""
+    lines = [f"{'#' * level} {escape(one.title)}", "", f"`{one.name}`: {escape_prose(one.question)}", ""]
     lines += [escape_prose(one.definition), "", f"Sources: {escape('; '.join(one.sources))}.", ""]
     lines += ["```sh", f"tracekit analyze latest {one.name}", "```", ""]
-    lines += [_table(one.name, spec) for spec in one.tables]
+    lines += [_table(one.name, spec, level + 1) for spec in one.tables]
     if one.rules:
-        lines += [_rules(one.name, one.rules)]
+        lines += [_rules(one.name, one.rules, level + 1)]
     if one.comparison:
         lines += [
             "Against another run:",
@@ -115,20 +123,20 @@ def _section(one: Analysis) -> str:
             "```",
             "",
         ]
-        lines += [_table(one.name, spec) for spec in one.comparison]
+        lines += [_table(one.name, spec, level + 1) for spec in one.comparison]
     return "\n".join(lines)
 
 
-def _table(analysis: str, spec: TableSpec) -> str:
+def _table(analysis: str, spec: TableSpec, level: int) -> str:
     rows = [(f"`{column.name}`", _unit(column), escape_prose(column.meaning)) for column in spec.columns]
-    title = f"### `{analysis}.{spec.name}`: {escape(spec.title)}"
-    return f"{title}\n\n{_grid(('column', 'unit', 'meaning'), rows)}"
+    title = f"{'#' * level} `{analysis}.{spec.name}`: {escape(spec.title)}"
+    return f"{title}\n\n{grid(('column', 'unit', 'meaning'), rows)}"
 
 
 def _unit(column: Column) -> str:
     return f"as `{column.unit_in}` says" if column.unit_in else escape(column.unit)
 
 
-def _rules(analysis: str, rules: Sequence[Rule]) -> str:
+def _rules(analysis: str, rules: Sequence[Rule], level: int) -> str:
     rows = [(f"`{rule.code}`", escape_prose(rule.states), escape_prose(rule.why)) for rule in rules]
-    return f"### Findings of `{analysis}`\n\n{_grid(('code', 'condition', 'reason'), rows)}"
+    return f"{'#' * level} Findings of `{analysis}`\n\n{grid(('code', 'condition', 'reason'), rows)}"

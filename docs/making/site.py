@@ -1,0 +1,59 @@
+"""What of the site is made while it is built, and which entries of its menu there are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from docs.making import analyses, commands, tables
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+ROOT = Path(__file__).parents[2]
+COPIED = {"changelog.md": "CHANGELOG.md", "security.md": "SECURITY.md"}
+"""Pages that lie at the root of the repository."""
+
+
+def pages() -> dict[str, str]:
+    """Every page that is made: Markdown by its path among the documents."""
+    copied = {page: (ROOT / file).read_text() for page, file in COPIED.items() if (ROOT / file).is_file()}
+    made = analyses.pages() | commands.pages() | tables.pages()
+    return {path: _for_python(text) for path, text in made.items()} | copied
+
+
+_ESCAPES = {r"\<": "&lt;", r"\>": "&gt;", r"\&": "&amp;", r"\~": "~"}
+"""What GitHub's Markdown shows as it is and Python's does not."""
+
+
+def _for_python(text: str) -> str:
+    """Markdown that was escaped for GitHub, as Python-Markdown shows it the same."""
+    parts = text.split("`")
+    parts[1::2] = [part.replace("\\|", "|") for part in parts[1::2]]
+    for escaped, entity in _ESCAPES.items():
+        parts[::2] = [part.replace(escaped, entity) for part in parts[::2]]
+    return "`".join(parts)
+
+
+def menu(nav: list[Any], known: Collection[str], optional: Collection[str]) -> list[Any]:
+    """The menu with the pages of folders under their index, and without optional pages that are not there.
+
+    Args:
+        nav: Entries of `mkdocs.yml`: titles to a path, or to entries.
+        known: Paths of all pages.
+        optional: Paths that may be missing.
+    """
+    kept: list[Any] = []
+    for entry in nav:
+        (title, target), *_ = entry.items()
+        if isinstance(target, list):
+            kept.append({title: menu(target, known, optional)})
+        elif target in known or target not in optional:
+            kept.append({title: _with_folder(target, known)})
+    return kept
+
+
+def _with_folder(target: str, known: Collection[str]) -> str | list[Any]:
+    """A page, or a section of it and of what lies in the folder of its name."""
+    inside = [path for path in known if path.startswith(target.removesuffix(".md") + "/")]
+    return [{"All": target}, *({Path(path).stem: path} for path in inside)] if inside else target

@@ -1,0 +1,104 @@
+"""Every block of every document is carried out as a reader would, page by page."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+import pytest
+
+from docs.making import analyses as of_analyses
+from docs.making import commands as of_commands
+from docs.making.commands import walk
+from tests.docs.blocks import FENCE, PAGES, Block, blocks, commands
+from tests.docs.pages import PARSED, RUN, SHOWN, Page
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytest.importorskip("torch")
+pytest.importorskip("dash")
+
+SLOW = ("README.md", "tutorial.md", "check.md", "collecting.md", "comparing.md")
+"""Documents that take more than ten seconds."""
+UNRUN = {
+    "README.md": 7,
+    "docs/check.md": 2,
+    "docs/collecting.md": 2,
+    "docs/dashboard.md": 2,
+    "docs/index.md": 1,
+    "docs/tutorial.md": 2,
+}
+"""How many blocks each document says cannot be run here."""
+MADE = of_commands.pages() | of_analyses.pages()
+EVERY = [block for path in PAGES for block in blocks(path)]
+each_page = pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, id=path.name, marks=[pytest.mark.slow] if path.name in SLOW else [])
+        for path in PAGES
+        if blocks(path)
+    ],
+)
+
+
+@pytest.mark.timeout(1_200)
+@each_page
+def test_a_page_does_what_it_shows(path: Path, tmp_path: Path) -> None:
+    wrong = [
+        f"{block.page}:{block.line}: {one}"
+        for block, found in Page(path, tmp_path).carry_out()
+        for one in found
+    ]
+    assert not wrong, "\n\n".join(wrong)
+
+
+def test_every_block_says_what_it_is() -> None:
+    known = {*PARSED, *RUN, *SHOWN, "pycon", "python"}
+    assert [f"{one.page}:{one.line}" for one in EVERY if one.language not in known] == []
+
+
+def test_blocks_that_cannot_be_run_here_say_why_and_are_counted() -> None:
+    counted: dict[str, int] = {}
+    for one in EVERY:
+        if one.reason:
+            counted[one.page] = counted.get(one.page, 0) + 1
+    assert counted == UNRUN
+
+
+@pytest.mark.parametrize(
+    "block",
+    [pytest.param(one, id=f"{one.page}:{one.line}") for one in EVERY if one.reason and one.language in RUN],
+)
+def test_what_is_not_run_names_commands_and_options_that_exist(block: Block) -> None:
+    for command in commands(block):
+        check_syntax(command.text)
+
+
+@pytest.mark.parametrize("page", MADE)
+def test_pages_made_of_metadata_show_commands_and_options_that_exist(page: str) -> None:
+    for match in FENCE.finditer(MADE[page]):
+        if match["info"].strip() == "sh":
+            check_syntax(match["text"])
+
+
+def check_syntax(script: str) -> None:
+    """Fails where a `tracekit` command has no such name or option."""
+    for line in script.replace("\\\n", " ").splitlines():
+        words = shlex.split(line, comments=True)
+        for at, word in enumerate(words):
+            if word == "tracekit" and (at == 0 or words[at - 1] in {"&&", "|", ";", "--"}):
+                _parse(_until(words[at + 1 :]))
+
+
+def _until(words: list[str]) -> list[str]:
+    """The words of one command of a line."""
+    ends = [at for at, word in enumerate(words) if word in {"&&", "|", ";", ">"}]
+    return words[: ends[0]] if ends else words
+
+
+def _parse(words: list[str]) -> None:
+    known = {tuple(one.command_path.split()[1:]): one for one in walk()}
+    named = tuple(words[:2]) if tuple(words[:2]) in known else tuple(words[:1])
+    context = known[named]
+    context.command.make_context(context.command_path, words[len(named) :], resilient_parsing=False)
