@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
@@ -16,7 +17,6 @@ from tracekit.schema import DEVICE_INTERVALS, HOST_INTERVALS, TABLES, C
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     import pyarrow as pa
 
@@ -54,7 +54,7 @@ def imports(path: Path, store: Store) -> bool:
         if left:
             raise DefectError(f"left behind: {left}")
     finally:
-        shutil.rmtree(store.path, ignore_errors=True)
+        shutil.rmtree(Path(str(store.path)), ignore_errors=True)
     return runs > 0
 
 

@@ -58,7 +58,9 @@ def _files() -> dict[str, bytes]:
     with TemporaryDirectory() as name:
         folder = Path(name)
         (made,) = import_traces(Store(folder / "store"), [write(training(), folder / "trace.json")])
-        return {path.name: path.read_bytes() for path in sorted(made.path.iterdir()) if path.is_file()}
+        return {
+            path.name: path.read_bytes() for path in sorted(Path(str(made.path)).iterdir()) if path.is_file()
+        }
 
 
 def make(random: Random) -> Case:
