@@ -12,12 +12,17 @@ Figures of single runs of 256 ranks on two cores, which other programs shared (s
 wall seconds; peaks are of all processes together):
 
                               cpu s  peak MB
-    import                     17.1      226
-    runs                        0.7      127
-    show                        1.0      135
+    import                     10.6      220
+    runs                        0.3       76
+    show                        0.4       81
+    verify                      2.1      157
+    query                       0.9      207
+    analyze, all              113.3     1271    three processes
+    findings                  111.3     1242    three processes
+    report                    115.6     1149    one process
+    dashboard                  50.0      996    one process; overview and page of the ranks
     analyze kernels             9.7      593    three processes
     analyze overlap            22.4      620    three processes
-    dashboard, page of ranks   15.1      376    one process
 
 Analyses that read all ranks at once had 392 to 876 MB, most of them `launch_latency`.
 """
@@ -81,7 +86,7 @@ def commands(traces_in: Path, store: Path, names: Sequence[str]) -> Iterator[tup
         "dashboard": [sys.executable, "-m", "benchmarks.programs.ask_dashboard", str(store), run, *PAGES],
     }
     for name, command in everything.items():
-        if not names or name.split()[-1] in names:
+        if not names or name in names or name.split()[-1] in names:
             yield name, command
 
 
