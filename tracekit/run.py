@@ -184,7 +184,7 @@ class Run:
         if stored.parts:
             return [self.path / name / part.name for part in stored.parts]
         folder = self.path / name
-        parts = places.inside(folder, f"*{ENDING}") if self.in_parts(name) else []
+        parts = places.inside(folder, f"*{ENDING}") if name in self._parted else []
         return parts or [self.path / f"{name}{ENDING}"]
 
     def in_parts(self, name: str) -> bool:
