@@ -14,6 +14,7 @@ from tests.docs.blocks import FENCE, PAGES, Block, blocks, commands
 from tests.docs.pages import PARSED, RUN, SHOWN, Page
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 pytest.importorskip("torch")
@@ -26,7 +27,10 @@ UNRUN = {
     "docs/check.md": 2,
     "docs/collecting.md": 2,
     "docs/dashboard.md": 2,
+    "docs/importing.md": 1,
     "docs/index.md": 1,
+    "docs/scale.md": 1,
+    "docs/stores.md": 2,
     "docs/tutorial.md": 2,
 }
 """How many blocks each document says cannot be run here."""
@@ -84,11 +88,24 @@ def test_pages_made_of_metadata_show_commands_and_options_that_exist(page: str) 
 
 def check_syntax(script: str) -> None:
     """Fails where a `tracekit` command has no such name or option."""
-    for line in script.replace("\\\n", " ").splitlines():
-        words = shlex.split(line, comments=True)
+    for words in _typed(script.replace("\\\n", " ")):
         for at, word in enumerate(words):
             if word == "tracekit" and (at == 0 or words[at - 1] in {"&&", "|", ";", "--"}):
                 _parse(_until(words[at + 1 :]))
+
+
+def _typed(script: str) -> Iterator[list[str]]:
+    """The words of each line, and of lines that a quotation holds together."""
+    text = ""
+    for line in script.splitlines():
+        text = f"{text}\n{line}" if text else line
+        try:
+            words = shlex.split(text, comments=True)
+        except ValueError:  # the quotation goes on
+            continue
+        yield words
+        text = ""
+    assert not text, f"a quotation has no end: {text}"
 
 
 def _until(words: list[str]) -> list[str]:

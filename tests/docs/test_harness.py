@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 from typing import TYPE_CHECKING
 
+import click
 import pytest
 
 from docs.making import links
@@ -91,8 +92,15 @@ def test_a_block_knows_its_language_title_and_line(tmp_path: Path, monkeypatch: 
 
 def test_names_of_commands_and_options_are_checked() -> None:
     check_syntax("tracekit runs --limit 3 | cat")
-    for line in ("tracekit run", "tracekit runs --limits 3", "true && tracekit analyze --nothing"):
-        with pytest.raises(Exception, match=r"run|limits|nothing"):
+    check_syntax('tracekit query "SELECT 1\n  AS one" --format csv\n')
+    for line in (
+        "tracekit run",
+        "tracekit runs --limits 3",
+        "true && tracekit analyze --nothing",
+        'tracekit query "SELECT 1\n  AS one" --nothing',
+        'tracekit query "SELECT 1\n  AS nothing',
+    ):
+        with pytest.raises((AssertionError, KeyError, click.UsageError), match=r"run|limits|nothing"):
             check_syntax(line)
 
 

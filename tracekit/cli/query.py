@@ -84,9 +84,9 @@ def command(
         WHERE d.src_memory = 'pageable'"
     \b
     Idle time by cause in two runs:
-      tracekit query --run before --run after
-        "SELECT run_id, idle_cause, sum(dur_ns) AS idle_ns
-        FROM device_intervals WHERE kind = 'idle' GROUP BY ALL ORDER BY ALL"
+      tracekit query --run before --run after "SELECT run_id, idle_cause,
+        sum(dur_ns) AS idle_ns FROM device_intervals
+        WHERE kind = 'idle' GROUP BY ALL ORDER BY ALL"
     \b
     The runs of a branch:
       tracekit query "SELECT run_id, label, unprofiled_step_ns
