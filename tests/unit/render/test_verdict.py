@@ -1,0 +1,9 @@
+from __future__ import annotations
+
+from tracekit.analysis import Result
+from tracekit.render.results import verdict_line
+
+
+def test_a_verdict_that_could_not_be_reached_says_why() -> None:
+    failed = Result(notes=("failed: the file is\x1b damaged",))
+    assert verdict_line(failed) == "integrity: unknown: failed: the file is\\x1b damaged\n"
