@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from tracekit.alike import together
 from tracekit.analysis import Analysis, Column, Result, TableSpec
 
 from ._integrity.checks import ERROR, WARN, Check
@@ -57,7 +58,7 @@ def _diagnostics(run: Run) -> list[Check]:
     """What the importer or collector noticed, at its own level, but for what a check of its own says."""
     return [
         Check(found.code, str(found.level), detail=found.message)
-        for found in run.meta.diagnostics
+        for found in together(run.meta.diagnostics)
         if found.code not in _CHECKED
     ]
 

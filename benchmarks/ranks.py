@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 
 LABEL = "job-of-many-ranks"
 PAGES = ("overview", "ranks")
+QUERY = (
+    "select rank, count(*) as rows, sum(dur_ns) as busy_ns from device_intervals group by rank order by rank"
+)
 _TRACEKIT = "from tracekit.cli.main import main; main()"
 
 
@@ -66,11 +69,15 @@ def commands(traces_in: Path, store: Path, names: Sequence[str]) -> Iterator[tup
     everything = {
         "runs": [*tracekit, "runs", *place],
         "show": [*tracekit, "show", LABEL, *place],
+        "verify": [*tracekit, "verify", LABEL, *place],
+        "query": [*tracekit, "query", QUERY, "--run", LABEL, *place],
+        "analyze": [*tracekit, "analyze", LABEL, "--no-cache", *place],
         **{
             f"analyze {one.name}": [*tracekit, "analyze", LABEL, one.name, "--no-cache", *place]
             for one in available()
         },
         "findings": [*tracekit, "findings", LABEL, "--no-cache", *place],
+        "report": [*tracekit, "report", LABEL, "--no-cache", "-o", str(store / "report.html"), *place],
         "dashboard": [sys.executable, "-m", "benchmarks.programs.ask_dashboard", str(store), run, *PAGES],
     }
     for name, command in everything.items():

@@ -37,6 +37,7 @@ _DEFINED = (
     "Active: a kernel runs. Data movement: a copy or memset runs and no kernel does. Idle: nothing runs."
 )
 _WHOLE = ("profiled_steps", "whole")
+_NAMED = "named"
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
@@ -125,7 +126,9 @@ def _breakdown(result: Result) -> Standard | None:
     what = (
         "Active: a kernel runs. Data movement: a copy or memset runs and no kernel does. Idle: nothing runs."
     )
-    return Standard(shares.by_device(frame, places(frame)), f"Where the time of each device went. {what}")
+    shown, some = shares.furthest(frame.assign(**{_NAMED: places(frame)}))
+    figure = shares.by_device(shown, shown[_NAMED].tolist())
+    return Standard(figure, f"Where the time of each device went. {what}{some}")
 
 
 def _causes(result: Result) -> Standard | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .axis import label, scaled, texts, whole
+from .ends import ends
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +20,15 @@ PARTS = {
 }
 """Part of a window: its column of `gpu_breakdown`, colour and pattern; idle comes last, as what is left."""
 WINDOW = "window_ns"
+
+
+def furthest(frame: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """The devices with the least and the most active time, where they are many, and what says so.
+
+    Args:
+        frame: `gpu_breakdown.whole` or `profiled_steps`.
+    """
+    return ends(frame, frame[PARTS["active"][0]] / frame[WINDOW].where(frame[WINDOW] > 0, 1), "active time")
 
 
 def by_device(frame: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:

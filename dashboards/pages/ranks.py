@@ -12,6 +12,7 @@ from ..answers.answer_page import answer_page
 from ..answers.reading import answer, largest, nothing, short, some
 from ..figures.bars import bars
 from ..figures.composed import composed
+from ..figures.ends import ends
 from ..figures.waits import matrix
 from ..page import Section
 from ..parts.charts import chart
@@ -90,13 +91,14 @@ def _figures(reading: Reading) -> list[Component]:
     context, per_rank = reading.context, reading.frame("per_rank")
     if per_rank.empty:
         return []
+    shown, few = ends(per_rank, per_rank[_PARTS["computation"]], "computation")
     parts = {
-        name: [int(value) for value in per_rank[column]]
+        name: [int(value) for value in shown[column]]
         for name, column in _PARTS.items()
         if per_rank[column].any()
     }
-    work = composed(_names(per_rank), parts, "ns", title="time in the window")
-    caption = "Where the time of each rank goes; the parts sum to its window. Waiting is communication."
+    work = composed(_names(shown), parts, "ns", title="time in the window")
+    caption = f"Where the time of each rank goes; the parts sum to its window. Waiting is communication.{few}"
     return [chart(context, "work", work, caption=caption), *_waiting(reading), *_skew(reading)]
 
 
@@ -105,18 +107,20 @@ def _waiting(reading: Reading) -> list[Component]:
     if frame.empty:
         return [nothing("No collective was matched over several ranks, so nobody's waiting is known.")]
     charts = [
-        chart(
-            reading.context,
-            name,
-            bars(_names(frame), [int(value) for value in frame[f"{name}_ns"]], "ns", title=title),
-            caption=caption,
-        )
+        _waits(reading, frame, name, title, caption)
         for name, title, caption in (
             ("caused", "mean wait of the others", "Waiting each rank caused by coming last."),
             ("waited", "own waiting", "Waiting of each rank for others, as far as no kernel hides it."),
         )
     ]
     return [html.Div(charts, className="tk-pair")]
+
+
+def _waits(reading: Reading, frame: pd.DataFrame, name: str, title: str, caption: str) -> Component:
+    column = f"{name}_ns"
+    shown, few = ends(frame, frame[column], "of it")
+    figure = bars(_names(shown), [int(value) for value in shown[column]], "ns", title=title)
+    return chart(reading.context, name, figure, caption=f"{caption}{few}")
 
 
 def _skew(reading: Reading) -> list[Component]:

@@ -7,6 +7,7 @@ from statistics import median_low
 from typing import TYPE_CHECKING, Any
 
 from tracekit import compilation
+from tracekit.alike import FEW, together
 from tracekit.analysis import Column
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ DIAGNOSTIC = (
     Column("message", "prose", "what was noticed"),
 )
 
+_SOURCES = "sources"
+
 
 @dataclass(frozen=True)
 class Section:
@@ -57,7 +60,7 @@ def sections(meta: RunMeta) -> list[Section]:
     parts = [
         Section("run", FACT, flatten(_origin(meta))),
         Section("workload", FACT, flatten(_workload(meta))),
-        Section("collector options", FACT, flatten(meta.collector.options)),
+        Section("collector options", FACT, flatten(_options(meta))),
         Section("tables", TABLE, _tables(meta)),
         Section("step times without a profiler", TIMING, _timings(meta.timings)),
         Section("environment", FACT, flatten(_without_gpus(meta.environment))),
@@ -109,6 +112,27 @@ def _workload(meta: RunMeta) -> dict[str, Any]:
     return {name: value for name, value in (meta.workload or {}).items() if name != compilation.KEY}
 
 
+def _options(meta: RunMeta) -> dict[str, Any]:
+    """What the collector was told; of the traces of many ranks, the first and the last."""
+    options = meta.collector.options
+    sources = options.get(_SOURCES)
+    if not isinstance(sources, list) or len(sources) <= FEW:
+        return options
+    return {**options, _SOURCES: _summed(sources)}
+
+
+def _summed(sources: list[Any]) -> dict[str, Any]:
+    known = [one for one in sources if isinstance(one, dict)]
+    names = [one.get("name") for one in known] or [None]
+    return {
+        "count": len(sources),
+        "first": names[0],
+        "last": names[-1],
+        "bytes": sum(one.get("bytes") or 0 for one in known),
+        "each": "name, size, time and digest: `tracekit show RUN --format json`",
+    }
+
+
 def _tables(meta: RunMeta) -> list[Row]:
     return [
         {"table": name, "rows": stored.rows, "size": stored.bytes} for name, stored in meta.tables.items()
@@ -142,4 +166,7 @@ def _gpus(environment: Mapping[str, Any]) -> list[Row]:
 
 
 def _diagnostics(meta: RunMeta) -> list[Row]:
-    return [{"level": item.level, "code": item.code, "message": item.message} for item in meta.diagnostics]
+    return [
+        {"level": item.level, "code": item.code, "message": item.message}
+        for item in together(meta.diagnostics)
+    ]

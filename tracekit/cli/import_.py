@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from tracekit.errors import TracekitError
     from tracekit.places import Place
+    from tracekit.run import Run
 
 
 @click.command("import")
@@ -67,7 +68,7 @@ def command(paths: tuple[str, ...], *, label: str | None, scheduler: str | None,
                 errors[outcome.message] = outcome
                 continue
             click.echo(outcome.id)
-            _warn(outcome.id, [d.message for d in outcome.meta.diagnostics if d.level != "info"])
+            _warn(outcome)
     _fail(list(errors.values()))
 
 
@@ -109,6 +110,9 @@ def _fail(errors: list[TracekitError]) -> None:
         raise errors[-1]
 
 
-def _warn(run_id: str, messages: list[str]) -> None:
-    for message in messages:
-        click.echo(f"tracekit: {run_id}: {message}", err=True)
+def _warn(run: Run) -> None:
+    from tracekit.alike import together
+
+    for noticed in together(run.meta.diagnostics):
+        if noticed.level != "info":
+            click.echo(f"tracekit: {run.id}: {noticed.message}", err=True)

@@ -45,8 +45,21 @@ _ASKED = frozenset(
     }
 )
 """Columns that rows are chosen by: these have statistics, which let a reader pass over row groups."""
-_SCATTERED = frozenset({C.ADDRESS, C.BYTES, C.DUR_NS, C.FLOPS, C.TOTAL_ALLOCATED, C.TOTAL_RESERVED})
-"""Integers that say nothing of the next row's; the others run on, and are stored as differences."""
+_PLAIN = frozenset(
+    {
+        C.ADDRESS,
+        C.BYTES,
+        C.DEPTH,
+        C.DUR_NS,
+        C.FLOPS,
+        C.PID,
+        C.RANK,
+        C.TID,
+        C.TOTAL_ALLOCATED,
+        C.TOTAL_RESERVED,
+    }
+)
+"""Integers that differ at random or hardly ever; the others run on, and are stored as differences."""
 
 
 _ABSOLUTE = (C.START_NS, C.T_NS)
@@ -69,7 +82,7 @@ def _writer(table: Table, path: Path) -> pq.ParquetWriter:
         column_encoding={
             each.name: "DELTA_BINARY_PACKED"
             for each in table.columns
-            if pa.types.is_integer(each.type) and each.name not in _SCATTERED
+            if pa.types.is_integer(each.type) and each.name not in _PLAIN
         },
         write_page_checksum=True,
         write_statistics=[each.name for each in table.columns if each.name in _ASKED],

@@ -41,9 +41,12 @@ def summary(
     Returns:
         Rows and columns to show instead; a row for each of the first columns with a unit, as many as fit.
     """
-    labels = [column.name for column in columns if not column.unit and column.name not in _PLACES]
-    measures = [column for column in columns if column.unit and column.unit not in {"prose", "id"}]
+    told = [column for column in columns if column.name not in _PLACES and not _is_row(column.name)]
+    measures = [column for column in told if _measures(frame, column)]
+    labels = [column.name for column in told if not column.unit and column not in measures]
     places = [name for name in _PLACES if name in frame]
+    if C.ROW_ID in frame:  # each row is an event, though its rank may have no other in the table
+        return None
     if C.RANK not in places or not measures or frame.duplicated([*places, *labels]).any():
         return None
     groups = list(frame.groupby(labels, sort=True, observed=True, dropna=False)) if labels else [((), frame)]
@@ -56,6 +59,20 @@ def summary(
         for row in _measured(own, measures[:each])
     ]
     return rows, [*(column for column in columns if column.name in labels), *_SHOWN]
+
+
+def _is_row(name: str) -> bool:
+    """Whether a column points to a row of the run, as to the longest gap: another one for each rank."""
+    return name.endswith("_row")
+
+
+def _measures(frame: pd.DataFrame, column: Column) -> bool:
+    """Whether a column has values to compare; those without a unit that are no whole numbers have, too."""
+    from pandas.api.types import is_float_dtype
+
+    if column.unit:
+        return column.unit not in {"prose", "id"}
+    return is_float_dtype(frame[column.name].dtype) and bool(frame[column.name].notna().any())
 
 
 def _measured(own: pd.DataFrame, measures: Sequence[Column]) -> Iterator[Record]:

@@ -111,7 +111,9 @@ def as_markdown(
 
 
 def verdict_line(result: Result) -> str:
-    """The integrity verdict in one line, to stand above other results."""
+    """The integrity verdict in one line, to stand above other results; why there is none, where it failed."""
+    if "verdict" not in result.tables:
+        return f"{INTEGRITY}: unknown: {clean('; '.join(result.notes))}\n"
     row = result.tables["verdict"].iloc[0]
     return f"{INTEGRITY}: {clean(str(row['verdict']))}: {clean(str(row['reason']))}\n"
 

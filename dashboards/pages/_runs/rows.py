@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tracekit import analysis
+from tracekit.alike import together
 from tracekit.errors import TracekitError
 from tracekit.meta import Level
 from tracekit.render import human
@@ -102,7 +103,7 @@ def _row(run: Run, steps: Steps | None) -> Row:
         "size": size,
         "size_text": human(size, "bytes"),
         "diagnostics": _counted(meta),
-        "messages": "\n".join(clean(one.message) for one in meta.diagnostics) or None,
+        "messages": "\n".join(clean(one.message) for one in together(meta.diagnostics)) or None,
     }
 
 

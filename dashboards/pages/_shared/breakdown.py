@@ -26,6 +26,7 @@ DEFINED = (
     "They sum to the window exactly (TorchBench's breakdown)."
 )
 _OPS = 12
+_NAMED = "named"
 
 
 def breakdown(context: Context) -> list[Component]:
@@ -48,8 +49,10 @@ def in_steps(context: Context, result: Result) -> list[Component]:
 
 
 def _devices(context: Context, frame: pd.DataFrame, of: str) -> Component:
-    figure = shares.by_device(frame, looked.places(frame))
-    return chart(context, "devices", figure, caption=f"Share of {of}. {DEFINED}")
+    names = looked.places(frame)
+    shown, some = shares.furthest(frame.assign(**{_NAMED: names}))
+    figure = shares.by_device(shown, shown[_NAMED].tolist())
+    return chart(context, "devices", figure, caption=f"Share of {of}. {DEFINED}{some}")
 
 
 def per_step(context: Context, result: Result, *, height: int = 250) -> list[Component]:

@@ -63,7 +63,9 @@ def test_the_file_is_left_at_a_damaged_block() -> None:
     assert inflated(bytes(content)) == (TEXT[: 3 * 60_000], good)
 
 
-@pytest.mark.parametrize("after", [b"", gzip.compress(b"more"), bytes(100)])
+@pytest.mark.parametrize(
+    "after", [b"", gzip.compress(b"more", mtime=0), bytes(100)], ids=["nothing", "gzip", "zeros"]
+)
 def test_a_trace_of_blocks_reads_as_any_other(after: bytes, tmp_path: Path) -> None:
     path = tmp_path / "trace.json.gz"
     path.write_bytes(blocked(TEXT) + after)

@@ -30,6 +30,20 @@ def test_rows_of_several_things_are_summed_up_by_thing_though_it_be_unknown() ->
     ]
 
 
+def test_a_mean_without_a_unit_is_a_measure_and_a_row_of_the_run_is_not() -> None:
+    frame = pd.DataFrame(
+        {"rank": range(9), "depth": [0.5 + rank for rank in range(9)], "longest_row": range(9), "busy_ns": 3}
+    )
+    found = summary(frame, [RANK, Column("depth", "", ""), Column("longest_row", "", ""), BUSY], 3)
+    assert found
+    assert [(row["of"], row["least"], row["most"], row["most_rank"]) for row in found[0]] == [
+        ("depth", 0.5, 8.5, 8),
+        ("busy", 3, 3, 0),
+    ]
+    events = frame.rename(columns={"longest_row": "row_id"})
+    assert summary(events, [RANK, Column("row_id", "", ""), BUSY], 3) is None
+
+
 def test_tables_that_are_no_list_of_ranks_stay_as_they_are() -> None:
     twice = pd.DataFrame({"rank": [0, 0], "busy_ns": [1, 2]})
     assert summary(twice, [RANK, BUSY], 1) is None

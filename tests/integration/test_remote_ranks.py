@@ -1,0 +1,56 @@
+"""Ranks of a run on object storage, read one by one: the same as on a disk."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING
+
+import pandas as pd
+import pytest
+
+from samples.simulator.large import Shape
+from tests.jobs import imported
+from tracekit import analysis
+from tracekit.analysis import analyze
+from tracekit.rank_view import pieces
+from tracekit.schema import TABLES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tracekit.run import Run
+    from tracekit.store import Store
+
+
+@pytest.fixture
+def both(tmp_path: Path, store: Store, remote: Store) -> tuple[Run, Run]:
+    """A job of four ranks on a disk and on object storage, one of them without work on its device."""
+    shape = Shape(ranks=4, steps=2, layers=3, slow=2)
+    bare = frozenset({1})
+    return (
+        imported(store, tmp_path / "here", shape, bare=bare),
+        imported(remote, tmp_path / "there", shape, bare=bare),
+    )
+
+
+def test_analyses_of_ranks_are_those_of_a_disk(both: tuple[Run, Run]) -> None:
+    here, there = both
+    names = ["ranks", *(one.name for one in analysis.available() if one.by_rank and one.name != "ranks")]
+    assert len(names) > 3
+    for name in names:
+        local, far = analyze(here, name), analyze(there, name)
+        assert far.notes == local.notes
+        assert far.findings == local.findings
+        assert far.tables.keys() == local.tables.keys()
+        for table, frame in local.tables.items():
+            pd.testing.assert_frame_equal(far.tables[table], frame)
+
+
+def test_a_view_reads_the_files_of_its_ranks_and_survives_a_journey(both: tuple[Run, Run]) -> None:
+    here, there = both
+    assert len(pieces(there, least=4)) == 4
+    for local, far in zip(pieces(here, least=4), pieces(there, least=4), strict=True):
+        arrived: Run = pickle.loads(pickle.dumps(far))  # noqa: S301 (own bytes)
+        for name in TABLES:
+            assert [file.name for file in arrived.files(name)] == [file.name for file in local.files(name)]
+            assert arrived.arrow(name).equals(local.arrow(name))
