@@ -51,7 +51,7 @@ def test_nothing_is_left(
         stderr=subprocess.PIPE,
     )
     assert importing.stdin
-    importing.stdin.write(kernels_text(40_000).encode()[:-1000])
+    importing.stdin.write(kernels_text(80_000).encode()[:-1000])  # more than is read at once
     importing.stdin.flush()  # and never closed: the import waits for the rest
     workers = _once_decoding(store, importing.pid, processes)
     importing.send_signal(with_signal)
