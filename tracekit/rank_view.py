@@ -53,7 +53,7 @@ class RankView(Run):
             except (OSError, ValueError) as error:
                 raise UnusableInputError(
                     f"table {name} of run {self.id} cannot be read: {error}",
-                    hint="import or collect the run again",
+                    hint=f"see what is damaged with `tracekit verify {self.id}`",
                 ) from error
         return self._counts[name]
 
@@ -181,7 +181,7 @@ def holders(run: Run) -> Holders:
         except (OSError, ValueError) as error:
             raise UnusableInputError(
                 f"table {name} of run {run.id} cannot be read: {error}",
-                hint="import or collect the run again",
+                hint=f"see what is damaged with `tracekit verify {run.id}`",
             ) from error
     return found
 

@@ -66,7 +66,7 @@ class Source:
         except (OSError, pa.ArrowInvalid) as error:
             raise UnusableInputError(
                 f"table {table} of run {self.run.id} cannot be read: {error}",
-                hint="import or collect the run again",
+                hint=f"see what is damaged with `tracekit verify {self.run.id}`",
             ) from error
 
     def nested(self, table: str, columns: Sequence[str], then: str) -> Iterator[pa.RecordBatch]:

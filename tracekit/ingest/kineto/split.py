@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from tracekit.ingest.kineto.source import Stream
 
 CHUNK_BYTES = 8 << 20
+_OPENING = 4 << 20
+"""Bytes that are looked at first for what stands before the events; who only looks reads no more."""
 HEADER_LIMIT = 256 << 20
 EVENT_LIMIT = 16 << 20
 """No event is as long as this; a piece without a boundary in so many bytes is damaged."""
@@ -58,7 +60,7 @@ def read_opening(stream: Stream, name: str) -> Opening:
     Raises:
         UnusableInputError: The text is not JSON, or has no `traceEvents`.
     """
-    buffer, size = b"", CHUNK_BYTES
+    buffer, size = b"", _OPENING
     while True:
         block = stream.read(size)
         buffer += block
@@ -68,7 +70,7 @@ def read_opening(stream: Stream, name: str) -> Opening:
         text = buffer.removeprefix(b"\xef\xbb\xbf").lstrip()
         if text[:1] not in (b"{", b"") or not block or len(buffer) > HEADER_LIMIT:
             raise _not_a_trace(text, name, stream.damage)
-        size = max(CHUNK_BYTES, len(buffer))  # doubling keeps the repeated search linear
+        size = max(_OPENING, len(buffer))  # doubling keeps the repeated search linear
 
 
 def _not_a_trace(text: bytes, name: str, damage: str) -> UnusableInputError:
