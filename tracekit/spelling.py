@@ -10,6 +10,8 @@ _UNSAFE = re.compile(
 )
 MOST_SAID = 2_000
 """Characters of one message: names in it may be as long as a file likes; a screen is about as large."""
+_END = 200
+"""So many of them are its last ones, where it is cut."""
 
 
 def clean(text: str) -> str:
@@ -29,8 +31,12 @@ def message(text: str) -> str:
         >>> message("no file \x1b[2J\n")
         'no file \\x1b[2J\\x0a'
     """
-    said = clean(text[: MOST_SAID + 1])
-    return said if len(said) <= MOST_SAID else f"{said[:MOST_SAID]}..."
+    return _short(clean(_short(text)))
+
+
+def _short(text: str) -> str:
+    """The beginning and the end, which says why, of a text that is too long."""
+    return text if len(text) <= MOST_SAID else f"{text[: MOST_SAID - _END]}...{text[-_END:]}"
 
 
 def _spelled(code: int) -> str:
