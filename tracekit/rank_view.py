@@ -51,10 +51,7 @@ class RankView(Run):
             try:
                 self._counts[name] = self._counted(name)
             except (OSError, ValueError) as error:
-                raise UnusableInputError(
-                    f"table {name} of run {self.id} cannot be read: {error}",
-                    hint=f"see what is damaged with `tracekit verify {self.id}`",
-                ) from error
+                raise self.unreadable(name, error) from error
         return self._counts[name]
 
     @cached_property
@@ -179,10 +176,7 @@ def holders(run: Run) -> Holders:
                 if file not in found:
                     found[file] = _ranks_in(fragment)
         except (OSError, ValueError) as error:
-            raise UnusableInputError(
-                f"table {name} of run {run.id} cannot be read: {error}",
-                hint=f"see what is damaged with `tracekit verify {run.id}`",
-            ) from error
+            raise run.unreadable(name, error) from error
     return found
 
 

@@ -108,10 +108,7 @@ class Run:
                 where = inside if where is None else inside & where
             table = dataset.to_table(columns=wanted, filter=where)
         except (OSError, pa.ArrowException) as error:
-            raise UnusableInputError(
-                f"table {name} of run {self.id} cannot be read: {places.reason(error)}",
-                hint=f"see what is damaged with `tracekit verify {self.id}`",
-            ) from error
+            raise self.unreadable(name, error) from error
         return _by_start(table) if self.in_parts(name) else table
 
     def table(
@@ -137,6 +134,13 @@ class Run:
             held = held.drop_columns([column])
             pa.default_memory_pool().release_unused()
         return pd.DataFrame(made, index=pd.RangeIndex(rows), copy=False)
+
+    def unreadable(self, name: str, error: Exception) -> UnusableInputError:
+        """The error for a table that could not be read, in one line."""
+        return UnusableInputError(
+            f"table {name} of run {self.id} cannot be read: {places.reason(error)}",
+            hint=f"see what is damaged with `tracekit verify {self.id}`",
+        )
 
     def dataset(self, name: str) -> ds.FileSystemDataset:
         """The files of a table that has rows, for who reads them batch by batch; parts follow each other."""

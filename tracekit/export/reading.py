@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracekit import pruning
-from tracekit.errors import UnusableInputError
 from tracekit.schema import TABLES, C
 
 if TYPE_CHECKING:
@@ -64,10 +63,7 @@ class Source:
                 rows = group.to_table(schema=dataset.schema, columns=wanted, filter=where)
                 yield from rows.combine_chunks().to_batches(BATCH)
         except (OSError, pa.ArrowInvalid) as error:
-            raise UnusableInputError(
-                f"table {table} of run {self.run.id} cannot be read: {error}",
-                hint=f"see what is damaged with `tracekit verify {self.run.id}`",
-            ) from error
+            raise self.run.unreadable(table, error) from error
 
     def nested(self, table: str, columns: Sequence[str], then: str) -> Iterator[pa.RecordBatch]:
         """Intervals by start, and of one start the longest first, as viewers need to nest them.
