@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import shutil
 import statistics
 import sys
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.inputs import bases
+from benchmarks.runner.memory import highest
 from tracekit.fleet import workers
 from tracekit.ingest import afar
 from tracekit.ingest.crew import Decoded
@@ -70,7 +70,7 @@ def metered(task: tuple[Callable[[Any], Any], Any]) -> tuple[Any, dict[str, floa
     function, item = task
     begun, cpu = time.perf_counter(), _cpu()
     value = function(item)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+    peak = highest(os.getpid())
     return value, {"cpu_s": _cpu() - cpu, "wall_s": time.perf_counter() - begun, "peak_bytes": peak}
 
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from benchmarks.runner.memory import highest
 from fuzz.readers import reader
 from tracekit.ingest.kineto.scan import ready
 
@@ -81,7 +82,7 @@ def work(task: Task) -> None:
             accepted += by.read(case, folder)
         except Exception as error:  # every kind of it is a defect
             found.add(case, number, _where(error), "".join(traceback.format_exception(error)))
-        before, peak = peak, _peak()
+        before, peak = peak, highest(os.getpid())
         if number > task.first and peak - before > task.memory:
             found.add(case, number, "memory", f"{(peak - before) >> 20} MiB more than any input before")
     progress.write_text(f"{task.stop} {accepted}")
@@ -113,11 +114,6 @@ def _where(error: Exception) -> str:
     last = own[-1]
     story = f": {str(error)[:60]}" if type(error).__name__ == "DefectError" else ""
     return f"{type(error).__name__} in {Path(last.filename).name}, {last.name}{story}"
-
-
-def _peak() -> int:
-    """Bytes of memory that the process has had at most."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
 
 
 def _limit() -> None:

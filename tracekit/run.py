@@ -198,7 +198,7 @@ class Run:
     @cached_property
     def _parted(self) -> set[str]:
         told = {name for name, stored in self.meta.tables.items() if stored.parts}
-        return told or {one.name for one in self.path.iterdir() if one.name in TABLES and one.is_dir()}
+        return told or {one.name for one in places.inside(self.path) if one.name in TABLES and one.is_dir()}
 
     def fragments(self, name: str) -> Iterator[ds.ParquetFileFragment]:
         """The files of a table as Arrow reads them."""

@@ -62,7 +62,9 @@ def test_a_session_outlives_all_its_defects(tmp_path: Path) -> None:
     task = Task(
         reader=STAND_IN, seed=0, first=0, stop=STOP, memory=100 << 20, work="", found=str(tmp_path / "found")
     )
+    large = bytearray(b"x" * (400 << 20))  # what the watcher has is not the reader's
     outcome = fuzz(task, seconds=3)
+    del large
     assert outcome.inputs == STOP
     assert outcome.found == {
         "hang": 1,

@@ -178,7 +178,7 @@ def _in_turn(path: Path) -> Iterator[None]:
 
 def _files(folder: Path) -> Iterator[tuple[int, int, Path]]:
     """Time, size and place of each kept file."""
-    for path in folder.glob(f"*/*{_ENDING}"):
+    for path in places.inside(folder, f"*/*{_ENDING}"):
         with suppress(OSError):
             stat = path.stat()
             yield stat.st_mtime_ns, stat.st_size, path

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 from urllib.parse import quote
 
 from .failures import reason
@@ -229,11 +229,18 @@ class RemoteError(OSError):
 
 Place: TypeAlias = Path | RemotePath
 """A path of this machine or one on object storage."""
+_Folder = TypeVar("_Folder", bound=Place)
 
 
-def inside(folder: Place, pattern: str = "*", *, deep: bool = False) -> list[Place]:
-    """What is in a folder, or however deep in it, and has a name like this, in order."""
-    found: list[Place] = [*(folder.rglob(pattern) if deep else folder.glob(pattern))]
+def inside(folder: _Folder, pattern: str = "*", *, deep: bool = False) -> list[_Folder]:
+    """What is in a folder, or however deep in it, and has a name like this, in order.
+
+    Nothing is in a folder that is not there, even if it was deleted only while it was being looked through.
+    """
+    try:
+        found = cast("list[_Folder]", [*(folder.rglob(pattern) if deep else folder.glob(pattern))])
+    except FileNotFoundError:
+        return []
     return sorted(found, key=lambda one: one.parts)
 
 

@@ -15,6 +15,7 @@ from tracekit import meta as run_meta
 from tracekit import owners
 from tracekit.meta import RUN_ID
 from tracekit.parts import seal, sealed, table_files, told_of
+from tracekit.places import inside
 from tracekit.run import Run
 
 from .keeper import Leftover
@@ -134,7 +135,7 @@ def _sealed(folder: Path, delivered: Sequence[Delivered]) -> dict[str, TableFile
 def _leftover(entry: Path) -> Leftover:
     """A hidden folder; its name tells the process."""
     newest, size = 0.0, 0
-    for file in (entry, *entry.rglob("*")):
+    for file in (entry, *inside(entry, deep=True)):
         with suppress(OSError):
             told = file.lstat()
             newest, size = max(newest, told.st_mtime), size + told.st_size * file.is_file()
