@@ -89,7 +89,7 @@ def taken(array: pa.Array, places: npt.NDArray[np.integer[Any]]) -> pa.Array:
     if array.null_count == len(array):
         return pa.nulls(len(places), array.type)
     nulls = nulls_of(array)
-    return numbers(values_of(array)[places], None if nulls is None else nulls[places])
+    return numbers(values_of(array).take(places), None if nulls is None else nulls.take(places))
 
 
 def fitted(array: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -124,7 +124,7 @@ def chosen(array: pa.StringArray, places: npt.NDArray[np.integer[Any]]) -> pa.St
     _, ends, text = array.buffers()
     bounds = np.frombuffer(ends, np.int32)[array.offset :]
     held = memoryview(text) if text else b""
-    return _of_bytes([held[bounds[place] : bounds[place + 1]] for place in places.tolist()])
+    return of_utf8([held[bounds[place] : bounds[place + 1]] for place in places.tolist()])
 
 
 def strings(values: Iterable[str]) -> pa.StringArray:
@@ -134,10 +134,16 @@ def strings(values: Iterable[str]) -> pa.StringArray:
         >>> strings(["a", "", "bc"]).to_pylist()
         ['a', '', 'bc']
     """
-    return _of_bytes([value.encode() for value in values])
+    return of_utf8([value.encode() for value in values])
 
 
-def _of_bytes(encoded: Sequence[bytes | memoryview]) -> pa.StringArray:
+def of_utf8(encoded: Sequence[bytes | memoryview]) -> pa.StringArray:
+    """An array of strings that are encoded already, none of them null.
+
+    Example:
+        >>> of_utf8([b"a", b"", b"bc"]).to_pylist()
+        ['a', '', 'bc']
+    """
     ends = np.array(list(accumulate(map(len, encoded), initial=0)), np.int32)
     buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))]
     return pa.Array.from_buffers(pa.string(), len(encoded), buffers, null_count=0)

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 class Behind:
     """Does pieces of work one after the other; who hands them over is at most `ahead` of it.
 
-    An error ends the work, and is raised where the next piece is handed over, or at the end.
+    The thread starts with the first piece. An error ends the work, and is raised where the next piece is
+    handed over, or at the end.
 
     Example:
         >>> done = []
@@ -34,22 +35,29 @@ class Behind:
         self._thread = threading.Thread(target=self._run, name="tracekit-writer", daemon=True)
 
     def __enter__(self) -> Self:
-        self._thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        self._stopped = error is not None
-        self._pieces.put(None)
-        self._thread.join()
-        if error is None:
+        if error is not None:
+            self.stop()
+        if self._thread.is_alive():
+            self._pieces.put(None)
+            self._thread.join()
+        if not self._stopped:
             self._check()
 
     def do(self, work: Work) -> None:
         """Hand over the next piece."""
         self._check()
+        if not self._thread.is_alive():
+            self._thread.start()
         self._pieces.put(work)
+
+    def stop(self) -> None:
+        """Leave what waits undone, whatever became of the piece that is being done."""
+        self._stopped = True
 
     def _check(self) -> None:
         if self._error is not None:

@@ -32,9 +32,9 @@ def sorted_positions(start: Ints, *ties: Callable[[], Ints]) -> Ints:
 
     Example:
         >>> sorted_positions(np.array([5, 1, 5]), lambda: np.array([2, 0, 1]))
-        array([1, 2, 0], dtype=int32)
+        array([1, 2, 0])
     """
-    order = np.argsort(start, kind="stable").astype(np.int32)
+    order = np.argsort(start, kind="stable")
     equal = np.diff(start[order]) == 0
     if not equal.any():
         return order

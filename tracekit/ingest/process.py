@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from tracekit.ingest.arrays import numbers, strings
-from tracekit.ingest.behind import Behind
 from tracekit.ingest.link.host import Host
 from tracekit.ingest.link.launches import Launchers
 from tracekit.ingest.link.marks import PHASES
@@ -91,7 +90,7 @@ def write(trace: Trace, place: Place) -> Linked:
 
 
 class _Writer:
-    """Writes one trace: windows are linked in this thread, and written in another one."""
+    """Writes one trace: windows are linked in this thread, and encoded in others."""
 
     def __init__(self, trace: Trace, place: Place) -> None:
         self._directory, self._place, self._nest = trace.directory, place, trace.nest
@@ -102,10 +101,11 @@ class _Writer:
         steps = find_steps(host)
         scoped = C.PID in device.parked.names
         launchers = Launchers(self._directory, host.parked.distinct(C.PID) if scoped else None)
-        self._write_host(host, steps, launchers)
         self._write_steps(steps)
         self._write_counters()
-        return self._write_device(device, launchers, steps)
+        with ExitStack() as files:  # one is still encoded while the next is linked
+            self._write_host(host, steps, launchers, files)
+            return self._write_device(device, launchers, steps, files)
 
     def _outlined(self, table: Table) -> Outline:
         return outlined(Parked(self._directory, table.name))
@@ -117,16 +117,18 @@ class _Writer:
     def _rank(self, rows: Rows) -> dict[str, Ints]:
         return {C.RANK: np.full(rows.count, self._place.rank)}
 
-    def _write_host(self, host: Outline, steps: Steps, launchers: Launchers) -> None:
+    def _write_host(self, host: Outline, steps: Steps, launchers: Launchers, files: ExitStack) -> None:
         events = self._outlined(ALLOCATIONS)
-        hosts = self._file(HOST_INTERVALS, host.texts)
+        hosts = files.enter_context(self._file(HOST_INTERVALS, host.texts))
         hosts.values |= {C.PHASE: _PHASES, C.MODULE: host.texts.get(C.NAME, NO_STRINGS).array}
-        with hosts, self._file(ALLOCATIONS, {}) as allocations, Behind() as behind:
-            for window in Host(host, events, steps, self._nest).windows(self._place.host_row):
-                behind.do(partial(hosts.add, window.rows, self._host_columns(window)))
-                found = {**self._rank(window.allocations), C.OP_ROW: window.allocating}
-                behind.do(partial(allocations.add, window.allocations, found))
-                launchers.add(window)
+        allocations = files.enter_context(self._file(ALLOCATIONS, {}))
+        for window in Host(host, events, steps, self._nest).windows(self._place.host_row):
+            hosts.add(window.rows, self._host_columns(window))
+            found = {**self._rank(window.allocations), C.OP_ROW: window.allocating}
+            allocations.add(window.allocations, found)
+            launchers.add(window)
+        hosts.finish()
+        allocations.finish()
 
     def _host_columns(self, window: HostWindow) -> dict[str, Ints]:
         return {
@@ -139,24 +141,25 @@ class _Writer:
             C.MODULE: window.module,
         }
 
-    def _write_device(self, device: Outline, launchers: Launchers, steps: Steps) -> Linked:
+    def _write_device(self, device: Outline, launchers: Launchers, steps: Steps, files: ExitStack) -> Linked:
         idle = device.texts.get(C.KIND, NO_STRINGS).among([DeviceKind.IDLE])
         first, launched, unlinked = self._place.device_row, 0, 0
-        with self._file(DEVICE_INTERVALS, device.texts) as file, Behind() as behind:
-            for rows in _ordered(device):
-                found = launchers.of(rows, steps.at(rows.integers(C.START_NS)))
-                work = ~idle[rows.codes(C.KIND)]
-                launched += int(work.sum())
-                unlinked += int((work & (found.call < 0)).sum())
-                columns: dict[str, Ints] = {
-                    **self._rank(rows),
-                    C.ROW_ID: np.arange(first, first + rows.count),
-                    C.STEP: found.step,
-                    C.LAUNCH_ROW: found.call,
-                    C.OP_ROW: found.op,
-                }
-                behind.do(partial(file.add, rows, columns))
-                first += rows.count
+        file = files.enter_context(self._file(DEVICE_INTERVALS, device.texts))
+        for rows in _ordered(device):
+            found = launchers.of(rows, steps.at(rows.integers(C.START_NS)))
+            work = ~idle[rows.codes(C.KIND)]
+            launched += int(work.sum())
+            unlinked += int((work & (found.call < 0)).sum())
+            columns: dict[str, Ints] = {
+                **self._rank(rows),
+                C.ROW_ID: np.arange(first, first + rows.count),
+                C.STEP: found.step,
+                C.LAUNCH_ROW: found.call,
+                C.OP_ROW: found.op,
+            }
+            file.add(rows, columns)
+            first += rows.count
+        file.finish()
         return Linked(launched, unlinked, launchers.count)
 
     def _write_steps(self, steps: Steps) -> None:

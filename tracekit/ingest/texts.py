@@ -44,7 +44,7 @@ class Strings:
         own = column.indices
         # the null's -1 picks the value appended last
         recode = np.append(self.recode[part], np.int32(-1)) if own.null_count else self.recode[part]
-        return numbers(recode[filled(own, -1)])
+        return numbers(recode.take(filled(own, -1).astype(np.intp)))
 
     def matching(self, matches: Callable[[str], object]) -> npt.NDArray[np.bool_]:
         """Which values match; one more, for null, does not, so that a code of -1 picks it."""
@@ -116,9 +116,10 @@ def compact(codes: npt.NDArray[Any], values: pa.StringArray) -> pa.DictionaryArr
         >>> compact(np.array([2, -1, 2]), pa.array(["a", "b", "c"])).to_pylist()
         ['c', None, 'c']
     """
+    places = codes.astype(np.intp)  # what NumPy picks fastest by
     used = np.zeros(len(values) + 1, np.bool_)
-    used[codes] = True  # null marks the place behind the last value
+    used[places] = True  # null marks the place behind the last value
     missing, used[-1] = bool(used[-1]), False
     place = np.cumsum(used, dtype=np.int32) - 1
-    indices = numbers(place[codes], codes < 0 if missing else None)
+    indices = numbers(place.take(places), codes < 0 if missing else None)
     return pa.DictionaryArray.from_arrays(indices, chosen(values, np.flatnonzero(used)))

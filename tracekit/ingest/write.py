@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tracekit.ingest.arrays import NO_STRINGS, fitted, numbers, values_of
+from tracekit.ingest.behind import Behind
 from tracekit.ingest.texts import compact
 from tracekit.schema import TEXT, C, Column, Table
 
@@ -28,10 +30,8 @@ _ASKED = frozenset(
     {
         C.DEVICE,
         C.DUR_NS,
-        C.KIND,
         C.LAUNCH_ROW,
         C.METRIC,
-        C.NAME,
         C.OP_ROW,
         C.RANK,
         C.ROW_ID,
@@ -44,7 +44,8 @@ _ASKED = frozenset(
         C.TOTAL_ALLOCATED,
     }
 )
-"""Columns that rows are chosen by: these have statistics, which let a reader pass over row groups."""
+"""Columns that rows are chosen by: these have statistics, which let a reader pass over row groups. Names and
+kinds have none: the first and the last of them in the alphabet are in nearly every group."""
 _PLAIN = frozenset(
     {
         C.ADDRESS,
@@ -92,6 +93,8 @@ def _writer(table: Table, path: Path) -> pq.ParquetWriter:
 class TableFile:
     """A table that is written as its rows come; without rows there is no file.
 
+    Row groups are encoded by a thread of its own, beside whoever makes the next rows.
+
     Text comes as codes, -1 for null; a row group stores just the values that it uses.
 
     Attributes:
@@ -112,6 +115,7 @@ class TableFile:
         self._coded = pa.schema([(each.name, _coded(each)) for each in table.columns])
         self._waiting = pa.Table.from_batches([], self._coded)  # an "empty_table" would load pandas
         self._writer: pq.ParquetWriter | None = None
+        self._encoding = Behind()
 
     def __enter__(self) -> Self:
         return self
@@ -120,8 +124,11 @@ class TableFile:
         self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         try:
-            if kind is None:
-                self._finish()
+            with self._encoding:
+                if kind is None:
+                    self.finish()
+                else:
+                    self._encoding.stop()
         finally:
             self._close()
 
@@ -154,11 +161,13 @@ class TableFile:
         array = rows.columns[column.name]
         return numbers(values_of(array) - self._zero) if column.name in _ABSOLUTE else fitted(array, type_)
 
-    def _finish(self) -> None:
+    def finish(self) -> None:
+        """Have the last rows and the end of the file written; nothing may be added then."""
         if self._waiting.num_rows:
             self._write(self._waiting)
+            self._waiting = self._waiting.slice(0, 0)
         if self._writer is not None:
-            self._writer.close()
+            self._encoding.do(self._writer.close)
 
     def _close(self) -> None:
         """Let go of the file, whatever became of it; a writer left open would complain later."""
@@ -170,7 +179,8 @@ class TableFile:
         if self._writer is None:
             self._writer = _writer(self._table, self._path)
         arrays = [self._final(column, group) for column in self._table.columns]
-        self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._table.arrow))
+        final = pa.Table.from_arrays(arrays, schema=self._table.arrow)
+        self._encoding.do(partial(self._writer.write_table, final))
 
     def _final(self, column: Column, group: pa.Table) -> pa.Array:
         pieces = group.column(column.name)

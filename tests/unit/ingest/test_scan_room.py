@@ -53,16 +53,15 @@ def test_events_smaller_than_any_row_have_no_room(event: bytes, monkeypatch: pyt
     """What lies behind each sheet must stay as it is."""
     behind: list[np.ndarray] = []
 
-    def roomier(shape: tuple[int, int], kind: type) -> np.ndarray:
-        memory = np.full(shape[0] * shape[1] + BEHIND, UNTOUCHED, kind)
+    def roomier(columns: int, rows: int) -> np.ndarray:
+        memory = np.full(columns * rows + BEHIND, UNTOUCHED, np.int64)
         behind.append(memory[-BEHIND:])
-        return memory[:-BEHIND].reshape(shape)
+        return memory[:-BEHIND].reshape(columns, rows)
 
     code, content = native.load(), text_of(b",".join([event] * 40))
     interner, places = Interner(layout.KNOWN, code.code_of), np.empty(layout.PLACES, np.int64)
-    monkeypatch.setattr(np, "empty", roomier)
+    monkeypatch.setattr(sheets, "memory", roomier)
     filled = sheets.Sheets(content.length)
-    monkeypatch.undo()
     address = np.frombuffer(content.buffer, np.uint8).ctypes.data
     ended = code.scan(address, content.length, 0, interner.address, filled.address, places.ctypes.data)
     assert ended == sheets.SURPRISED

@@ -160,7 +160,7 @@ class Lanes:
         """
         rows = np.arange(first, first + len(start))
         threads = np.concatenate((carried.thread, thread))
-        self._order = np.argsort(threads, kind="stable").astype(np.int32)
+        self._order = np.argsort(threads, kind="stable")
         self._thread = threads[self._order]
         self._start, self._end = self._laid(carried.start, start), self._laid(carried.end, end)
         self.row = self._laid(carried.row, rows)
@@ -220,6 +220,6 @@ class Lanes:
 
 
 def _inverse(order: Ints) -> Ints:
-    back = np.empty(len(order), np.int32)
-    back[order] = np.arange(len(order), dtype=np.int32)
+    back = np.empty(len(order), np.int64)
+    back[order] = np.arange(len(order))
     return back

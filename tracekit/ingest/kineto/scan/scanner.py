@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 
 _NOT_ASCII = 0x80
+_SPARE = 8
+"""The next text may be longer by this part of a text."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ class Scanner:
 
     def _room(self, length: int) -> Sheets:
         if self._sheets is None or self._sheets.length < length:
-            self._sheets = Sheets(length)
+            self._sheets = Sheets(length + length // _SPARE)
         return self._sheets
 
 

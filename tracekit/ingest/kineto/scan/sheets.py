@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,13 +33,19 @@ _COLUMNS = {
 }
 
 
+def memory(columns: int, rows: int) -> npt.NDArray[np.int64]:
+    """A sheet of which only what is filled takes memory; NumPy's would have huge pages, cleared whole."""
+    held = mmap.mmap(-1, columns * rows * 8, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return np.frombuffer(held, np.int64).reshape(columns, rows)
+
+
 class Sheets:
     """Sheets for texts of up to so many bytes; used again for one text after another."""
 
     def __init__(self, length: int) -> None:
         self.length = length
         rows = length // _EVENT_BYTES + 1
-        self._sheets = {sheet: np.empty((columns, rows), np.int64) for sheet, columns in _COLUMNS.items()}
+        self._sheets = {sheet: memory(columns, rows) for sheet, columns in _COLUMNS.items()}
         addresses = [self._sheets[sheet].ctypes.data for sheet in range(ROWS)]
         self.directory = np.array([*addresses, rows, *(0 for _ in range(N_EVENTS, PLACE + 1))], np.int64)
 

@@ -79,7 +79,7 @@ def _host(filled: Sheets, texts: Texts) -> pa.RecordBatch | None:
             C.START_NS: None,  # a part's columns stand in one order, whoever decodes it
             C.DUR_NS: None,
             C.KIND: _host_kinds(rows[-1], known, place, texts),
-            C.NAME: coded(place, texts.strings.of(known)),
+            C.NAME: coded(place, texts.encoded.of(known)),
             **_columns(layout.HOST, rows),
             C.INPUT_SHAPES: _fragments(codes[C.INPUT_SHAPES], texts),
             C.INPUT_DTYPES: _fragments(codes[C.INPUT_DTYPES], texts),
@@ -105,7 +105,7 @@ def _host_kinds(kinds: Ints, known: Ints, place: Ints, texts: Texts) -> pa.Dicti
 
 def _of_few(numbers: Ints, values: tuple[str, ...]) -> pa.DictionaryArray:
     found, place = distinct(numbers, len(values))
-    return coded(place, [str(values[number]) for number in found])
+    return coded(place, [values[number].encode() for number in found])
 
 
 def _fragments(codes: Ints, texts: Texts) -> pa.DictionaryArray:
@@ -115,8 +115,8 @@ def _fragments(codes: Ints, texts: Texts) -> pa.DictionaryArray:
 
 def _stacks(codes: Ints, texts: Texts) -> pa.DictionaryArray:
     known, place = distinct(codes, texts.count)
-    stacks = texts.strings.of(known)
-    empty = np.flatnonzero(stacks == "")
+    stacks = texts.encoded.of(known)
+    empty = np.flatnonzero(stacks == b"")
     return coded(np.where(np.isin(place, empty), -1, place) if len(empty) else place, stacks)
 
 
@@ -149,7 +149,7 @@ def _device(filled: Sheets, texts: Texts) -> pa.RecordBatch | None:
             C.START_NS: None,
             C.DUR_NS: None,
             C.KIND: _of_few(rows[-1], layout.DEVICE_KINDS),
-            C.NAME: coded(place, named),
+            C.NAME: coded(place, texts.encoded.of(known)),
             **_columns(layout.DEVICE, rows),
             C.DEVICE: fitting_devices(rows[devices]),
             C.OCCUPANCY_PCT: numbers(rows[occupancy].view(np.float64), rows[occupancy] == layout.NULL),
@@ -165,7 +165,7 @@ def _copies(
     ends = [names.copy_ends(named[number]) for number in copied]
     columns = {}
     for number, column in enumerate(COPY_COLUMNS):
-        values = [str(each[number]) for each in ends]
+        values = [str(each[number]).encode() for each in ends]
         distinct_values = sorted(set(values))
         codes = np.array([*map(distinct_values.index, values), -1])
         columns[column] = coded(codes[copy], distinct_values)

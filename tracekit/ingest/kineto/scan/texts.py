@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tracekit.ingest.arrays import numbers, strings
+from tracekit.ingest.arrays import numbers, of_utf8
 from tracekit.ingest.kineto import names
 from tracekit.ingest.kineto.columns import compact_json
 from tracekit.ingest.kineto.scan import layout
@@ -40,10 +40,10 @@ def distinct(codes: Ints, count: int) -> tuple[Ints, Ints]:
     return found, place[codes]
 
 
-def coded(places: Ints, values: Sequence[str] | npt.NDArray[np.object_]) -> pa.DictionaryArray:
-    """A text column from each row's place among values, -1 for null."""
+def coded(places: Ints, values: Sequence[bytes] | npt.NDArray[np.object_]) -> pa.DictionaryArray:
+    """A text column from each row's place among values, which are encoded; -1 for null."""
     indices = numbers(places.astype(np.int32), places < 0)
-    return pa.DictionaryArray.from_arrays(indices, strings(values))
+    return pa.DictionaryArray.from_arrays(indices, of_utf8(list(values)))
 
 
 class Known:
@@ -78,7 +78,8 @@ class Texts:
 
     Attributes:
         strings: What strings say.
-        fragments: JSON, written compactly.
+        encoded: The same in UTF-8, as it is stored.
+        fragments: JSON, written compactly, in UTF-8.
         escaped: Whether a string is written with escapes.
         kinds: Kinds of the host whose members a name may make another kind of; for each, which.
     """
@@ -86,7 +87,8 @@ class Texts:
     def __init__(self, interner: Interner) -> None:
         self._interner = interner
         self.strings = Known(lambda code: _string(self.raw(code)), np.object_)
-        self.fragments = Known(lambda code: compact_json(self.raw(code)), np.object_)
+        self.encoded = Known(lambda code: _string(self.raw(code)).encode(), np.object_)
+        self.fragments = Known(lambda code: compact_json(self.raw(code)).encode(), np.object_)
         self.escaped = Known(lambda code: b"\\" in self.raw(code), np.bool_)
         self.kinds = {kind: Known(partial(self._kind, kind), np.int64) for kind in names.NAMED_KINDS}
 
