@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tracekit.errors import UnusableInputError
@@ -37,6 +37,7 @@ def test_taking_apart_gives_back_the_events(
 
 
 @given(st.lists(event, min_size=1, max_size=12), st.integers(1, 200))
+@example([{"} ,{": None}], 1)
 def test_chunks_lose_no_byte_but_the_commas_between(events: list[dict[str, Any]], size: int) -> None:
     source = stream(json.dumps({"traceEvents": events}))
     opening = read_opening(source, "t")

@@ -189,13 +189,16 @@ def _ended(buffer: bytearray, length: int) -> Text:
 
 
 def _last_cut(buffer: bytearray, start: int, end: int) -> tuple[int, int] | None:
-    """End of the last event that another follows, and the start of that one; looks from the end on."""
+    """End of the last event that another follows, and the start of that one; looks from the end on.
+
+    Between them is the comma alone: if the cut proves wrong, white space there may be a string's.
+    """
     low, window = end, _OVERLAP
     while low > start:
         low, high = max(start, low - window), min(end, low + _OVERLAP)
         matches = list(_CUT.finditer(buffer, low, high))
         if matches:
-            return matches[-1].start() + 1, matches[-1].end()
+            return matches[-1].end() - 1, matches[-1].end()
         window *= 4
     return None
 
