@@ -47,7 +47,7 @@ class Pool:
 
     def __init__(self, threads: ThreadPoolExecutor | None, fleet: Processes | None, workers: int) -> None:
         self._threads, self._fleet = threads, fleet
-        self._in_flight = 2 * workers
+        self._in_flight = workers + 1
 
     def ordered(
         self, function: Callable[[Task], Answer], tasks: Iterable[Task]
