@@ -30,8 +30,8 @@ HARMLESS_ROWS: Final = 10_000_000
 MOST_ROWS_PER_BYTE: Final = 16
 """Rows for each byte of a Parquet file beyond that: the times of recorded events alone take bytes a row."""
 
-MOST_COLUMN_BYTES: Final = 1 << 30
-"""Bytes that a row group's column may take unpacked: it is unpacked at once; those of the tool have 8 MB."""
+MOST_GROUP_BYTES: Final = 4 << 30
+"""Bytes that a row group of a Parquet file may take unpacked: those of the tool have 8 MB for each column."""
 
 LISTED: Final = 10
 """Names that a message lists at most."""

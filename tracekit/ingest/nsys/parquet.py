@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from tracekit.errors import UnusableInputError
 from tracekit.ingest import files
-from tracekit.ingest.limits import HARMLESS_ROWS, MOST_COLUMN_BYTES, MOST_ROWS_PER_BYTE
+from tracekit.ingest.limits import HARMLESS_ROWS, MOST_GROUP_BYTES, MOST_ROWS_PER_BYTE
 from tracekit.ingest.nsys.tables import CHUNK_ROWS, FEW_ROWS, NULL, Chunk, Wanted
 from tracekit.ingest.nsys.vendor import SUFFIX
 
@@ -59,9 +59,9 @@ class ParquetTables:
             return []
         with self._reading(table):
             names = [name for name in columns if name in there]
-            with self._opened(table, names) as file:
+            with self._opened(table) as file:
                 few = next(file.iter_batches(FEW_ROWS, columns=names), None) if names else None
-            rows = few.to_pylist() if few else []
+            rows = _plain(few).to_pylist() if few else []
         return [{name: row.get(name) for name in columns} for row in rows]
 
     def chunks(self, table: str, wanted: Wanted) -> Iterator[Chunk]:
@@ -70,16 +70,22 @@ class ParquetTables:
         names = [n for n in (*wanted.integers, *wanted.reals, *wanted.texts) if n in there]
         if not names:
             return
-        with self._reading(table), self._opened(table, names) as file:
+        with self._reading(table), self._opened(table) as file:
+            left = file.metadata.num_rows
             for batch in file.iter_batches(self._rows, columns=names):
+                left -= batch.num_rows
+                if left < 0:
+                    raise ValueError(
+                        f"it has more than the {file.metadata.num_rows} rows that it says it has"
+                    )
                 yield _chunk(batch, wanted)
 
-    def _opened(self, table: str, columns: Sequence[str]) -> pq.ParquetFile:
-        """A table's file, if what it says it holds of some columns is in proportion to its size."""
+    def _opened(self, table: str) -> pq.ParquetFile:
+        """A table's file, if what it says it holds is in proportion to its size."""
         path = self._files[table]
         file = pq.ParquetFile(path)
         try:
-            _check_size(file.metadata, path.stat().st_size, frozenset(columns))
+            _check_size(file.metadata, path.stat().st_size)
         except ValueError:
             file.close()
             raise
@@ -97,22 +103,20 @@ class ParquetTables:
             ) from error
 
 
-def _check_size(said: pq.FileMetaData, size: int, columns: frozenset[str]) -> None:
+def _check_size(said: pq.FileMetaData, size: int) -> None:
     """Refuse what a few bytes are said to unpack to.
 
+    The sizes of columns are not asked for: pyarrow ends the process where it finds one's description damaged
+    while it is asked for that alone (it is an error while the column is read).
+
     Raises:
-        ValueError: More rows, or larger columns, than recorded events can give a file of this size.
+        ValueError: More rows, or larger row groups, than recorded events can give a file of this size.
     """
     if said.num_rows > max(HARMLESS_ROWS, size * MOST_ROWS_PER_BYTE):
         raise ValueError(f"{said.num_rows} rows in {size} bytes: no recording has so many")
     for number in range(said.num_row_groups):
-        group = said.row_group(number)
-        for place in range(group.num_columns):
-            column = group.column(place)
-            if column.path_in_schema in columns and column.total_uncompressed_size > MOST_COLUMN_BYTES:
-                raise ValueError(
-                    f"column {column.path_in_schema} unpacks to over {MOST_COLUMN_BYTES >> 30} GiB"
-                )
+        if said.row_group(number).total_byte_size > MOST_GROUP_BYTES:
+            raise ValueError(f"row group {number} unpacks to over {MOST_GROUP_BYTES >> 30} GiB")
 
 
 def _chunk(batch: pa.RecordBatch, wanted: Wanted) -> Chunk:
@@ -121,7 +125,7 @@ def _chunk(batch: pa.RecordBatch, wanted: Wanted) -> Chunk:
         batch.num_rows,
         {name: _integers(batch.column(name)) for name in wanted.integers if name in there},
         {name: _reals(batch.column(name)) for name in wanted.reals if name in there},
-        {name: batch.column(name).cast(pa.string()) for name in wanted.texts if name in there},
+        {name: _texts(batch.column(name)) for name in wanted.texts if name in there},
     )
 
 
@@ -138,3 +142,35 @@ def _integers(column: pa.Array) -> np.ndarray[Any, np.dtype[np.int64]]:
 def _reals(column: pa.Array) -> np.ndarray[Any, np.dtype[np.float64]]:
     found: np.ndarray[Any, np.dtype[np.float64]] = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
     return found
+
+
+def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows of a small table, with text for what is text or bytes, as SQLite gives it."""
+    columns = [_texts(column) if _is_text(column.type) else column for column in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    held = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return any(is_(held) for is_ in _TEXTS)
+
+
+def _texts(column: pa.Array) -> pa.Array:
+    """Text, whatever holds it; files are read without a look at its bytes, which are repaired here."""
+    raw = pc.cast(column, options=_UNSEEN).cast(pa.binary())
+    try:
+        return raw.cast(pa.string())
+    except pa.ArrowInvalid:
+        once = raw.dictionary_encode()
+        repaired = [text.decode("utf-8", "replace") for text in once.dictionary.to_pylist()]
+        return pa.array(repaired, pa.string()).take(once.indices)
+
+
+_UNSEEN: Final = pc.CastOptions(pa.string(), allow_invalid_utf8=True)
+_TEXTS: Final = (
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+    pa.types.is_fixed_size_binary,
+)

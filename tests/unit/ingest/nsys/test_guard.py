@@ -130,3 +130,28 @@ def test_more_rows_than_a_parquet_file_can_hold_of_a_recording_are_refused(
     pq.write_table(pa.table({"start": zeros}), path / "NVTX_EVENTS.parquet")
     with pytest.raises(UnusableInputError, match=r"10000001 rows in \d+ bytes: no recording has so many"):
         imported(store, path)
+
+
+def test_a_row_group_that_unpacks_to_more_than_recordings_have_is_refused(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = parquet(tmp_path / "tables", tables(KERNEL=[kernel(10, 20)]))
+    zeros = pa.table({"start": pa.array(np.zeros(200_000, np.int64))})
+    pq.write_table(zeros, path / "NVTX_EVENTS.parquet", use_dictionary=False)
+    assert imported(store, path).rows("device_intervals") == 1
+    monkeypatch.setattr("tracekit.ingest.nsys.parquet.MOST_GROUP_BYTES", 10_000)
+    with pytest.raises(
+        UnusableInputError, match=r"NVTX_EVENTS\.parquet is damaged: row group 0 unpacks to over"
+    ):
+        imported(store, path)
+
+
+def test_more_rows_than_a_parquet_file_says_it_has_are_refused(store: Store, tmp_path: Path) -> None:
+    path = parquet(tmp_path / "tables", tables(KERNEL=[kernel(n, n + 1) for n in range(10)]))
+    file = path / f"{KERNEL}.parquet"
+    said = b"\x16\x14\x19"  # field num_rows of the footer: 10, zigzag; behind it the row groups
+    assert file.read_bytes().count(said) == 1
+    file.write_bytes(file.read_bytes().replace(said, b"\x16\x12\x19"))
+    assert pq.read_metadata(file).num_rows == 9
+    with pytest.raises(UnusableInputError, match=r"more than the 9 rows that it says it has"):
+        imported(store, path)

@@ -8,6 +8,9 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 from tests.unit.ingest.nsys.exports import kernel, parquet, sqlite, tables
@@ -89,6 +92,23 @@ def test_text_that_is_no_utf8_is_repaired(tmp_path: Path) -> None:
     (chunk,) = opened.chunks("NVTX_EVENTS", WANTED)
     opened.close()
     assert chunk.texts("text")[0].as_py() == "ab\N{REPLACEMENT CHARACTER}"
+
+
+@pytest.mark.parametrize("kind", ["string", "large_string", "binary", "large_binary"])
+@pytest.mark.parametrize("dictionary", [False, True])
+def test_text_in_parquet_that_is_no_utf8_is_repaired(kind: str, dictionary: bool, tmp_path: Path) -> None:
+    raw = pa.array([b"ab\xff", None, "☃".encode(), b"ab\xff"], pa.large_binary())
+    unchecked = pc.CastOptions(getattr(pa, kind)(), allow_invalid_utf8=True)
+    text = pc.cast(raw if "large" in kind else raw.cast(pa.binary()), options=unchecked)
+    table = pa.table({"text": text.dictionary_encode() if dictionary else text})
+    pq.write_table(table, tmp_path / "NVTX_EVENTS.parquet")
+    opened = ParquetTables(tmp_path)
+    (chunk,) = opened.chunks("NVTX_EVENTS", WANTED)
+    repaired = ["ab�", None, "☃", "ab�"]
+    assert chunk.texts("text").to_pylist() == repaired
+    assert opened.records("NVTX_EVENTS", ["text", "more"]) == [
+        {"text": text, "more": None} for text in repaired
+    ]
 
 
 @pytest.mark.filterwarnings("ignore:string or file could not be read")
