@@ -151,6 +151,10 @@ class Column:
         """The Arrow field of this column."""
         return pa.field(self.name, self.type, nullable=self.nullable)
 
+    def fits(self, stored: pa.Field | None) -> bool:
+        """Whether a file's column, or its absence, gives values of this one."""
+        return self.nullable if stored is None else bool(stored.type == self.type)
+
 
 @dataclass(frozen=True)
 class Table:
@@ -172,6 +176,16 @@ class Table:
             [column.field for column in self.columns],
             metadata={VERSION_KEY: str(SCHEMA_VERSION).encode()},
         )
+
+    def unfit(self, stored: pa.Schema) -> list[str]:
+        """Columns that a file does not hold as they are here; one that may be null here may be absent there.
+
+        Example:
+            >>> STEPS.unfit(STEPS.arrow.remove(0).set(0, pa.field("step", pa.string())))
+            ['rank', 'step']
+        """
+        held = {field.name: field for field in stored}
+        return [one.name for one in self.columns if not one.fits(held.get(one.name))]
 
 
 def _maybe(name: str, type_: pa.DataType, meaning: str) -> Column:

@@ -1,0 +1,111 @@
+"""The Parquet files of a table, opened: one room where what a file holds is held against the schema."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from operator import methodcaller
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from tracekit import places
+from tracekit.errors import UnusableInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow.dataset as ds
+
+    from tracekit.places import Place
+    from tracekit.schema import Table
+
+DAMAGE = (OSError, pa.ArrowException, UnicodeError)
+"""What Arrow and the file system raise of a file that is not there, cut, or changed."""
+_FOOTERS = 16
+"""Files on object storage whose footers are read at a time."""
+_NAMED = 5
+
+
+class MisfitError(ValueError):
+    """A file does not have the columns of its table, or not their values."""
+
+
+def opened(table: Table, files: Sequence[Place]) -> ds.FileSystemDataset:
+    """The files of a table, in their order; their footers are read, and no rows.
+
+    Args:
+        table: Which.
+        files: Its files; one at least, all in one place.
+
+    Raises:
+        MisfitError: A file has columns of other types, or lacks one that every row must have.
+        OSError: A file is missing or unreadable.
+        pyarrow.ArrowException: A file is no Parquet.
+    """
+    import pyarrow.dataset as ds  # loads pandas, which an import does not need
+
+    where = files[0].filesystem if isinstance(files[0], places.RemotePath) else None
+    keys = [file.key if isinstance(file, places.RemotePath) else str(file) for file in files]
+    checked = ds.ParquetFragmentScanOptions(page_checksum_verification=True)  # damaged pages are refused
+    parquet = ds.ParquetFileFormat(default_fragment_scan_options=checked)
+    dataset = ds.dataset(keys, format=parquet, schema=table.arrow, filesystem=where)
+    held = list(dataset.get_fragments())
+    if where is not None and len(held) > 1:
+        with ThreadPoolExecutor(_FOOTERS) as threads:
+            list(threads.map(methodcaller("ensure_complete_metadata"), held))
+    for file in held:
+        _check(table, file)
+    return dataset
+
+
+def _check(table: Table, file: ds.ParquetFileFragment) -> None:
+    unfit = table.unfit(file.physical_schema)
+    if unfit:
+        more = f" and {len(unfit) - _NAMED} more" if len(unfit) > _NAMED else ""
+        name = file.path.rpartition("/")[2]
+        raise MisfitError(f"{name} does not hold as the schema has them: {', '.join(unfit[:_NAMED])}{more}")
+
+
+def sound(table: Table, rows: pa.Table) -> pa.Table:
+    """Rows as they were read, if they have no null where none can be, and their texts are text.
+
+    Args:
+        table: Whose rows they are.
+        rows: Some columns of it; Arrow itself takes any bytes for text.
+
+    Raises:
+        MisfitError: A column has nulls, and the schema says that it has none.
+        pyarrow.ArrowInvalid: A text is not UTF-8.
+    """
+    for name, column in zip(rows.column_names, rows.columns, strict=True):
+        if column.null_count and not table.arrow.field(name).nullable:
+            raise MisfitError(f"{name} is null in {column.null_count:,} rows, and always has a value")
+        if pa.types.is_dictionary(column.type):
+            for chunk in column.chunks:
+                chunk.dictionary.validate(full=True)
+    return rows
+
+
+@contextmanager
+def reading(name: str, run_id: str) -> Iterator[None]:
+    """Tell in one line that a table of a run cannot be read, whatever was met while reading it.
+
+    Raises:
+        UnusableInputError: A file is missing or unreadable, or is not as its table is.
+
+    Example:
+        >>> try:
+        ...     with reading("steps", "a"):
+        ...         raise pa.ArrowInvalid("no footer")
+        ... except UnusableInputError as error:
+        ...     print(error)
+        table steps of run a cannot be read: no footer (see what is damaged with `tracekit verify a`)
+    """
+    try:
+        yield
+    except (*DAMAGE, MisfitError) as error:
+        raise UnusableInputError(
+            f"table {name} of run {run_id} cannot be read: {places.reason(error)}",
+            hint=f"see what is damaged with `tracekit verify {run_id}`",
+        ) from error
