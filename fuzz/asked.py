@@ -24,12 +24,8 @@ _FORMATS = ("table", "json", "csv", "markdown")
 _RANKS = ((), (), (), ("--rank", "0"), ("--rank", "1"), ("--rank", "0-1"), ("--rank", "all"))
 _FIXED = (
     ("show", "latest"),
-    ("findings", "latest"),
     ("noise",),
-    ("diff", "latest", "latest"),
     ("check", "--against", "fuzzed", "--label", "fuzzed"),
-    ("report", "latest", "-o", f"{HERE}/report.html"),
-    ("report", "latest", "--analyses", "ranks,overlap,integrity", "-o", f"{HERE}/report.html"),
     ("rm", "latest", "--yes"),
     ("gc",),
     ("verify",),
@@ -41,22 +37,35 @@ _FIXED = (
     ("export", "latest", "--to", "csv", "-o", f"{HERE}/csv.zip"),
     ("export", "latest", "--to", "parquet", "-o", f"{HERE}/parquet"),
 )
+_SLOW = (
+    ("findings", "latest"),
+    ("analyze", "latest"),
+    ("diff", "latest", "latest"),
+    ("report", "latest", "-o", f"{HERE}/report.html"),
+    ("report", "latest", "--analyses", "ranks,overlap,integrity", "-o", f"{HERE}/report.html"),
+)
+"""They ask many analyses, each of which is asked alone as well, and take up to a second."""
 _PLAIN = frozenset({"report", "rm", "export", "check"})
 """Commands of the list that do not take every format."""
-_ANALYSES = 0.35
-_QUERIES = 0.12
-_LISTS = 0.08
+_SHARES = {"slow": 2, "query": 8, "runs": 8, "fixed": 35, "analysis": 47}
+"""Of a hundred commands."""
 
 
 def command(random: Random) -> tuple[str, ...]:
     """Words of a command line, the store's place left out."""
-    kind, format_ = random.random(), ("--format", random.choice(_FORMATS))
-    if kind < _ANALYSES:
-        name = random.choice(registry.names(registry.ANALYSES))
-        return ("analyze", "latest", name, *random.choice(_RANKS), *format_)
-    if kind < _ANALYSES + _QUERIES:
-        return ("query", random.choice(_SQL), *format_)
-    if kind < _ANALYSES + _QUERIES + _LISTS:
-        return ("runs", *format_)
-    words = random.choice(_FIXED)
-    return words if words[0] in _PLAIN else (*words, *format_)
+    (kind,) = random.choices([*_SHARES], [*_SHARES.values()])
+    words: tuple[str, ...]
+    if kind == "analysis":
+        words = (
+            "analyze",
+            "latest",
+            random.choice(registry.names(registry.ANALYSES)),
+            *random.choice(_RANKS),
+        )
+    elif kind == "query":
+        words = ("query", random.choice(_SQL))
+    elif kind == "runs":
+        words = ("runs",)
+    else:
+        words = random.choice(_SLOW if kind == "slow" else _FIXED)
+    return words if words[0] in _PLAIN else (*words, "--format", random.choice(_FORMATS))

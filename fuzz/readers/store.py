@@ -7,9 +7,10 @@ import json
 import os
 import tempfile
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from fuzz.asked import HERE, command
 from fuzz.case import Case
@@ -21,7 +22,8 @@ from samples.simulator import write
 from samples.simulator.examples import training
 from tracekit.cli.main import run
 from tracekit.ingest import import_traces
-from tracekit.meta import FILE_NAME
+from tracekit.meta import FILE_NAME, Diagnostic, Git, Level, Timings
+from tracekit.meta import write as write_meta
 from tracekit.store import Store
 
 if TYPE_CHECKING:
@@ -30,6 +32,25 @@ if TYPE_CHECKING:
 
 _WORDS = (b"PAR1", b'"', b"{", b"null", b"1e400", b"\xff", b"\\ud800", b"\x1b[2J", b"9" * 30, b"[" * 2000)
 _RUN = "20261121T000000Z-fuzzed-000000"
+_KNOWN: dict[str, Any] = {
+    "run_id": _RUN,
+    "created_at": "2026-11-21T00:00:00Z",
+    "workload": {"name": "resnet50", "mode": "train", "level": "eager", "device": "cuda", "batch_size": 32},
+    "command": ["train.py", "--epochs", "1"],
+    "git": Git(
+        sha="a" * 40,
+        tree="b" * 40,
+        branch="main",
+        dirty=False,
+        diff_sha256=None,
+        commit_time="2026-11-21T00:00:00Z",
+    ),
+    "timings": Timings(
+        step_ns=[5_000_000 + place for place in range(8)], warmup_ns=[9_000_000], clock="cuda_event"
+    ),
+    "diagnostics": [Diagnostic(Level.WARN, "cut", "rank0.json: ends early")],
+}
+"""What `run.json` says beside what an import finds; no time and no name that changes from day to day."""
 _CODES = (0, 1, 2, 3, 4, 5)
 _JSON = ("--format", "json")
 _BLAMED = "report it to the package"
@@ -44,9 +65,11 @@ def _files(ranks: int) -> dict[str, bytes]:
         traces = folder / "traces"
         traces.mkdir()
         for rank in range(ranks):
-            write(training(rank=rank, world_size=ranks), traces / f"rank{rank}.json")
+            trace = write(training(rank=rank, world_size=ranks), traces / f"rank{rank}.json")
+            os.utime(trace, (0, 0))
         (made,) = import_traces(Store(folder / "store"), [traces], label="fuzzed")
         place = Path(str(made.path))
+        write_meta(place, replace(made.meta, **_KNOWN))
         return {
             str(path.relative_to(place)): path.read_bytes()
             for path in sorted(place.rglob("*"))
@@ -57,7 +80,7 @@ def _files(ranks: int) -> dict[str, bytes]:
 def make(random: Random) -> Case:
     """A run with something wrong about one of its files, and a command that reads it."""
     files = dict(_files(random.choice((1, 1, 1, 2))))
-    hit = FILE_NAME if random.random() < 0.5 else random.choice(sorted(files))
+    hit = FILE_NAME if random.random() < 0.35 else random.choice(sorted(files))
     files[hit] = _metadata(random, files[hit]) if hit == FILE_NAME else _table(random, files[hit])
     if random.random() < 0.05:
         del files[random.choice(sorted(files))]
