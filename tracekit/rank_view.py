@@ -100,6 +100,9 @@ class RankView(Run):
         count: int = self._dataset(name).count_rows(filter=self._own(name))
         return count
 
+    def _stored_rows(self, name: str) -> int | None:
+        return None
+
     def _dataset(self, name: str) -> ds.FileSystemDataset:
         if name not in self._datasets:
             self._datasets[name] = super()._dataset(name)

@@ -205,7 +205,11 @@ class Run:
         yield from self._dataset(name).get_fragments()
 
     def _dataset(self, name: str) -> ds.FileSystemDataset:
-        return table_files.opened(TABLES[name], self.files(name))
+        return table_files.opened(TABLES[name], self.files(name), self._stored_rows(name))
+
+    def _stored_rows(self, name: str) -> int | None:
+        """How many rows the files have by what `run.json` says; None where it does not."""
+        return self.rows(name)
 
 
 def busy(run: Run, columns: Sequence[str]) -> pd.DataFrame:

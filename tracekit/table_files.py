@@ -31,15 +31,17 @@ class MisfitError(ValueError):
     """A file does not have the columns of its table, or not their values."""
 
 
-def opened(table: Table, files: Sequence[Place]) -> ds.FileSystemDataset:
+def opened(table: Table, files: Sequence[Place], rows: int | None = None) -> ds.FileSystemDataset:
     """The files of a table, in their order; their footers are read, and no rows.
 
     Args:
         table: Which.
         files: Its files; one at least, all in one place.
+        rows: How many rows they have together, where that is known.
 
     Raises:
-        MisfitError: A file has columns of other types, or lacks one that every row must have.
+        MisfitError: A file has columns of other types, or lacks one that every row must have; or there are
+            more rows, or fewer.
         OSError: A file is missing or unreadable.
         pyarrow.ArrowException: A file is no Parquet.
     """
@@ -56,6 +58,9 @@ def opened(table: Table, files: Sequence[Place]) -> ds.FileSystemDataset:
             list(threads.map(methodcaller("ensure_complete_metadata"), held))
     for file in held:
         _check(table, file)
+    found = sum(file.metadata.num_rows for file in held)
+    if rows is not None and found != rows:
+        raise MisfitError(f"it has {found:,} rows, {rows:,} were stored")
     return dataset
 
 
