@@ -54,8 +54,7 @@ def _retyped(random: Random, table: pa.Table) -> pa.Table:
 
 def _values(random: Random, table: pa.Table) -> pa.Table:
     """Some values of some columns, of their own types."""
-    for _ in range(random.choice((1, 1, 2, 4))):
-        at = random.randrange(table.num_columns)
+    for at in random.sample(range(table.num_columns), random.choice((1, 1, 2, 4))):
         field, values = table.schema.field(at), table.column(at).to_pylist()
         whole = random.random() < 0.2
         for place in range(len(values)) if whole else random.choices(range(len(values)), k=_MOST):
@@ -77,10 +76,8 @@ def _array(random: Random, values: list[Any], type_: pa.DataType) -> pa.Array:
     made = pa.array(values, type_)
     if not pa.types.is_dictionary(type_) or random.random() < 0.9:
         return made
-    count = len(made.dictionary)
-    return pa.DictionaryArray.from_arrays(
-        made.indices, pa.array([_NO_TEXT * (place + 1) for place in range(count)]).view(pa.string())
-    )
+    words = [_NO_TEXT * (place + 1) for place in range(len(made.dictionary))]
+    return pa.DictionaryArray.from_arrays(made.indices, pa.array(words, pa.binary()).view(pa.string()))
 
 
 def _rows(random: Random, table: pa.Table) -> pa.Table:

@@ -85,7 +85,9 @@ def sound(table: Table, rows: pa.Table) -> pa.Table:
     """
     for name, column in zip(rows.column_names, rows.columns, strict=True):
         if column.null_count and not table.arrow.field(name).nullable:
-            raise MisfitError(f"{name} is null in {column.null_count:,} rows, and always has a value")
+            raise MisfitError(
+                f"{name} has no value in {column.null_count:,} of {len(column):,} rows, and always has one"
+            )
         if pa.types.is_dictionary(column.type):
             for chunk in column.chunks:
                 chunk.dictionary.validate(full=True)
