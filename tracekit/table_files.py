@@ -8,9 +8,11 @@ from operator import methodcaller
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tracekit import places
 from tracekit.errors import UnusableInputError
+from tracekit.schema import C
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,13 +20,14 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
     from tracekit.places import Place
-    from tracekit.schema import Table
+    from tracekit.schema import Column, Table
 
 DAMAGE = (OSError, pa.ArrowException, UnicodeError)
 """What Arrow and the file system raise of a file that is not there, cut, or changed."""
 _FOOTERS = 16
 """Files on object storage whose footers are read at a time."""
 _NAMED = 5
+_LATEST = (1 << 63) - 1
 
 
 class MisfitError(ValueError):
@@ -73,25 +76,44 @@ def _check(table: Table, file: ds.ParquetFileFragment) -> None:
 
 
 def sound(table: Table, rows: pa.Table) -> pa.Table:
-    """Rows as they were read, if they have no null where none can be, and their texts are text.
+    """Rows as they were read, if their values can be those of a run: whoever computes with them relies on it.
 
     Args:
         table: Whose rows they are.
         rows: Some columns of it; Arrow itself takes any bytes for text.
 
     Raises:
-        MisfitError: A column has nulls, and the schema says that it has none.
+        MisfitError: A column has nulls, and always has values; or values are beyond what there can be.
         pyarrow.ArrowInvalid: A text is not UTF-8.
     """
-    for name, column in zip(rows.column_names, rows.columns, strict=True):
-        if column.null_count and not table.arrow.field(name).nullable:
-            raise MisfitError(
-                f"{name} has no value in {column.null_count:,} of {len(column):,} rows, and always has one"
-            )
-        if pa.types.is_dictionary(column.type):
-            for chunk in column.chunks:
+    known = {column.name: column for column in table.columns}
+    for name, values in zip(rows.column_names, rows.columns, strict=True):
+        if values.null_count and not known[name].nullable:
+            count = f"{values.null_count:,} of {len(values):,}"
+            raise MisfitError(f"{name} has no value in {count} rows, and always has one")
+        if pa.types.is_dictionary(values.type):
+            for chunk in values.chunks:
                 chunk.dictionary.validate(full=True)
+        _check_range(known[name], values)
+    if {C.START_NS, C.DUR_NS} <= set(rows.column_names):
+        _check_ends(rows)
     return rows
+
+
+def _check_range(column: Column, values: pa.ChunkedArray) -> None:
+    if column.between is None or not len(values):
+        return
+    (least, most), found = column.between, pc.min_max(values).as_py()
+    for value in found.values():
+        if not least <= value <= most:
+            raise MisfitError(f"{column.name} is {value}, which is not within {least} and {most}")
+
+
+def _check_ends(rows: pa.Table) -> None:
+    """An interval ends at an instant that 64 bits hold: a sum beyond them is less than the start."""
+    starts = rows[C.START_NS]
+    if pc.any(pc.less(pc.add(starts, rows[C.DUR_NS]), starts)).as_py():
+        raise MisfitError(f"an interval ends later than {_LATEST}")
 
 
 @contextmanager

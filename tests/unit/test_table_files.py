@@ -80,6 +80,25 @@ def test_text_that_is_none_is_refused(run: Run, reader: str) -> None:
         READERS[reader](run)
 
 
+@pytest.mark.parametrize("reader", ["arrow", "table", "export"])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [(C.START_NS, -(1 << 63)), (C.START_NS, (1 << 63) - 1), (C.DUR_NS, -1), (C.DUR_NS, (1 << 63) - 1)],
+)
+def test_times_that_no_import_makes_are_refused(run: Run, reader: str, name: str, value: int) -> None:
+    put(run, name, pa.array([0, value], pa.int64()))
+    with pytest.raises(UnusableInputError, match=f"{name} is {value}, which is not within"):
+        READERS[reader](run)
+
+
+def test_an_end_beyond_64_bits_is_refused(run: Run) -> None:
+    put(run, C.START_NS, pa.array([0, (3 << 61) - 1], pa.int64()))
+    assert run.arrow("steps").num_rows == ROWS
+    put(run, C.DUR_NS, pa.array([0, 1 << 62], pa.int64()))
+    with pytest.raises(UnusableInputError, match="ends later than"):
+        run.arrow("steps")
+
+
 @pytest.mark.parametrize("reader", READERS)
 def test_other_rows_than_were_stored_are_refused(run: Run, reader: str) -> None:
     file = run.path / "steps.parquet"
