@@ -320,8 +320,18 @@ def _guarded(analysis: Analysis, *runs: Run, by: Callable[..., Result]) -> Resul
     except Exception as error:
         raise PluginError(
             f"analysis {analysis.name!r} failed: {type(error).__name__}: {error}",
-            hint="see where with `tracekit --debug`, and report it to the package that brings the analysis",
+            hint=_next_step(runs),
         ) from error
+
+
+def _next_step(runs: Sequence[Run]) -> str:
+    """What to do about an analysis that failed: it is not to blame where a run is not what was stored."""
+    from tracekit.verifying import verify
+
+    for run in runs:
+        if not verify(run, quick=True).is_whole:
+            return f"run {run.id} is damaged: see what of it with `tracekit verify {run.id}`"
+    return "see where with `tracekit --debug`, and report it to the package that brings the analysis"
 
 
 def compare(base: Run, head: Run, name: str) -> Result:

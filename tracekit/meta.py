@@ -9,7 +9,7 @@ import hashlib
 import re
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
@@ -28,6 +28,10 @@ RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 """What a run id looks like; it is the name of a folder, and never leads out of the one it is in."""
 UNPROFILED = {"profile": False}
 """Option of the collector of a run that was timed and sampled only."""
+
+
+Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+"""A number that columns can hold; a file may say any, which is damage."""
 
 
 class Level(StrEnum):
@@ -87,8 +91,8 @@ class Timings:
         clock: `perf_counter` on the CPU, `cuda_event` on a device.
     """
 
-    step_ns: list[int]
-    warmup_ns: list[int]
+    step_ns: list[Int64]
+    warmup_ns: list[Int64]
     clock: str
 
 
@@ -97,8 +101,8 @@ class PartFile:
     """One file of a table, by its name in the table's folder: rows, bytes, and its SHA-256."""
 
     name: str
-    rows: int
-    bytes: int
+    rows: Int64
+    bytes: Int64
     sha256: str
 
 
@@ -111,8 +115,8 @@ class TableFile:
             own digest then, and `sha256` is that of these digests, one a line. Other files are no part of it.
     """
 
-    rows: int
-    bytes: int
+    rows: Int64
+    bytes: Int64
     sha256: str
     parts: list[PartFile] = field(default_factory=list)
 
@@ -128,7 +132,7 @@ class RunMeta:
 
     run_id: str
     created_at: str
-    t0_unix_ns: int
+    t0_unix_ns: Int64
     collector: Collector
     schema_version: int = SCHEMA_VERSION
     label: str | None = None

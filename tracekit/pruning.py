@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from operator import methodcaller
 from typing import TYPE_CHECKING, Any, TypeAlias
-
-from pyarrow.fs import LocalFileSystem
 
 from tracekit.schema import C
 
@@ -19,8 +15,6 @@ if TYPE_CHECKING:
 
 Window: TypeAlias = tuple[int, int]
 """From a time on, until before another, ns since the run's t0."""
-_FOOTERS = 16
-"""Files on object storage whose statistics are read at a time."""
 
 
 def rows_in(schema: pa.Schema, window: Window) -> pc.Expression:
@@ -47,17 +41,8 @@ def row_groups_in(dataset: ds.FileSystemDataset, window: Window) -> ds.FileSyste
     """
     import pyarrow.dataset as ds
 
-    _read_footers(dataset)
     parts = list(_parts(dataset, window))
     return ds.FileSystemDataset(parts, schema=dataset.schema, format=dataset.format)
-
-
-def _read_footers(dataset: ds.FileSystemDataset) -> None:
-    """Read what the row groups hold, of some files at a time where each may be far away."""
-    files = list(dataset.get_fragments())
-    if len(files) > 1 and not isinstance(dataset.filesystem, LocalFileSystem):
-        with ThreadPoolExecutor(_FOOTERS) as threads:
-            list(threads.map(methodcaller("ensure_complete_metadata"), files))
 
 
 def _parts(dataset: ds.FileSystemDataset, window: Window) -> Iterator[ds.ParquetFileFragment]:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from tracekit.errors import UnusableInputError
 from tracekit.run import Run
 from tracekit.schema import TABLES, C
+from tracekit.table_files import sound
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -48,10 +49,8 @@ class RankView(Run):
     def rows(self, name: str) -> int:
         """Number of rows of a table; 0 when these ranks have none."""
         if name not in self._counts:
-            try:
+            with self.reading(name):
                 self._counts[name] = self._counted(name)
-            except (OSError, ValueError) as error:
-                raise self.unreadable(name, error) from error
         return self._counts[name]
 
     @cached_property
@@ -100,6 +99,9 @@ class RankView(Run):
             return 0
         count: int = self._dataset(name).count_rows(filter=self._own(name))
         return count
+
+    def _stored_rows(self, name: str) -> int | None:
+        return None
 
     def _dataset(self, name: str) -> ds.FileSystemDataset:
         if name not in self._datasets:
@@ -170,21 +172,19 @@ def holders(run: Run) -> Holders:
     for name in _RANKED:
         if not run.rows(name):
             continue
-        try:
+        with run.reading(name):
             for fragment in run.fragments(name):
                 file = fragment.path.rpartition("/")[2]
                 if file not in found:
-                    found[file] = _ranks_in(fragment)
-        except (OSError, ValueError) as error:
-            raise run.unreadable(name, error) from error
+                    found[file] = _ranks_in(name, fragment)
     return found
 
 
-def _ranks_in(fragment: ds.ParquetFileFragment) -> frozenset[int]:
+def _ranks_in(name: str, fragment: ds.ParquetFileFragment) -> frozenset[int]:
     ranges = [(group.statistics or {}).get(C.RANK) for group in fragment.row_groups]
     if all(one and one["min"] == one["max"] for one in ranges):
         return frozenset(int(one["min"]) for one in ranges if one)
-    column = fragment.to_table(columns=[C.RANK])[C.RANK]
+    column = sound(TABLES[name], fragment.to_table(columns=[C.RANK]))[C.RANK]
     return frozenset(int(rank) for rank in pc.unique(column).to_pylist())
 
 

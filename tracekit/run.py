@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Self
 import pyarrow as pa
 
 from tracekit import meta as run_meta
-from tracekit import places, pruning
-from tracekit.errors import UnusableInputError
+from tracekit import places, pruning, table_files
 from tracekit.schema import BUSY_KINDS, TABLES, C
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     import pandas as pd
     import pyarrow.compute as pc
@@ -94,21 +94,19 @@ class Run:
             The rows; an empty table with the right columns when the run has none.
 
         Raises:
-            UnusableInputError: The file is missing or unreadable.
+            UnusableInputError: The file is missing or unreadable, or its columns are not those of the schema.
         """
         schema = TABLES[name].arrow
         wanted = list(columns) if columns is not None else schema.names
         if not self.rows(name):
             return schema.empty_table().select(wanted)
-        try:
+        with self.reading(name):
             dataset = self._dataset(name)
             if window is not None:
                 inside = pruning.rows_in(schema, window)
                 dataset = pruning.row_groups_in(dataset, window)
                 where = inside if where is None else inside & where
-            table = dataset.to_table(columns=wanted, filter=where)
-        except (OSError, pa.ArrowException) as error:
-            raise self.unreadable(name, error) from error
+            table = table_files.sound(TABLES[name], dataset.to_table(columns=wanted, filter=where))
         return _by_start(table) if self.in_parts(name) else table
 
     def table(
@@ -135,16 +133,18 @@ class Run:
             pa.default_memory_pool().release_unused()
         return pd.DataFrame(made, index=pd.RangeIndex(rows), copy=False)
 
-    def unreadable(self, name: str, error: Exception) -> UnusableInputError:
-        """The error for a table that could not be read, in one line."""
-        return UnusableInputError(
-            f"table {name} of run {self.id} cannot be read: {places.reason(error)}",
-            hint=f"see what is damaged with `tracekit verify {self.id}`",
-        )
+    def reading(self, name: str) -> AbstractContextManager[None]:
+        """What is met while a table is read in it is told in one line; see `tracekit.table_files`."""
+        return table_files.reading(name, self.id)
 
     def dataset(self, name: str) -> ds.FileSystemDataset:
-        """The files of a table that has rows, for who reads them batch by batch; parts follow each other."""
-        return self._dataset(name)
+        """The files of a table that has rows, for who reads them batch by batch; parts follow each other.
+
+        Raises:
+            UnusableInputError: A file is missing or unreadable, or its columns are not those of the schema.
+        """
+        with self.reading(name):
+            return self._dataset(name)
 
     @cached_property
     def ranks(self) -> tuple[int, ...]:
@@ -205,14 +205,11 @@ class Run:
         yield from self._dataset(name).get_fragments()
 
     def _dataset(self, name: str) -> ds.FileSystemDataset:
-        import pyarrow.dataset as ds  # loads pandas, which an import does not need
+        return table_files.opened(TABLES[name], self.files(name), self._stored_rows(name))
 
-        files = self.files(name)
-        where = files[0].filesystem if isinstance(files[0], places.RemotePath) else None
-        keys = [file.key if isinstance(file, places.RemotePath) else str(file) for file in files]
-        checked = ds.ParquetFragmentScanOptions(page_checksum_verification=True)  # damaged pages are refused
-        parquet = ds.ParquetFileFormat(default_fragment_scan_options=checked)
-        return ds.dataset(keys, format=parquet, schema=TABLES[name].arrow, filesystem=where)
+    def _stored_rows(self, name: str) -> int | None:
+        """How many rows the files have by what `run.json` says; None where it does not."""
+        return self.rows(name)
 
 
 def busy(run: Run, columns: Sequence[str]) -> pd.DataFrame:

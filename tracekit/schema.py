@@ -139,17 +139,30 @@ class Memory(StrEnum):
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its name, Arrow type, meaning, and whether it may be null."""
+    """One column.
+
+    Attributes:
+        name: Its name.
+        type: Its Arrow type.
+        meaning: What a value says.
+        nullable: Whether it may be null.
+        between: The least and the largest value that there can be; None where its type is all that limits it.
+    """
 
     name: str
     type: pa.DataType
     meaning: str
     nullable: bool = False
+    between: tuple[int, int] | None = None
 
     @property
     def field(self) -> pa.Field:
         """The Arrow field of this column."""
         return pa.field(self.name, self.type, nullable=self.nullable)
+
+    def fits(self, stored: pa.Field | None) -> bool:
+        """Whether a file's column, or its absence, gives values of this one."""
+        return self.nullable if stored is None else bool(stored.type == self.type)
 
 
 @dataclass(frozen=True)
@@ -173,15 +186,32 @@ class Table:
             metadata={VERSION_KEY: str(SCHEMA_VERSION).encode()},
         )
 
+    def unfit(self, stored: pa.Schema) -> list[str]:
+        """Columns that a file does not hold as they are here; one that may be null here may be absent there.
+
+        Example:
+            >>> STEPS.unfit(STEPS.arrow.remove(0).set(0, pa.field("step", pa.string())))
+            ['rank', 'step']
+        """
+        held = {field.name: field for field in stored}
+        return [one.name for one in self.columns if not one.fits(held.get(one.name))]
+
 
 def _maybe(name: str, type_: pa.DataType, meaning: str) -> Column:
     return Column(name, type_, meaning, nullable=True)
 
 
-_RANK = Column(C.RANK, pa.int32(), "rank of the process in its job; 0 for a single process")
+_FARTHEST = (3 << 61) - 1
+_LENGTH = (0, _FARTHEST)
+_INSTANT = (1 - (1 << 61), _FARTHEST)
+"""Imports make no other times; 64 bits hold the distance of any two instants."""
+
+_RANK = Column(
+    C.RANK, pa.int32(), "rank of the process in its job; 0 for a single process", between=(0, (1 << 20) - 1)
+)
 _STEP = _maybe(C.STEP, pa.int64(), "number of the profiled step it belongs to")
-_START = Column(C.START_NS, pa.int64(), "start, ns since the run's t0")
-_DUR = Column(C.DUR_NS, pa.int64(), "duration, ns")
+_START = Column(C.START_NS, pa.int64(), "start, ns since the run's t0", between=_INSTANT)
+_DUR = Column(C.DUR_NS, pa.int64(), "duration, ns", between=_LENGTH)
 _ROW_ID = Column(C.ROW_ID, pa.int64(), "identifies the row within its table")
 _CORRELATION = _maybe(C.CORRELATION_ID, pa.int64(), "joins a runtime call to what it launched")
 
@@ -265,7 +295,7 @@ STEPS: Final = Table(
         Column(C.STEP, pa.int64(), "number of the step"),
         Column(C.NAME, TEXT, "name of the marker"),
         _START,
-        Column(C.DUR_NS, pa.int64(), "duration of the marker on the host, ns"),
+        Column(C.DUR_NS, pa.int64(), "duration of the marker on the host, ns", between=_LENGTH),
     ),
 )
 
@@ -273,7 +303,7 @@ COUNTERS: Final = Table(
     "counters",
     "one sample",
     (
-        Column(C.T_NS, pa.int64(), "time, ns since the run's t0"),
+        Column(C.T_NS, pa.int64(), "time, ns since the run's t0", between=_INSTANT),
         Column(C.SOURCE, TEXT, "nvml, process, torch or nsys"),
         _maybe(C.DEVICE, pa.int32(), "device index"),
         Column(C.METRIC, TEXT, "what was sampled"),
@@ -286,7 +316,7 @@ ALLOCATIONS: Final = Table(
     "allocations",
     "one allocator event",
     (
-        Column(C.T_NS, pa.int64(), "time, ns since the run's t0"),
+        Column(C.T_NS, pa.int64(), "time, ns since the run's t0", between=_INSTANT),
         _RANK,
         Column(C.DEVICE, pa.int32(), "device index; -1 is the host"),
         Column(C.BYTES, pa.int64(), "bytes, negative when freed"),

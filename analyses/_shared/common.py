@@ -139,12 +139,14 @@ def op_parents(kind_is_op: np.ndarray[tuple[int], np.dtype[np.bool_]], parent: I
         >>> op_parents(np.array([True, False, True]), np.array([-1, 0, 1]))
         array([-1,  0,  0])
     """
-    found = parent.copy()
-    while True:
-        skip = (found != NO_PARENT) & ~kind_is_op[found]
-        if not skip.any():
-            return found
-        found[skip] = parent[found[skip]]
+    next_ = np.append(np.where(kind_is_op, np.arange(len(parent)), parent), NO_PARENT)
+    for _ in range(len(parent).bit_length()):  # each turn goes twice as far; damaged rows may go in circles
+        further = next_[next_]
+        if np.array_equal(further, next_):
+            break
+        next_ = further
+    found = next_[parent]
+    return np.where(np.append(kind_is_op, False)[found], found, NO_PARENT)
 
 
 def positions(row_ids: pd.Series, wanted: pd.Series) -> Ints:

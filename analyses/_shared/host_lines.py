@@ -230,11 +230,12 @@ class _Held:
 
 
 def _parents(order: Ints, row_id: Ints, parent: Ints) -> Small:
-    """In this order, the position of each row's parent."""
+    """In this order, the position of each row's parent, which is before it; damage may go in circles."""
     place = np.empty(len(order) + 1, np.int32)
     place[order] = np.arange(len(order), dtype=np.int32)
     place[-1] = NO_PARENT  # the place of what is nowhere
-    return place[Places(row_id).of(parent)[order]]
+    found = place[Places(row_id).of(parent)[order]]
+    return np.where(found < np.arange(len(found)), found, NO_PARENT).astype(np.int32)
 
 
 def _threads(rank: Small, pid: Ints, tid: Ints) -> Small:

@@ -4,74 +4,88 @@ from __future__ import annotations
 
 import io
 import json
-from contextlib import redirect_stderr, redirect_stdout
+import os
+import tempfile
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
+from fuzz.asked import HERE, command
 from fuzz.case import Case
+from fuzz.columns import changed as with_other_rows
 from fuzz.judge import DefectError, said
 from fuzz.mutate import damaged
-from fuzz.odd import TEXTS
 from fuzz.tree import changed, written
 from samples.simulator import write
 from samples.simulator.examples import training
 from tracekit.cli.main import run
 from tracekit.ingest import import_traces
-from tracekit.meta import FILE_NAME
+from tracekit.meta import FILE_NAME, Diagnostic, Git, Level, Timings
+from tracekit.meta import write as write_meta
 from tracekit.store import Store
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from random import Random
 
 _WORDS = (b"PAR1", b'"', b"{", b"null", b"1e400", b"\xff", b"\\ud800", b"\x1b[2J", b"9" * 30, b"[" * 2000)
 _RUN = "20261121T000000Z-fuzzed-000000"
+_KNOWN: dict[str, Any] = {
+    "run_id": _RUN,
+    "created_at": "2026-11-21T00:00:00Z",
+    "workload": {"name": "resnet50", "mode": "train", "level": "eager", "device": "cuda", "batch_size": 32},
+    "command": ["train.py", "--epochs", "1"],
+    "git": Git(
+        sha="a" * 40,
+        tree="b" * 40,
+        branch="main",
+        dirty=False,
+        diff_sha256=None,
+        commit_time="2026-11-21T00:00:00Z",
+    ),
+    "timings": Timings(
+        step_ns=[5_000_000 + place for place in range(8)], warmup_ns=[9_000_000], clock="cuda_event"
+    ),
+    "diagnostics": [Diagnostic(Level.WARN, "cut", "rank0.json: ends early")],
+}
+"""What `run.json` says beside what an import finds; no time and no name that changes from day to day."""
 _CODES = (0, 1, 2, 3, 4, 5)
-_COMMANDS = (
-    ("runs",),
-    ("runs", "--format", "json"),
-    ("show",),
-    ("show", "latest", "--format", "csv"),
-    ("show", "latest", "--format", "json"),
-    ("analyze", "latest", "steps"),
-    ("analyze", "latest", "kernels", "--format", "json"),
-    ("analyze", "latest", "gpu_breakdown"),
-    ("analyze", "latest", "idle_gaps"),
-    ("analyze", "latest", "h2d_copies"),
-    ("analyze", "latest", "ops"),
-    ("analyze", "latest", "memory"),
-    ("analyze", "latest", "integrity"),
-    ("findings",),
-    ("diff", "latest", "latest"),
-    ("noise", "latest"),
-    ("rm", "latest", "--yes"),
-)
+_JSON = ("--format", "json")
+_BLAMED = "report it to the package"
+"""An analysis that fails is at fault, unless the run is known to be damaged."""
 
 
 @cache
-def _files() -> dict[str, bytes]:
+def _files(ranks: int) -> dict[str, bytes]:
     """The files of a small run."""
-    with TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (made,) = import_traces(Store(folder / "store"), [write(training(), folder / "trace.json")])
+        traces = folder / "traces"
+        traces.mkdir()
+        for rank in range(ranks):
+            trace = write(training(rank=rank, world_size=ranks), traces / f"rank{rank}.json")
+            os.utime(trace, (0, 0))
+        (made,) = import_traces(Store(folder / "store"), [traces], label="fuzzed")
+        place = Path(str(made.path))
+        write_meta(place, replace(made.meta, **_KNOWN))
         return {
-            path.name: path.read_bytes() for path in sorted(Path(str(made.path)).iterdir()) if path.is_file()
+            str(path.relative_to(place)): path.read_bytes()
+            for path in sorted(place.rglob("*"))
+            if path.is_file()
         }
 
 
 def make(random: Random) -> Case:
     """A run with something wrong about one of its files, and a command that reads it."""
-    files = dict(_files())
-    hit = FILE_NAME if random.random() < 0.5 else random.choice(sorted(files))
+    files = dict(_files(random.choice((1, 1, 1, 2))))
+    hit = FILE_NAME if random.random() < 0.35 else random.choice(sorted(files))
     files[hit] = _metadata(random, files[hit]) if hit == FILE_NAME else _table(random, files[hit])
     if random.random() < 0.05:
         del files[random.choice(sorted(files))]
     laid = {f"store/{_RUN}/{name}": content for name, content in files.items()}
-    return Case(files=laid, main="store", words=random.choice(_COMMANDS))
+    return Case(files=laid, main="store", words=command(random))
 
 
 def _metadata(random: Random, content: bytes) -> bytes:
@@ -82,44 +96,67 @@ def _metadata(random: Random, content: bytes) -> bytes:
 
 
 def _table(random: Random, content: bytes) -> bytes:
-    kind = random.random()
-    if kind < 0.7:
-        return damaged(random, content, _WORDS)
-    table = pq.read_table(pa.BufferReader(content))
-    at = random.randrange(table.num_columns)
-    name = table.column_names[at]
-    column = random.choice(
-        (
-            pa.nulls(len(table), table.schema.field(at).type),
-            pa.array([random.choice(TEXTS)] * len(table)),
-            pa.array([random.choice((-1, 0, 1 << 62, -(1 << 63)))] * len(table)),
-            pa.array([[1]] * len(table)),
-        )
-    )
-    table = table.drop_columns([name]) if kind > 0.95 else table.set_column(at, name, column)
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink)
-    made: bytes = sink.getvalue().to_pybytes()
-    return made
+    return damaged(random, content, _WORDS) if random.random() < 0.4 else with_other_rows(random, content)
 
 
 def read(case: Case, folder: Path) -> bool:
     """Ask the command, as a user would; returns whether it succeeded.
 
     Raises:
-        DefectError: Its exit code or its error is none that is documented.
+        DefectError: Its exit code, its output or its error is none that is documented.
     """
-    store = case.lay(folder)
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err):
-        code = run([*case.words, "--store", str(store)])
+    store, away = case.lay(folder), folder / "away"
+    away.mkdir()
+    words = [word.replace(HERE, str(away)) for word in case.words]
+    told, err = io.BytesIO(), io.StringIO()
+    out = io.TextIOWrapper(told, "utf-8", write_through=True)  # some write bytes
+    with redirect_stdout(out), redirect_stderr(err), _elsewhere(folder):
+        code = run([*words, "--store", str(store)])
     if code not in _CODES:
         raise DefectError(f"exit code {code}")
-    lines = err.getvalue().splitlines()
+    _printed(case.words, code, told.getvalue().decode())
+    _explained(code, err.getvalue().splitlines())
+    return code == 0
+
+
+@contextmanager
+def _elsewhere(folder: Path) -> Iterator[None]:
+    """Temporary and kept files of the user are in a folder meanwhile: `gc` would look through them."""
+    place, cache_home = tempfile.tempdir, os.environ.get("XDG_CACHE_HOME")
+    (folder / "tmp").mkdir()
+    tempfile.tempdir = str(folder / "tmp")
+    os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
+    try:
+        yield
+    finally:
+        tempfile.tempdir = place
+        if cache_home is None:
+            del os.environ["XDG_CACHE_HOME"]
+        else:
+            os.environ["XDG_CACHE_HOME"] = cache_home
+
+
+def _printed(words: tuple[str, ...], code: int, out: str) -> None:
+    """What is on stdout is text that a terminal can show, and JSON where that is promised."""
+    if "\x1b" in out:
+        raise DefectError("an escape sequence on stdout")
+    if _BLAMED in out:
+        raise DefectError(f"an analysis is blamed: {out[out.index(_BLAMED) - 300 :][:300]}")
+    if code == 0 and (words[-2:] == _JSON or (words[0] == "export" and words[-1] == "-")):
+        try:
+            json.loads(out, parse_constant=_no_number)
+        except ValueError as error:
+            raise DefectError(f"no JSON on stdout: {error}") from error
+
+
+def _no_number(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no number")
+
+
+def _explained(code: int, lines: list[str]) -> None:
     for line in lines:
         said(line)
+        if _BLAMED in line:
+            raise DefectError(f"an analysis is blamed: {line[:300]}")
     if code == 2 and not any(line.startswith("tracekit: ") for line in lines):
         raise DefectError(f"exit code 2 without an error: {lines[:3]}")
-    if "\x1b" in out.getvalue():
-        raise DefectError("an escape sequence on stdout")
-    return code == 0

@@ -41,6 +41,20 @@ def test_another_schema_version_is_refused_with_the_next_step(
     assert caught.value.hint == next_step
 
 
+@pytest.mark.parametrize("place", ["t0_unix_ns", "step_ns", "rows"])
+@pytest.mark.parametrize("number", [1 << 63, -(10**30)])
+def test_a_number_that_no_column_can_hold_is_damage(tmp_path: Path, place: str, number: int) -> None:
+    meta = make_meta(timings=Timings([1], [], "perf_counter"), tables={"steps": TableFile(1, 2, "d" * 64)})
+    run_meta.write(tmp_path, meta)
+    told = json.loads((tmp_path / "run.json").read_text())
+    {"step_ns": told["timings"], "rows": told["tables"]["steps"]}.get(place, told)[place] = (
+        [number] if place == "step_ns" else number
+    )
+    (tmp_path / "run.json").write_text(json.dumps(told))
+    with pytest.raises(UnusableInputError, match=f"is damaged: .*{place}"):
+        run_meta.read(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -88,7 +88,7 @@ def invoke(store: Store, capsys: pytest.CaptureFixture[str]) -> Callable[..., Do
     return call
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
+@settings(derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
 @given(
     st.text(max_size=30) | st.lists(st.sampled_from(["..", ".", "/", "~", "latest", ":", "a"])).map("".join)
 )

@@ -162,7 +162,9 @@ def _without_gpus(environment: Mapping[str, Any]) -> dict[str, Any]:
 
 def _gpus(environment: Mapping[str, Any]) -> list[Row]:
     names = [column.name for column in GPU]
-    return [{name: gpu.get(name) for name in names} for gpu in environment.get("gpus") or []]
+    gpus = environment.get("gpus")
+    told = [gpu for gpu in gpus if isinstance(gpu, dict)] if isinstance(gpus, list) else []
+    return [{name: gpu.get(name) for name in names} for gpu in told]
 
 
 def _diagnostics(meta: RunMeta) -> list[Row]:

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from tracekit import pruning
 from tracekit.schema import TABLES, C
+from tracekit.table_files import sound
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,7 +53,7 @@ class Source:
         """
         if not self.run.rows(table):
             return
-        try:
+        with self.run.reading(table):
             dataset = self.run.dataset(table)
             if self.window is not None:
                 inside = pruning.rows_in(TABLES[table].arrow, self.window)
@@ -61,9 +62,7 @@ class Source:
             wanted = list(columns) if columns is not None else TABLES[table].arrow.names
             for group in _row_groups(dataset):  # a scan of all would read far ahead
                 rows = group.to_table(schema=dataset.schema, columns=wanted, filter=where)
-                yield from rows.combine_chunks().to_batches(BATCH)
-        except (OSError, pa.ArrowInvalid) as error:
-            raise self.run.unreadable(table, error) from error
+                yield from sound(TABLES[table], rows).combine_chunks().to_batches(BATCH)
 
     def nested(self, table: str, columns: Sequence[str], then: str) -> Iterator[pa.RecordBatch]:
         """Intervals by start, and of one start the longest first, as viewers need to nest them.

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _MOST_BYTES = 4 << 30
 _MOST_THREADS = 8
 _AGAIN_S = 0.05
+_LOOK_S = 1.0
 _CLOSED = (
     "SET enable_external_access = false",
     "SET python_enable_replacements = false",
@@ -119,13 +120,17 @@ class Session:
         """
         with self._telling():
             done = self._pool.submit(work, self._database)
-            try:
-                return done.result(max(self._ends - time.monotonic(), 0) if self._seconds else None)
-            except TimeoutError:
-                raise UnusableInputError(
-                    f"the query took longer than {self._seconds:g} s",
-                    hint="ask for less, or give it more with --timeout",
-                ) from None
+            while wait([done], self._patience()).not_done:
+                if self._seconds and time.monotonic() >= self._ends:
+                    raise UnusableInputError(
+                        f"the query took longer than {self._seconds:g} s",
+                        hint="ask for less, or give it more with --timeout",
+                    )
+            return done.result()
+
+    def _patience(self) -> float:
+        """Seconds to wait before looking up: an interrupt just before a wait is heard only after it."""
+        return min(_LOOK_S, max(self._ends - time.monotonic(), 0)) if self._seconds else _LOOK_S
 
     def stop(self) -> None:
         """End whatever is being done; an interrupt may have come at any moment, so nobody knows what."""

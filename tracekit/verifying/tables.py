@@ -121,13 +121,7 @@ def _columns(table: Table, opened: Sequence[tuple[pq.FileMetaData, pa.Schema]]) 
             yield Damage(
                 kind=Kind.COLUMNS, told=f"schema version {told}, this tracekit reads {SCHEMA_VERSION}"
             )
-        different = [
-            name
-            for name in sorted({*schema.names, *table.arrow.names})
-            if schema.get_field_index(name) < 0
-            or table.arrow.get_field_index(name) < 0
-            or schema.field(name).type != table.arrow.field(name).type
-        ]
+        different = sorted({*table.unfit(schema), *(set(schema.names) ^ set(table.arrow.names))})
         if different:
             yield Damage(
                 kind=Kind.COLUMNS, told=f"columns missing, unknown or of another type: {_few(different)}"
