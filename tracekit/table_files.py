@@ -8,7 +8,6 @@ from operator import methodcaller
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tracekit import places
 from tracekit.errors import UnusableInputError
@@ -101,6 +100,8 @@ def sound(table: Table, rows: pa.Table) -> pa.Table:
 
 
 def _check_range(column: Column, values: pa.ChunkedArray) -> None:
+    import pyarrow.compute as pc  # takes longer to load than most imports take
+
     if column.between is None or not len(values):
         return
     (least, most), found = column.between, pc.min_max(values).as_py()
@@ -111,6 +112,8 @@ def _check_range(column: Column, values: pa.ChunkedArray) -> None:
 
 def _check_ends(rows: pa.Table) -> None:
     """An interval ends at an instant that 64 bits hold: a sum beyond them is less than the start."""
+    import pyarrow.compute as pc
+
     starts = rows[C.START_NS]
     if pc.any(pc.less(pc.add(starts, rows[C.DUR_NS]), starts)).as_py():
         raise MisfitError(f"an interval ends later than {_LATEST}")
