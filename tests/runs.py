@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tracekit import meta as run_meta
 from tracekit.meta import Collector, RunMeta
+from tracekit.run import Run
 from tracekit.schema import TABLES, C
 from tracekit.store import new_run_id, timestamp
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracekit.run import Run
     from tracekit.store import Store
 
 START = datetime(2026, 11, 21, 3, 15, tzinfo=UTC)
@@ -52,3 +54,10 @@ def make_run(
         for name, rows in (tables or {"steps": step_rows(0, 20)}).items():
             write_table(draft.path, name, rows)
         return draft.commit(make_meta(after_s=after_s, **fields))
+
+
+def of_old(run: Run) -> Run:
+    """The run as versions before stored it: nothing is known of its footers."""
+    tables = {name: replace(stored, footers={}) for name, stored in run.meta.tables.items()}
+    run_meta.write(run.path, replace(run.meta, tables=tables))
+    return Run(run.path)

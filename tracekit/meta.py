@@ -98,12 +98,17 @@ class Timings:
 
 @dataclass(frozen=True)
 class PartFile:
-    """One file of a table, by its name in the table's folder: rows, bytes, and its SHA-256."""
+    """One file of a table, by its name in the table's folder: rows, bytes, and its SHA-256.
+
+    Attributes:
+        footer: CRC-32 of the file's footer; None where a version before wrote it.
+    """
 
     name: str
     rows: Int64
     bytes: Int64
     sha256: str
+    footer: int | None = None
 
 
 @dataclass(frozen=True)
@@ -113,12 +118,15 @@ class TableFile:
     Attributes:
         parts: Its files, in order, where they were delivered one by one, as to object storage. Each has its
             own digest then, and `sha256` is that of these digests, one a line. Other files are no part of it.
+        footers: CRC-32 of the footer of each file, by its name; none where a version before wrote them. Arrow
+            may end the program at a damaged footer, so these are compared before it sees one.
     """
 
     rows: Int64
     bytes: Int64
     sha256: str
     parts: list[PartFile] = field(default_factory=list)
+    footers: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
+import struct
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from tracekit.places import Place
 
 ENDING = ".parquet"
+_TAIL = struct.Struct("<I4s")
+"""The last bytes of a Parquet file: how long the footer before them is, and `PAR1`."""
 SENT_AT_ONCE = 8
 
 
@@ -93,7 +98,23 @@ def seal(files: Sequence[Path]) -> TableFile:
         rows=sum(pq.read_metadata(file).num_rows for file in files),
         bytes=sum(file.stat().st_size for file in files),
         sha256=digest.hexdigest(),
+        footers={file.name: footer(file) for file in files},
     )
+
+
+def footer(file: Path) -> int:
+    """CRC-32 of a file's footer, which tells where everything in it is; of all of it where it has none.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    with file.open("rb") as stream:
+        size = stream.seek(0, os.SEEK_END)
+        stream.seek(max(0, size - _TAIL.size))
+        tail = stream.read()
+        length = _TAIL.unpack(tail)[0] if len(tail) == _TAIL.size else 0
+        stream.seek(max(0, size - _TAIL.size - length))
+        return zlib.crc32(stream.read())
 
 
 def sealed(delivered: Iterable[Delivered]) -> dict[str, TableFile]:
@@ -107,7 +128,7 @@ def sealed(delivered: Iterable[Delivered]) -> dict[str, TableFile]:
 def _sealed(table: str, files: dict[str, PartFile]) -> TableFile:
     if list(files) == [f"{table}{ENDING}"]:
         (whole,) = files.values()
-        return TableFile(rows=whole.rows, bytes=whole.bytes, sha256=whole.sha256)
+        return TableFile(rows=whole.rows, bytes=whole.bytes, sha256=whole.sha256, footers=_footers([whole]))
     parts = [files[name] for name in sorted(files)]
     told = "".join(f"{part.sha256}\n" for part in parts)
     return TableFile(
@@ -115,7 +136,12 @@ def _sealed(table: str, files: dict[str, PartFile]) -> TableFile:
         bytes=sum(part.bytes for part in parts),
         sha256=hashlib.sha256(told.encode()).hexdigest(),
         parts=parts,
+        footers=_footers(parts),
     )
+
+
+def _footers(files: Sequence[PartFile]) -> dict[str, int]:
+    return {file.name: file.footer for file in files if file.footer is not None}
 
 
 def told_of(table: str, file: Path) -> Delivered:
@@ -123,7 +149,8 @@ def told_of(table: str, file: Path) -> Delivered:
     digest = hashlib.sha256()
     _digested(file, digest)
     rows = pq.read_metadata(file).num_rows
-    return Delivered(table=table, file=PartFile(file.name, rows, file.stat().st_size, digest.hexdigest()))
+    size = file.stat().st_size
+    return Delivered(table=table, file=PartFile(file.name, rows, size, digest.hexdigest(), footer(file)))
 
 
 def _digested(file: Path, digest: hashlib._Hash) -> None:

@@ -205,7 +205,9 @@ class Run:
         yield from self._dataset(name).get_fragments()
 
     def _dataset(self, name: str) -> ds.FileSystemDataset:
-        return table_files.opened(TABLES[name], self.files(name), self._stored_rows(name))
+        stored = self.meta.tables.get(name)
+        footers = stored.footers if stored else {}
+        return table_files.opened(TABLES[name], self.files(name), self._stored_rows(name), footers)
 
     def _stored_rows(self, name: str) -> int | None:
         """How many rows the files have by what `run.json` says; None where it does not."""

@@ -5,16 +5,17 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from operator import methodcaller
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from tracekit import places
+from tracekit import parts, places
 from tracekit.errors import UnusableInputError
 from tracekit.schema import C
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow.dataset as ds
 
@@ -33,22 +34,27 @@ class MisfitError(ValueError):
     """A file does not have the columns of its table, or not their values."""
 
 
-def opened(table: Table, files: Sequence[Place], rows: int | None = None) -> ds.FileSystemDataset:
+def opened(
+    table: Table, files: Sequence[Place], rows: int | None = None, footers: Mapping[str, int] | None = None
+) -> ds.FileSystemDataset:
     """The files of a table, in their order; their footers are read, and no rows.
 
     Args:
         table: Which.
         files: Its files; one at least, all in one place.
         rows: How many rows they have together, where that is known.
+        footers: CRC-32 of the footers of files by name, where these are known. Object storage has checksums
+            of its own, so only files of this machine are compared.
 
     Raises:
-        MisfitError: A file has columns of other types, or lacks one that every row must have; or there are
-            more rows, or fewer.
+        MisfitError: A file has another footer, columns of other types, or lacks one that every row must have;
+            or there are more rows, or fewer.
         OSError: A file is missing or unreadable.
         pyarrow.ArrowException: A file is no Parquet.
     """
     import pyarrow.dataset as ds  # loads pandas, which an import does not need
 
+    _compare(files, footers or {})
     where = files[0].filesystem if isinstance(files[0], places.RemotePath) else None
     keys = [file.key if isinstance(file, places.RemotePath) else str(file) for file in files]
     checked = ds.ParquetFragmentScanOptions(page_checksum_verification=True)  # damaged pages are refused
@@ -64,6 +70,12 @@ def opened(table: Table, files: Sequence[Place], rows: int | None = None) -> ds.
     if rows is not None and found != rows:
         raise MisfitError(f"it has {found:,} rows, {rows:,} were stored")
     return dataset
+
+
+def _compare(files: Sequence[Place], footers: Mapping[str, int]) -> None:
+    for file in files:
+        if isinstance(file, Path) and file.name in footers and parts.footer(file) != footers[file.name]:
+            raise MisfitError(f"{file.name} has another footer than was stored")
 
 
 def _check(table: Table, file: ds.ParquetFileFragment) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import struct
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.runs import make_run, step_rows
+from tests.runs import make_run, of_old, step_rows
 from tracekit.analysis import Analysis, Result, _guarded
 from tracekit.errors import PluginError, UnusableInputError
 from tracekit.export.reading import Source
@@ -35,7 +37,7 @@ READERS: dict[str, Callable[[Run], Any]] = {
 
 @pytest.fixture
 def run(store: Store) -> Run:
-    return make_run(store, tables={"steps": step_rows(*range(0, 20 * ROWS, 20))})
+    return of_old(make_run(store, tables={"steps": step_rows(*range(0, 20 * ROWS, 20))}))
 
 
 def put(run: Run, name: str, column: pa.Array) -> None:
@@ -96,6 +98,29 @@ def test_an_end_beyond_64_bits_is_refused(run: Run) -> None:
     assert run.arrow("steps").num_rows == ROWS
     put(run, C.DUR_NS, pa.array([0, 1 << 62], pa.int64()))
     with pytest.raises(UnusableInputError, match="ends later than"):
+        run.arrow("steps")
+
+
+def test_a_changed_footer_is_refused_before_arrow_sees_it(store: Store) -> None:
+    """At some of these it would end the whole program."""
+    run = make_run(store)
+    file = Path(run.path / "steps.parquet")
+    sound = file.read_bytes()
+    (length,) = struct.unpack("<I", sound[-8:-4])
+    for at in range(len(sound) - 8 - length, len(sound), 7):
+        file.write_bytes(sound[:at] + bytes([sound[at] ^ 0x10]) + sound[at + 1 :])
+        with pytest.raises(UnusableInputError, match="another footer than was stored"):
+            run.arrow("steps", window=(0, 5))
+    file.write_bytes(sound)
+    assert run.arrow("steps").num_rows == ROWS
+
+
+@pytest.mark.parametrize("length", [0, 3, 8, 50])
+def test_a_file_that_is_cut_has_another_footer(store: Store, length: int) -> None:
+    run = make_run(store)
+    file = Path(run.path / "steps.parquet")
+    file.write_bytes(file.read_bytes()[:length])
+    with pytest.raises(UnusableInputError, match="another footer than was stored"):
         run.arrow("steps")
 
 
