@@ -80,7 +80,10 @@ def save(store: Store, run_id: str, outline: Outline, arrays: Arrays) -> bool:
 def _move(temporary: Path, target: Path, outline: Outline) -> None:
     """Rename into place; what is there already stays if it is of the same run and whole."""
     if target.exists() and load(target, outline.seal) is None:
-        shutil.rmtree(target, ignore_errors=True)
+        grave = temporary.with_name(f".tmp-{owners.mark()}")
+        with contextlib.suppress(OSError):  # at once: somebody may still be writing causes into it
+            target.rename(grave)
+        shutil.rmtree(grave, ignore_errors=True)
     try:
         temporary.rename(target)
     except OSError:

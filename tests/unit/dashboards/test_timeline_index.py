@@ -226,6 +226,25 @@ def test_a_damaged_index_is_made_again(tmp_path: Path, damage: str) -> None:
     assert disk.load(disk.place(store, run.path.name), seal(run)) is not None
 
 
+def test_a_damaged_index_is_replaced_while_causes_are_written_into_it(tmp_path: Path) -> None:
+    run, store = training_run(tmp_path), Store(tmp_path)
+    built, folder, over = build(run), disk.place(store, run.path.name), threading.Event()
+
+    def writing() -> None:
+        while not over.is_set():
+            disk.save_causes(folder, {"of": np.arange(10_000)})
+
+    thread = threading.Thread(target=writing)
+    thread.start()
+    kept = []
+    for _ in range(50):
+        (folder / "outline.json").unlink(missing_ok=True)
+        kept.append(disk.save(store, run.path.name, *built) and disk.load(folder, seal(run)) is not None)
+    over.set()
+    thread.join()
+    assert all(kept)
+
+
 def test_an_index_of_other_tables_is_not_taken(tmp_path: Path) -> None:
     run, store = training_run(tmp_path), Store(tmp_path)
     outline, arrays = build(run)
