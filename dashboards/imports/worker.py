@@ -57,17 +57,26 @@ def work(store: str, traces: Sequence[str]) -> None:
     from tracekit.ingest.importer import import_each
     from tracekit.store import Store
 
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # unwinds, so nothing is left
+    signal.signal(signal.SIGTERM, _unwind)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     pa.set_memory_pool(pa.system_memory_pool())
-    for outcome in import_each(
-        Store(places.parse(store)), [Path(trace) for trace in traces], progress=_progress()
-    ):
-        if isinstance(outcome, TracekitError):
-            _tell({"error": outcome.message, "hint": outcome.hint})
-        else:
-            warnings = sum(one.level != "info" for one in outcome.meta.diagnostics)
-            _tell({"run": outcome.path.name, "warnings": warnings})
+    try:
+        for outcome in import_each(
+            Store(places.parse(store)), [Path(trace) for trace in traces], progress=_progress()
+        ):
+            if isinstance(outcome, TracekitError):
+                _tell({"error": outcome.message, "hint": outcome.hint})
+            else:
+                warnings = sum(one.level != "info" for one in outcome.meta.diagnostics)
+                _tell({"run": outcome.path.name, "warnings": warnings})
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends by itself, and nothing is left to undo
+
+
+def _unwind(*_: object) -> None:
+    """End with nothing left behind; told again meanwhile, it is not disturbed."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(128 + signal.SIGTERM)
 
 
 def _end_with_parent() -> None:
