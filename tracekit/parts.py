@@ -8,9 +8,9 @@ import shutil
 import struct
 import zlib
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
 import pyarrow.parquet as pq
 
 from tracekit import places
@@ -29,8 +29,7 @@ _TAIL = struct.Struct("<I4s")
 SENT_AT_ONCE = 8
 
 
-@dataclass(frozen=True, kw_only=True)
-class Delivered:
+class Delivered(msgspec.Struct, frozen=True, kw_only=True):
     """One file of a draft that is in place; it is a part of the run when the draft is committed with it.
 
     Attributes:

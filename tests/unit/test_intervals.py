@@ -97,3 +97,11 @@ def test_windows_are_covered_the_same_in_blocks(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(intervals, "BLOCK", 3)
     for expected, length in zip(whole, (0, 1, 4, 30), strict=True):
         assert intervals.covered(union, start, start + length).tolist() == expected.tolist()
+
+
+@given(pairs, st.lists(st.integers(-5, 60)))
+def test_what_is_covered_before_moments_does_not_depend_on_their_order(a: Pairs, times: list[int]) -> None:
+    moments, inside = np.array(times, np.int64), points(a)
+    expected = [sum(point < moment for point in inside) for moment in times]
+    assert intervals.covered_before(union(a), moments).tolist() == expected
+    assert intervals.covered_before(union(a), np.sort(moments)).tolist() == sorted(expected)

@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from tracekit.errors import UnusableInputError
 from tracekit.fleet import scratch
 from tracekit.ingest import files
@@ -179,7 +181,7 @@ class Afar:
     def write(self, tasks: Sequence[tuple[Decoded, Place]]) -> list[Written | Failed]:
         """See `Crew.write`."""
         sent = [
-            Writing(decoded=replace(one, source=_afar(one.source)), place=place, spool=self._spool)
+            Writing(decoded=structs.replace(one, source=_afar(one.source)), place=place, spool=self._spool)
             for one, place in tasks
         ]
         found = self._done("writing", write_parts, sent, [decoded.host for decoded, _ in tasks])
@@ -207,15 +209,15 @@ class Afar:
 def _afar(source: Source) -> Source:
     """A source as the workers must name it: they do not stand where this process does."""
     path = source.path
-    return replace(source, path=path.absolute()) if isinstance(path, Path) else source
+    return structs.replace(source, path=path.absolute()) if isinstance(path, Path) else source
 
 
 def _answers(source: Source, outcome: Outcome[list[Decoded | Failed]]) -> list[Decoded | Failed]:
     if outcome.error is not None:
         return [Failed(source=source, error=outcome.error)]
     return [
-        replace(answer, source=source, host=outcome.host)
+        structs.replace(answer, source=source, host=outcome.host)
         if isinstance(answer, Decoded)
-        else replace(answer, source=source)
+        else structs.replace(answer, source=source)
         for answer in outcome.get()
     ]

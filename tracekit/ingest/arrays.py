@@ -77,21 +77,6 @@ def nulls_of(array: pa.Array) -> Bools | None:
     return ~bits.view(np.bool_)
 
 
-def taken(array: pa.Array, places: npt.NDArray[np.integer[Any]]) -> pa.Array:
-    """The numbers, or texts of a dictionary, at some places, in that order.
-
-    Example:
-        >>> taken(numbers(np.array([5, 6, 7])), np.array([2, 0])).to_pylist()
-        [7, 5]
-    """
-    if isinstance(array, pa.DictionaryArray):
-        return pa.DictionaryArray.from_arrays(taken(array.indices, places), array.dictionary, safe=False)
-    if array.null_count == len(array):
-        return pa.nulls(len(places), array.type)
-    nulls = nulls_of(array)
-    return numbers(values_of(array).take(places), None if nulls is None else nulls.take(places))
-
-
 def fitted(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """The same integers in another width.
 

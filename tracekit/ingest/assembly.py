@@ -7,6 +7,8 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from tracekit.errors import TracekitError
 from tracekit.ingest import files, notes, ranks
 from tracekit.ingest.crew import Decoded, Failed, Written
@@ -82,7 +84,7 @@ def _ordered(decoded: list[Decoded]) -> list[Decoded]:
         return []
     by_trace = {id(one.trace): one for one in decoded}
     pairs = ranks.ordered([(one.source, one.trace) for one in decoded])
-    return [replace(by_trace[id(trace)], source=source) for source, trace in pairs]
+    return [structs.replace(by_trace[id(trace)], source=source) for source, trace in pairs]
 
 
 def _written(draft: Draft, crew: Crew, decoded: list[Decoded]) -> tuple[dict[int, Written], list[Failed]]:

@@ -28,7 +28,7 @@ class Behind:
         ['first', 'second']
     """
 
-    def __init__(self, *, ahead: int = 1) -> None:
+    def __init__(self, *, ahead: int = 3) -> None:
         self._pieces: queue.Queue[Work | None] = queue.Queue(ahead)
         self._error: BaseException | None = None
         self._stopped = False

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tracekit.ingest import spool
-from tracekit.ingest.arrays import values_of
 from tracekit.ingest.link.idle import idle_batches
 from tracekit.ingest.spool import Parked
-from tracekit.schema import DEVICE_INTERVALS, HOST_INTERVALS, C
+from tracekit.schema import DEVICE_INTERVALS, HOST_INTERVALS
 
 if TYPE_CHECKING:
     from tracekit.ingest.trace import Trace
@@ -40,30 +39,10 @@ def close(trace: Trace) -> Size | None:
     device = Parked(trace.directory, DEVICE_INTERVALS.name)
     for number, idle in enumerate(idle_batches(device)):
         spool.park(trace.directory, _IDLE_PART + number, {DEVICE_INTERVALS.name: idle})
-    host = _extents(Parked(trace.directory, HOST_INTERVALS.name))
-    work = _extents(Parked(trace.directory, DEVICE_INTERVALS.name))
+    host = Parked(trace.directory, HOST_INTERVALS.name).heads
+    work = Parked(trace.directory, DEVICE_INTERVALS.name).heads
     if not host and not work:
         return None
     base = trace.top.base_ns
-    first, last = min(each.first for each in host + work), max(each.last for each in host + work)
+    first, last = min(each.first for each in host + work), max(each.end for each in host + work)
     return Size(sum(each.rows for each in host), sum(each.rows for each in work), first + base, last + base)
-
-
-@dataclass(frozen=True)
-class _Extent:
-    """Rows of a part, its first start and last end."""
-
-    rows: int
-    first: int
-    last: int
-
-
-def _extents(table: Parked) -> list[_Extent]:
-    """Those of all parts that have rows."""
-    wanted = [C.START_NS, C.DUR_NS]
-    parts = (map(values_of, table.part(number, wanted).columns) for number in table.parts)
-    return [
-        _Extent(len(start), int(start[0]), int((start + length).max()))
-        for start, length in parts
-        if len(start)
-    ]

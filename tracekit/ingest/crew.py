@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
     from tracekit.parts import Delivered
 
 
-@dataclass(frozen=True, kw_only=True)
-class Decoded:
+class Decoded(msgspec.Struct, frozen=True, kw_only=True):
     """A trace that is decoded, parked where it was decoded, and complete.
 
     Attributes:
@@ -37,8 +37,7 @@ class Decoded:
     host: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Failed:
+class Failed(msgspec.Struct, frozen=True, kw_only=True):
     """A trace that will not be in the run.
 
     Attributes:
@@ -50,8 +49,7 @@ class Failed:
     error: TracekitError
 
 
-@dataclass(frozen=True, kw_only=True)
-class Written:
+class Written(msgspec.Struct, frozen=True, kw_only=True):
     """A trace whose tables are written.
 
     Attributes:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
+from msgspec import structs
 
 from tracekit import places
 from tracekit.errors import UnusableInputError
@@ -56,7 +57,7 @@ def _noted(jobs: list[Job], skipped: dict[Place, Diagnostic]) -> list[Job]:
         for number, near in enumerate(nearness):
             if near == max(nearness):
                 notes[number].append(note)
-    return [replace(job, notes=tuple(notes[number])) for number, job in enumerate(jobs)]
+    return [structs.replace(job, notes=tuple(notes[number])) for number, job in enumerate(jobs)]
 
 
 def _nearness(one: Place, other: Place) -> tuple[int, bool]:
@@ -93,9 +94,13 @@ def _candidates(root: Place) -> list[Place]:
 
 def _is_other_database(path: Place) -> bool:
     try:
-        return formats.is_sqlite(path) and not formats.is_export(path)
+        if not formats.is_sqlite(path):
+            return False
     except UnusableInputError:
         return False
+    from tracekit.ingest.nsys.opening import is_export  # SQLite's reader, for where there is such a file
+
+    return not is_export(path)
 
 
 def _parted(found: list[Found]) -> tuple[list[Found], list[Found]]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from tracekit import __version__, places
 from tracekit.errors import TracekitError, UnusableInputError
 from tracekit.ingest import files, nsys
-from tracekit.ingest.afar import afar
 from tracekit.ingest.assembly import LEFT_OUT, assemble
 from tracekit.ingest.crew import Decoded, Failed, Written
 from tracekit.ingest.decoding import closed, read, reading
@@ -129,6 +129,8 @@ def import_job(
         diagnostics=[*job.notes],
     )
     if workers and not any(files.kind(source.path) is files.Kind.STREAM for source in job.sources):
+        from tracekit.ingest.afar import afar  # what only workers of a cluster need
+
         with store.draft(meta.run_id) as draft, afar(workers, draft, progress) as crew:
             return assemble(draft, crew, crew.decode(job.sources), meta, told=True)
     return _normalize(store, job.sources, meta, progress=progress, told=True)
@@ -175,8 +177,7 @@ def _normalize(
             return assemble(draft, crew, found, meta, samples=samples, told=told)
 
 
-@dataclass(frozen=True)
-class _Here:
+class _Here(msgspec.Struct, frozen=True):
     """This process as the crew: one trace behind the other, each on all cores."""
 
     store: Store

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from tracekit.errors import TracekitError
 from tracekit.ingest.files import Kind, kind
-from tracekit.ingest.folders import jobs_in
 from tracekit.ingest.kineto.source import STDIN
 from tracekit.ingest.nsys import is_nsys
 from tracekit.ingest.ranks import Found, look_each
@@ -21,12 +21,11 @@ if TYPE_CHECKING:
 __all__ = ["Job", "Plan", "Source", "plan", "survey"]
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """What can be imported, and why the rest cannot."""
 
-    jobs: list[Job] = field(default_factory=list)
-    errors: list[TracekitError] = field(default_factory=list)
+    jobs: list[Job] = msgspec.field(default_factory=list)
+    errors: list[TracekitError] = msgspec.field(default_factory=list)
 
 
 def plan(paths: Sequence[Place]) -> list[Job]:
@@ -55,7 +54,7 @@ def survey(paths: Sequence[Place]) -> Plan:
                 case Kind.FOLDER if is_nsys(path):
                     single.append(path)
                 case Kind.FOLDER:
-                    found.jobs.extend(jobs_in(path))
+                    found.jobs.extend(_inside(path))
                 case _:
                     single.append(path)
         except TracekitError as error:
@@ -64,6 +63,12 @@ def survey(paths: Sequence[Place]) -> Plan:
     found.errors.extend(one for one in seen if isinstance(one, TracekitError))
     found.jobs.extend(_grouped([one for one in seen if isinstance(one, Found)]))
     return found
+
+
+def _inside(folder: Place) -> list[Job]:
+    from tracekit.ingest.folders import jobs_in  # which who names a file does not need
+
+    return jobs_in(folder)
 
 
 def _stream(path: Place) -> Job:

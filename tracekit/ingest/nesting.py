@@ -135,40 +135,64 @@ def _levels(depth: Ints) -> Iterator[Ints]:
 class Nest(Protocol):
     """How parents, depths and inherited values are found."""
 
-    def parents_and_depths(self, thread: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints]:
-        """What `parents` and `depths` give."""
+    def nested(
+        self, thread: Ints, start: Ints, end: Ints, known: Ints, values: Sequence[Ints]
+    ) -> tuple[Ints, Ints, list[Ints]]:
+        """What encloses rows, and what they have from that.
 
-    def inherited(self, parent: Ints, depth: Ints, values: Sequence[Ints], /) -> list[Ints]:
-        """What `inherited` gives."""
+        Args:
+            thread: Number of each row's thread; rows of one come by start and then falling end.
+            start: Start of each row.
+            end: End of each row.
+            known: Depths of the first rows, whose own enclosing rows may not be here.
+            values: Columns of values, -1 where a row has none itself; they may be written over.
+
+        Returns:
+            Position of the innermost enclosing row of each, -1 at the top; numbers of enclosing rows; and the
+            columns, each value that of the row itself or of the innermost enclosing row that has one.
+        """
 
 
 class Jumping:
     """By the functions of this module, which need nothing compiled."""
 
-    def parents_and_depths(self, thread: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints]:
-        """Position of the innermost enclosing row, -1 at the top, and number of enclosing rows."""
-        parent = parents(thread, start, end)
-        return parent, depths(parent)
+    def nested(
+        self, thread: Ints, start: Ints, end: Ints, known: Ints, values: Sequence[Ints]
+    ) -> tuple[Ints, Ints, list[Ints]]:
+        """See `Nest.nested`."""
+        order = np.argsort(thread, kind="stable")
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        parent = parents(thread[order], start[order], end[order])
+        depth = depths(parent)
+        found = inherited(parent, depth, [column[order] for column in values])
+        depth = depth + _left_out(parent, depth, place[: len(known)], known)
+        above = np.where(parent >= 0, order[parent], -1)
+        return above[place], depth[place], [column[place] for column in found]
 
-    def inherited(self, parent: Ints, depth: Ints, values: Sequence[Ints]) -> list[Ints]:
-        """Each of some values from a row itself, else from the innermost enclosing row that has it."""
-        return inherited(parent, depth, values)
+
+def _left_out(parent: Ints, depth: Ints, places: Ints, known: Ints) -> Ints:
+    """How many of the rows around each row are not here, by the depths that are known of some."""
+    missing = np.full(len(parent), -1)
+    missing[places] = known - depth[places]
+    (found,) = inherited(parent, depth, [missing])
+    return np.maximum(found, 0)
 
 
-def innermost(start: Ints, end: Ints, parent: Ints, times: Ints) -> Ints:
-    """Position of the innermost row of one thread that covers each instant, -1 if none does.
+def covering(end: Ints, parent: Ints, latest: Ints, times: Ints) -> Ints:
+    """Position of the innermost row that covers each instant, -1 if none does.
 
     Args:
-        start: Sorted starts of the thread's rows.
-        end: Their ends.
-        parent: Their parents, as positions among themselves.
+        end: End of each row.
+        parent: Their parents.
+        latest: For each instant the last row of its thread that had started by then, -1 for none.
         times: Instants.
 
     Example:
-        >>> innermost(np.array([0, 2]), np.array([9, 4]), np.array([-1, 0]), np.array([3, 5, 20]))
+        >>> covering(np.array([9, 4]), np.array([-1, 0]), np.array([1, 1, 1]), np.array([3, 5, 20]))
         array([ 1,  0, -1])
     """
-    found = np.searchsorted(start, times, side="right") - 1
+    found = latest.copy()
     active = np.flatnonzero(found >= 0)
     while len(active):
         active = active[end[found[active]] <= times[active]]

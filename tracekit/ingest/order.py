@@ -12,7 +12,7 @@ from tracekit.schema import C, HostKind
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tracekit.ingest.spool import Rows
+    from tracekit.ingest.rows import Rows
     from tracekit.ingest.texts import Strings
 
 Ints: TypeAlias = npt.NDArray[np.integer[Any]]
@@ -35,7 +35,7 @@ def sorted_positions(start: Ints, *ties: Callable[[], Ints]) -> Ints:
         array([1, 2, 0])
     """
     order = np.argsort(start, kind="stable")
-    equal = np.diff(start[order]) == 0
+    equal = np.diff(start.take(order)) == 0
     if not equal.any():
         return order
     tied = np.flatnonzero(np.append(equal, False) | np.insert(equal, 0, False))

@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from tracekit.ingest import windows
-from tracekit.ingest.arrays import values_of
 from tracekit.ingest.spool import Span
 from tracekit.ingest.texts import Collected
 
@@ -18,7 +16,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from tracekit.ingest.spool import Parked, Rows
+    from tracekit.ingest.rows import Rows
+    from tracekit.ingest.spool import Parked
     from tracekit.ingest.texts import Strings
 
     Ints = npt.NDArray[np.int64]
@@ -35,8 +34,8 @@ class Outline:
         parked: The table.
         texts: Its text columns.
         lengths: Rows of each part.
-        first: First time of each part that has rows, 0 of others.
-        last: Last time of each part that has rows, 0 of others.
+        first: First time of each part.
+        last: Last time of each part.
         sampled: Times of some rows, each of which stands for `stride` of them.
         stride: How many.
     """
@@ -70,30 +69,22 @@ def outlined(parked: Parked, *, texts: Sequence[str] | None = None) -> Outline:
         parked: The table.
         texts: The text columns that will be read; all of them by default.
     """
-    chosen = [
-        field.name
-        for field in parked.schema
-        if pa.types.is_dictionary(field.type) and (texts is None or field.name in texts)
-    ]
+    chosen = [name for name in parked.texts if texts is None or name in texts]
     stride = max(1, min(_STRIDE, windows.ROWS // _STRIDE))
     collected = {name: Collected() for name in chosen}
-    lengths, first, last, sampled = [], [], [], [np.empty(0, np.int64)]
+    sampled = [np.empty(0, np.int64)]
     for part in parked.parts:
-        time, *columns = parked.part(part, [parked.time, *chosen]).columns
-        for name, column in zip(chosen, columns, strict=True):
-            collected[name].add(column.dictionary)
-        times = values_of(time)
-        lengths.append(len(times))
-        first.append(int(times[0]) if len(times) else 0)
-        last.append(int(times[-1]) if len(times) else 0)
-        # from another place in each part, lest interleaved ones agree; a view would keep the part mapped
-        sampled.append(times[part % stride :: stride].copy())
+        own = parked.texts_of(part) if chosen else {}
+        for name in chosen:
+            collected[name].add(own.get(name, []))
+        # from another place in each part, lest interleaved ones agree; a view would keep all of them
+        sampled.append(parked.times(part)[part % stride :: stride].copy())
     return Outline(
         parked=parked,
         texts={name: each.strings() for name, each in collected.items()},
-        lengths=lengths,
-        first=np.array(first, np.int64),
-        last=np.array(last, np.int64),
+        lengths=[head.rows for head in parked.heads],
+        first=np.array([head.first for head in parked.heads], np.int64),
+        last=np.array([head.last for head in parked.heads], np.int64),
         sampled=np.concatenate(sampled),
         stride=stride,
     )

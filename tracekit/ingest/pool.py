@@ -8,10 +8,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
-from tracekit.fleet.processes import Processes
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+    from tracekit.fleet.processes import Processes
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
@@ -33,13 +33,20 @@ def open_pool(workers: int, *, processes: bool = True) -> Iterator[Pool]:
     if workers < 2:
         yield Pool(None, None, 0)
         return
-    fleet = Processes()
+    fleet = _processes() if processes else None
     threads = ThreadPoolExecutor(workers, thread_name_prefix="tracekit-worker")
     try:
-        yield Pool(threads, fleet if processes else None, workers)
+        yield Pool(threads, fleet, workers)
     finally:
         threads.shutdown(wait=True, cancel_futures=True)
-        fleet.dismiss()
+        if fleet:
+            fleet.dismiss()
+
+
+def _processes() -> Processes:
+    from tracekit.fleet.processes import Processes  # which smaller traces do not need
+
+    return Processes()
 
 
 class Pool:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tracekit.ingest.link.host import HostWindow
     from tracekit.ingest.link.steps import Steps
     from tracekit.ingest.outline import Outline
-    from tracekit.ingest.spool import Rows
+    from tracekit.ingest.rows import Rows
     from tracekit.ingest.texts import Strings
     from tracekit.ingest.trace import Trace
     from tracekit.schema import Table

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import structs
 
 from tracekit.errors import TracekitError
 from tracekit.ingest import nsys
@@ -33,8 +33,7 @@ _COLON = re.compile(r"\s*:\s*")
 _IN_NAME = re.compile(r"(?:rank|worker)[_-]?(\d{1,10})(?!\d)", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(msgspec.Struct, frozen=True):
     """A trace, and what stands around its events as far as that can be seen without decoding them.
 
     Attributes:
@@ -150,4 +149,4 @@ def _settled(source: Source, top: TopLevel) -> Source:
     rank = declared(top)
     if rank is None or (source.rank is not None and not source.assumed):
         return source
-    return replace(source, rank=rank, assumed=False)
+    return structs.replace(source, rank=rank, assumed=False)

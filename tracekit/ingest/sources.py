@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from tracekit import scrubbing
 from tracekit.ingest import files
@@ -23,8 +24,7 @@ _INFLATED = 12
 """Times its own size that a gzipped trace inflates to, at the least."""
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(msgspec.Struct, frozen=True):
     """One trace of a job.
 
     Attributes:
@@ -53,8 +53,7 @@ class Source:
         return files.identity(self.path)
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(msgspec.Struct, frozen=True):
     """Traces that become one run.
 
     Attributes:

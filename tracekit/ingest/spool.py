@@ -1,24 +1,27 @@
 """Decoded batches parked on disk until they are written, so that memory follows the chunk, not the trace.
 
-A part is one chunk's rows of one table, by time. Parts are mapped into memory while some of their rows are
-read, and let go at once: what stays is a copy of the rows asked for.
+A part is one chunk's rows of one table, by time. Its file has each column as it lies in memory, the texts, a
+head that tells where these are, and at last where the head is. What is asked for is read straight to where it
+is needed: nothing of a part stays in memory.
 """
 
 from __future__ import annotations
 
+import errno
+import os
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
-import pyarrow as pa
 
-from tracekit.ingest.arrays import filled, taken, values_of
+from tracekit.ingest.rows import NONE, Batch, Column, Rows
 from tracekit.schema import C
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import numpy.typing as npt
@@ -26,58 +29,131 @@ if TYPE_CHECKING:
     from tracekit.ingest.texts import Strings
 
     Ints = npt.NDArray[np.int64]
-    Positions = npt.NDArray[np.integer]
-    Codes = npt.NDArray[np.intp]
+
+_CODE = np.dtype(np.int32)
+"""Codes of texts, parked: a chunk has fewer than that."""
+_FLAG = np.dtype(np.bool_)
+_END = 8
+"""Bytes of the number that a part ends with."""
 
 
-_BUFFER = 1 << 20
-"""Bytes that are written to a part at once."""
+class _Place(msgspec.Struct, array_like=True):
+    """Where a column lies in its part: the kind of its numbers, the first byte of them and of their flags."""
+
+    kind: str
+    values: int
+    missing: int | None
 
 
-def park(directory: Path, number: int, batches: dict[str, pa.RecordBatch]) -> None:
-    """Write a chunk's batches, each sorted by time, as part `number` of their tables."""
+class Head(msgspec.Struct, array_like=True):
+    """What is told of a part.
+
+    Attributes:
+        rows: How many rows it has.
+        first: The first time.
+        last: The last time.
+        end: When the last interval ends; the last time in a table without durations.
+        columns: Where each column lies.
+        texts: From which byte on the texts lie.
+    """
+
+    rows: int
+    first: int
+    last: int
+    end: int
+    columns: dict[str, _Place]
+    texts: int
+
+
+_HEADS = msgspec.msgpack.Decoder(Head)
+_TEXTS = msgspec.msgpack.Decoder(dict[str, list[bytes]])
+
+
+def park(directory: Path, number: int, batches: Mapping[str, Batch]) -> None:
+    """Write a chunk's batches that have rows, each sorted by time, as part `number` of their tables."""
     for table, batch in batches.items():
-        with (
-            pa.output_stream(str(_part(directory, table, number)), buffer_size=_BUFFER) as sink,
-            pa.ipc.new_stream(sink, batch.schema) as writer,
-        ):
-            writer.write_batch(_by_time(batch))
+        if batch.rows.count:
+            _write(_part(directory, table, number), _by_time(batch.rows), batch.texts)
 
 
 def discard(directory: Path, number: int) -> None:
     """Forget part `number` of every table."""
-    for path in directory.glob(f"*.{number:06d}.arrow"):
+    for path in directory.glob(f"*.{number:06d}.part"):
         path.unlink()
 
 
 def _part(directory: Path, table: str, number: int) -> Path:
-    return directory / f"{table}.{number:06d}.arrow"
+    return directory / f"{table}.{number:06d}.part"
 
 
-def _time(schema: pa.Schema) -> str:
+def _time_of(names: Collection[str]) -> str:
     """The column that sorts; a table without a time is sorted by its first one."""
-    return next((name for name in (C.START_NS, C.T_NS) if name in schema.names), schema.names[0])
+    return next((name for name in (C.START_NS, C.T_NS) if name in names), next(iter(names)))
 
 
-def _by_time(batch: pa.RecordBatch) -> pa.RecordBatch:
-    time = values_of(batch.column(_time(batch.schema)))
+def _by_time(rows: Rows) -> Rows:
+    time = rows.integers(_time_of(rows.columns))
     if (time[1:] >= time[:-1]).all():
-        return batch
-    order = np.argsort(time, kind="stable")
-    return pa.RecordBatch.from_arrays([taken(column, order) for column in batch.columns], schema=batch.schema)
+        return rows
+    return rows.take(np.argsort(time, kind="stable"))
+
+
+def _write(path: Path, rows: Rows, texts: dict[str, list[bytes]]) -> None:
+    with path.open("wb") as file:
+        places = {}
+        for name, (values, missing) in rows.columns.items():
+            held = values.astype(_CODE) if name in texts else values
+            place = _Place(held.dtype.str, file.tell(), None)
+            file.write(np.ascontiguousarray(held).data)
+            if missing is not None:
+                place.missing = file.tell()
+                file.write(missing.data)
+            places[name] = place
+        head = Head(*_told(rows), places, file.tell())
+        file.write(msgspec.msgpack.encode(texts))
+        start = file.tell()
+        file.write(msgspec.msgpack.encode(head))
+        file.write(start.to_bytes(_END, "little"))
+
+
+def _told(rows: Rows) -> tuple[int, int, int, int]:
+    """How many rows there are, their first time and last one, and their last end."""
+    time = rows.integers(_time_of(rows.columns))
+    end = (time + rows.integers(C.DUR_NS)).max() if C.DUR_NS in rows.columns else time[-1]
+    return rows.count, int(time[0]), int(time[-1]), int(end)
 
 
 @contextmanager
-def _mapped(path: Path, fields: Sequence[int] = ()) -> Iterator[pa.RecordBatchStreamReader]:
-    """A part; what is read of it stays mapped into memory while something refers to it.
+def _opened(path: Path) -> Iterator[int]:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        yield file
+    finally:
+        os.close(file)
 
-    Args:
-        path: Its file.
-        fields: Places of the columns that are wanted; all of them by default.
-    """
-    options = pa.ipc.IpcReadOptions(included_fields=list(fields), use_threads=False)
-    with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source, options=options) as reader:
-        yield reader
+
+def _fill(file: int, room: memoryview, place: int) -> None:
+    """Read as much as there is room for, from a byte on."""
+    left = room.cast("B") if len(room) else room
+    while left:
+        read = os.preadv(file, [left], place)
+        if not read:
+            raise OSError(errno.EIO, "what was decoded is cut off")
+        left, place = left[read:], place + read
+
+
+def _bytes(file: int, start: int, stop: int) -> bytearray:
+    room = bytearray(stop - start)
+    _fill(file, memoryview(room), start)
+    return room
+
+
+def _head(path: Path) -> tuple[Head, int]:
+    """A part's head, and where it starts."""
+    with _opened(path) as file:
+        size = os.fstat(file).st_size
+        start = int.from_bytes(_bytes(file, size - _END, size), "little")
+        return _HEADS.decode(_bytes(file, start, size - _END)), start
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,46 +165,11 @@ class Span:
     stop: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rows:
-    """Some rows of a table.
-
-    Attributes:
-        count: How many.
-        columns: Column name to array; text as codes of `texts.Strings`, -1 for null.
-    """
-
-    count: int
-    columns: dict[str, pa.Array]
-
-    def integers(self, column: str, *, missing: int = -1) -> Ints:
-        """A column as int64, nulls as `missing`; one that was not parked is null."""
-        if column not in self.columns:
-            return np.full(self.count, missing, np.int64)
-        array = self.columns[column]
-        if array.null_count == self.count:
-            return np.full(self.count, missing, np.int64)
-        found: Ints = filled(array, missing).astype(np.int64, copy=False)
-        return found
-
-    def codes(self, column: str) -> Codes:
-        """A text column as codes, -1 for null; one that was not parked is null."""
-        if column not in self.columns:
-            return np.full(self.count, -1)
-        found: Codes = values_of(self.columns[column]).astype(np.intp)  # what NumPy picks fastest by
-        return found
-
-    def take(self, chosen: Positions) -> Rows:
-        """Rows at these positions, in that order."""
-        columns = {name: taken(column, chosen) for name, column in self.columns.items()}
-        return Rows(count=len(chosen), columns=columns)
-
-
 class Parked:
     """One table of one trace: its parts in file order."""
 
     def __init__(self, directory: Path, table: str) -> None:
-        self._paths = sorted(directory.glob(f"{table}.*.arrow"))
+        self._paths = sorted(directory.glob(f"{table}.*.part"))
 
     @property
     def parts(self) -> range:
@@ -136,40 +177,49 @@ class Parked:
         return range(len(self._paths))
 
     @cached_property
-    def schema(self) -> pa.Schema:
-        """The columns of its parts, which all have the same; none when nothing was parked."""
-        if not self._paths:
-            return pa.schema([])
-        with _mapped(self._paths[0]) as reader:
-            return reader.schema
+    def _read_heads(self) -> list[tuple[Head, int]]:
+        return [_head(path) for path in self._paths]
+
+    @cached_property
+    def heads(self) -> list[Head]:
+        """What is told of each part."""
+        return [head for head, _ in self._read_heads]
+
+    @cached_property
+    def _kinds(self) -> dict[str, np.dtype[Any]]:
+        """Of each column the kind of its numbers."""
+        return {name: np.dtype(place.kind) for head in self.heads for name, place in head.columns.items()}
 
     @property
     def names(self) -> list[str]:
-        """Names of its columns; none when nothing was parked."""
-        return list(self.schema.names)
+        """Names of the columns that have a value anywhere; none when nothing was parked."""
+        return list(self._kinds)
 
     @property
-    def time(self) -> str:
-        """The column that its parts are sorted by."""
-        return _time(self.schema)
+    def texts(self) -> list[str]:
+        """Names of its text columns."""
+        return [name for name, kind in self._kinds.items() if kind == _CODE]
 
-    def part(self, number: int, columns: Sequence[str]) -> pa.RecordBatch:
-        """These columns of a part, which stays mapped as long as they are referred to."""
-        fields = [self.schema.get_field_index(column) for column in columns]
-        with _mapped(self._paths[number], fields) as reader:
-            return reader.read_next_batch().select(columns)
+    def texts_of(self, number: int) -> dict[str, list[bytes]]:
+        """The texts of a part, in the order of its codes."""
+        head, start = self._read_heads[number]
+        with _opened(self._paths[number]) as file:
+            return _TEXTS.decode(_bytes(file, head.texts, start))
 
     def times(self, number: int) -> Ints:
         """The sorted times of a part."""
-        found: Ints = values_of(self.part(number, [self.time]).column(0))
-        return found
+        return self._column(number, _time_of(self.names))
+
+    def _column(self, number: int, name: str) -> Ints:
+        head = self.heads[number]
+        return self.read([Span(part=number, first=0, stop=head.rows)], [name], {}).integers(name)
 
     def distinct(self, column: str) -> Ints:
         """Sorted distinct values of a column of integers."""
-        found = [np.unique(values_of(self.part(number, [column]).column(0))) for number in self.parts]
+        found = [np.unique(self._column(number, column)) for number in self.parts]
         return np.unique(np.concatenate([np.empty(0, np.int64), *found]))
 
-    def read(self, spans: Sequence[Span], columns: Sequence[str], texts: dict[str, Strings]) -> Rows:
+    def read(self, spans: Sequence[Span], columns: Sequence[str], texts: Mapping[str, Strings]) -> Rows:
         """Rows of some parts, one span behind the other.
 
         Args:
@@ -177,25 +227,50 @@ class Parked:
             columns: Which columns; those that were not parked are left out.
             texts: For each text column its distinct values over all parts.
         """
-        there = [column for column in columns if column in self.names]
-        if not spans:
-            return Rows(count=0, columns={name: pa.nulls(0, self._type(name, texts)) for name in there})
-        return joined([self._piece(span, there, texts) for span in spans])
-
-    def _piece(self, span: Span, columns: Sequence[str], texts: dict[str, Strings]) -> Rows:
-        batch = self.part(span.part, columns).slice(span.first, span.stop - span.first)
-        found = dict(zip(columns, batch.columns, strict=True))
-        for name in texts.keys() & found.keys():
-            found[name] = texts[name].codes(span.part, found[name])
-        return Rows(count=batch.num_rows, columns=found)
-
-    def _type(self, name: str, texts: dict[str, Strings]) -> pa.DataType:
-        return pa.int32() if name in texts else self.schema.field(name).type
+        count = sum(span.stop - span.first for span in spans)
+        rooms = {
+            name: _Room(count, self._kinds[name], texts.get(name)) for name in columns if name in self._kinds
+        }
+        at = 0
+        for span in spans:
+            places = self.heads[span.part].columns
+            with _opened(self._paths[span.part]) as file:
+                for name, room in rooms.items():
+                    room.fill(at, file, span, places.get(name))
+            at += span.stop - span.first
+        return Rows(count=count, columns={name: room.column for name, room in rooms.items()})
 
 
-def joined(pieces: Sequence[Rows]) -> Rows:
-    """Rows of several pieces with the same columns, one behind the other; there must be a piece."""
-    if len(pieces) == 1:
-        return pieces[0]
-    columns = {name: pa.concat_arrays([each.columns[name] for each in pieces]) for name in pieces[0].columns}
-    return Rows(count=sum(each.count for each in pieces), columns=columns)
+class _Room:
+    """Memory for one column of some rows, filled span by span."""
+
+    def __init__(self, count: int, kind: np.dtype[Any], texts: Strings | None) -> None:
+        self._is_text, self._texts = kind == _CODE, texts
+        self._values = np.empty(count, np.intp if self._is_text else kind)
+        self._missing: npt.NDArray[np.bool_] | None = None
+
+    @property
+    def column(self) -> Column:
+        """What it holds."""
+        return Column(self._values, self._missing)
+
+    def fill(self, at: int, file: int, span: Span, place: _Place | None) -> None:
+        """Read a span of a part that has the column there, or not at all."""
+        own = slice(at, at + span.stop - span.first)
+        if place is None:
+            self._values[own] = NONE
+            if not self._is_text:
+                self._nulls()[own] = True
+        elif self._is_text:
+            codes = np.empty(span.stop - span.first, _CODE)
+            _fill(file, codes.data, place.values + span.first * codes.itemsize)
+            self._values[own] = self._texts.codes(span.part, codes) if self._texts else codes
+        else:
+            _fill(file, self._values[own].data, place.values + span.first * self._values.itemsize)
+            if place.missing is not None:
+                _fill(file, self._nulls()[own].data, place.missing + span.first)
+
+    def _nulls(self) -> npt.NDArray[np.bool_]:
+        if self._missing is None:
+            self._missing = np.zeros(len(self._values), _FLAG)
+        return self._missing

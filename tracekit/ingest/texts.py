@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,11 +12,11 @@ import pyarrow as pa
 
 from tracekit import scrubbing
 from tracekit.errors import UnusableInputError
-from tracekit.ingest.arrays import chosen, filled, numbers, strings
+from tracekit.ingest.arrays import chosen, numbers, strings
 from tracekit.ingest.limits import MOST_TEXT_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     import numpy.typing as npt
 
@@ -28,7 +29,7 @@ class Strings:
 
     Attributes:
         values: Its distinct values, sorted, so that codes do not depend on the file's order.
-        recode: For each part what its own codes become.
+        recode: For each part what its own codes become; one more stays -1, for null's code picks it.
     """
 
     values: list[str]
@@ -39,12 +40,9 @@ class Strings:
         """The values as an array."""
         return strings(self.values)
 
-    def codes(self, part: int, column: pa.DictionaryArray) -> pa.Array:
-        """Rows of a part as codes into `values`, -1 for null."""
-        own = column.indices
-        # the null's -1 picks the value appended last
-        recode = np.append(self.recode[part], np.int32(-1)) if own.null_count else self.recode[part]
-        return numbers(recode.take(filled(own, -1).astype(np.intp)))
+    def codes(self, part: int, own: Codes) -> Codes:
+        """Rows of a part, given as its own codes, as codes into `values`, -1 for null."""
+        return self.recode[part].take(own)
 
     def matching(self, matches: Callable[[str], object]) -> npt.NDArray[np.bool_]:
         """Which values match; one more, for null, does not, so that a code of -1 picks it."""
@@ -59,10 +57,10 @@ NO_STRINGS = Strings([], [])
 """A text column of a table without rows."""
 
 
-class _Numbers(dict[str, int]):
+class _Numbers(dict[bytes, int]):
     """Numbers distinct values as they come."""
 
-    def __missing__(self, value: str) -> int:
+    def __missing__(self, value: bytes) -> int:
         self[value] = len(self)
         return len(self) - 1
 
@@ -75,21 +73,21 @@ class Collected:
         self._seen: list[Codes] = []
         self._bytes = 0
 
-    def add(self, dictionary: pa.StringArray) -> None:
-        """Add the next part's values, in the order of its codes.
+    def add(self, texts: Sequence[bytes]) -> None:
+        """Add the next part's values in UTF-8, in the order of its codes.
 
         Raises:
             UnusableInputError: They would not fit into memory, or into one array.
         """
-        numbers = map(self._known.__getitem__, dictionary.to_pylist())
-        self._seen.append(np.fromiter(numbers, np.int32, len(dictionary)))
-        self._bytes += dictionary.nbytes
+        numbers = map(self._known.__getitem__, texts)
+        self._seen.append(np.fromiter(numbers, np.int32, len(texts)))
+        self._bytes += sum(map(len, texts))
         if self._bytes > MOST_TEXT_BYTES:
             self._weigh()
 
     def _weigh(self) -> None:
         """Parts may have the same values: what counts is what is kept of them."""
-        self._bytes = sum(len(value.encode()) for value in self._known)
+        self._bytes = sum(map(len, self._known))
         if self._bytes > MOST_TEXT_BYTES:
             raise UnusableInputError(
                 f"the trace has over {MOST_TEXT_BYTES >> 30} GiB of different texts in one column",
@@ -98,11 +96,11 @@ class Collected:
 
     def strings(self) -> Strings:
         """The values of all parts, as they may be stored."""
-        told = scrubbing.texts(list(self._known))
+        told = scrubbing.texts([value.decode() for value in self._known])
         values = sorted(set(told))
         at = {value: place for place, value in enumerate(values)}
-        place = np.fromiter(map(at.__getitem__, told), np.int32, len(told))
-        return Strings(values, [place[codes] for codes in self._seen])
+        place = np.fromiter(chain(map(at.__getitem__, told), [-1]), np.int32, len(told) + 1)
+        return Strings(values, [place[np.append(codes, np.int32(-1))] for codes in self._seen])
 
 
 def compact(codes: npt.NDArray[Any], values: pa.StringArray) -> pa.DictionaryArray:
@@ -116,7 +114,7 @@ def compact(codes: npt.NDArray[Any], values: pa.StringArray) -> pa.DictionaryArr
         >>> compact(np.array([2, -1, 2]), pa.array(["a", "b", "c"])).to_pylist()
         ['c', None, 'c']
     """
-    places = codes.astype(np.intp)  # what NumPy picks fastest by
+    places = codes.astype(np.intp, copy=False)  # what NumPy picks fastest by
     used = np.zeros(len(values) + 1, np.bool_)
     used[places] = True  # null marks the place behind the last value
     missing, used[-1] = bool(used[-1]), False

@@ -6,7 +6,6 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -19,9 +18,10 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
+    import numpy as np
     import numpy.typing as npt
 
-    from tracekit.ingest.spool import Rows
+    from tracekit.ingest.rows import Rows
 
     Ints = npt.NDArray[np.integer[Any]]
 
@@ -87,6 +87,7 @@ def _writer(table: Table, path: Path) -> pq.ParquetWriter:
         },
         write_page_checksum=True,
         write_statistics=[each.name for each in table.columns if each.name in _ASKED],
+        max_rows_per_page=ROW_GROUP,  # a page more takes longer to compress, and compresses less
     )
 
 
@@ -152,14 +153,12 @@ class TableFile:
             values = computed[column.name]
             missing = values < 0 if column.nullable and column.type != TEXT else None
             return fitted(numbers(values, missing), type_)
+        if column.type == TEXT:
+            return numbers(rows.codes(column.name))
         if column.name not in rows.columns:
-            return (
-                numbers(np.full(rows.count, -1, np.int32))
-                if column.type == TEXT
-                else pa.nulls(rows.count, type_)
-            )
-        array = rows.columns[column.name]
-        return numbers(values_of(array) - self._zero) if column.name in _ABSOLUTE else fitted(array, type_)
+            return pa.nulls(rows.count, type_)
+        values, missing = rows.columns[column.name]
+        return fitted(numbers(values - self._zero if column.name in _ABSOLUTE else values, missing), type_)
 
     def finish(self) -> None:
         """Have the last rows and the end of the file written; nothing may be added then."""
@@ -191,4 +190,4 @@ class TableFile:
 
 
 def _coded(column: Column) -> pa.DataType:
-    return pa.int32() if column.type == TEXT else column.type
+    return pa.int64() if column.type == TEXT else column.type

@@ -37,15 +37,6 @@ def test_numbers_go_both_ways(values: list[int | None], data: st.DataObject) -> 
     assert (nulls is None) == (None not in values)
 
 
-@given(rows.filter(len), st.data())
-def test_rows_are_taken_as_arrow_takes_them(values: list[int | None], data: st.DataObject) -> None:
-    array = sliced(values, pa.int64(), data)
-    places = np.array(data.draw(st.lists(st.integers(0, len(values) - 1), max_size=20)), np.int64)
-    assert arrays.taken(array, places).equals(array.take(pa.array(places)))
-    words = array.cast(pa.string()).dictionary_encode()
-    assert arrays.taken(words, places).to_pylist() == words.take(pa.array(places)).to_pylist()
-
-
 @given(rows, st.sampled_from([pa.int8(), pa.int32(), pa.int64()]))
 def test_integers_fit_or_are_refused_as_by_arrow(values: list[int | None], kind: pa.DataType) -> None:
     array = pa.array(values, pa.int64())

@@ -92,12 +92,12 @@ def test_nearest_marked_walks_up(rows: Spans, data: st.DataObject) -> None:
 
 
 @given(spans, st.lists(st.integers(-1, 45), max_size=20))
-def test_innermost_covers_the_instant(rows: Spans, times: list[int]) -> None:
+def test_what_covers_an_instant_is_the_innermost_that_has_not_ended(rows: Spans, times: list[int]) -> None:
     thread, start, end = ordered([(0, s, length) for _, s, length in rows])
     parent = nesting.parents(thread, start, end)
-    found = nesting.innermost(start, end, parent, np.array(times, np.int64))
-    for time, row in zip(times, found, strict=True):
-        last = int(np.searchsorted(start, time, side="right")) - 1
+    latest = np.searchsorted(start, times, side="right") - 1
+    found = nesting.covering(end, parent, latest, np.array(times, np.int64))
+    for time, last, row in zip(times, latest.tolist(), found.tolist(), strict=True):
         chain = []
         while last >= 0:
             chain.append(last)
@@ -123,21 +123,34 @@ def test_many_rows_without_a_length_do_not_nest() -> None:
     start = np.zeros(50_000, np.int64)
     parent = nesting.parents(start, start, start)
     assert (parent == -1).all()
-    assert (nesting.innermost(start, start, parent, np.arange(50_000)) == -1).all()
+    assert (nesting.covering(start, parent, np.arange(50_000), np.arange(50_000)) == -1).all()
 
 
-@given(spans, st.data())
-def test_machine_code_finds_what_jumping_finds(rows: Spans, data: st.DataObject) -> None:
-    columns = ordered(rows)
-    count = len(rows)
+@given(st.lists(spans, min_size=1, max_size=3), st.data())
+def test_machine_code_finds_what_jumping_finds_however_threads_alternate(
+    windows: list[Spans], data: st.DataObject
+) -> None:
+    """The first rows are carried over a border: their depths are known, and may be larger than here."""
+    carried, rows = ordered(windows[0]), sorted(windows[-1], key=lambda row: (row[1], -row[2]))
+    own = np.array([(thread, 30 + start, 30 + start + length) for thread, start, length in rows], np.int64)
+    columns = [np.append(*pair) for pair in zip(carried, own.reshape(-1, 3).T, strict=True)]
+    known = [len(windows[0]) + 7 * number for number in range(len(windows[0]))]
+    count = len(columns[0])
     values = st.lists(st.integers(-1, 5), min_size=count, max_size=count)
-    own = [np.array(data.draw(values), kind) for kind in (np.int64, np.int8, np.int32)]
-    found, expected = [
-        (*(parent_and_depth := nest.parents_and_depths(*columns)), *nest.inherited(*parent_and_depth, own))
+    given_values = [np.array(data.draw(values), np.int64) for _ in range(2)]
+    found = [
+        nest.nested(*columns, np.array(known, np.int64), given_values)
         for nest in (CompiledNest(), nesting.Jumping())
     ]
-    assert [each.tolist() for each in found] == [each.tolist() for each in expected]
-    assert [each.dtype for each in found[2:]] == [each.dtype for each in own]
+    compiled, expected = (
+        [parent.tolist(), depth.tolist(), *(column.tolist() for column in held)]
+        for parent, depth, held in found
+    )
+    assert compiled == expected
+    assert compiled[1][: len(known)] == known
+    for row in range(len(known), count):
+        above = compiled[0][row]
+        assert compiled[1][row] == (compiled[1][above] + 1 if above >= 0 else 0)
 
 
 def test_nesting_goes_to_another_process_as_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from tracekit.ingest.kineto.toplevel import TopLevel
 from tracekit.ingest.link import lookup
 from tracekit.ingest.outline import outlined
 from tracekit.ingest.process import Linked, Place, write
+from tracekit.ingest.rows import of_arrow
 from tracekit.schema import ALLOCATIONS, DEVICE_INTERVALS, HOST_INTERVALS, TEXT, C
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def without(name: str, row: Row) -> Row:
 
 def park(directory: Path, table: str, held: list[list[Row]]) -> None:
     for number, rows in enumerate(held):
-        spool.park(directory, number, {table: batch(rows)})
+        spool.park(directory, number, {table: of_arrow(batch(rows))})
 
 
 def imported(fill: Callable[[Path], None], *, size: int) -> tuple[Tables, Linked | None]:
@@ -156,7 +157,7 @@ def test_windows_are_about_as_large_as_asked_for_though_all_parts_overlap(
 ) -> None:
     for number in range(40):
         rows = pa.RecordBatch.from_pydict({C.T_NS: pa.array(range(number, 40_000, 40), pa.int64())})
-        spool.park(tmp_path, number, {"samples": rows})
+        spool.park(tmp_path, number, {"samples": of_arrow(rows)})
     monkeypatch.setattr(windows, "ROWS", 4096)
     table = outlined(spool.Parked(tmp_path, "samples"))
     found = [sum(span.stop - span.first for span in window.spans[0]) for window in windows.windows([table])]

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tracekit.ingest import write
-from tracekit.ingest.spool import Rows
+from tracekit.ingest.rows import Column, Rows, of_arrow
 from tracekit.ingest.write import TableFile
 from tracekit.schema import ALLOCATIONS, COUNTERS, C
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 def events(times: list[int], **columns: list[int | None]) -> Rows:
     given = {C.T_NS: times, C.DEVICE: [0] * len(times), C.BYTES: [1] * len(times), **columns}
-    return Rows(
-        count=len(times), columns={name: pa.array(values, pa.int64()) for name, values in given.items()}
-    )
+    return of_arrow(
+        pa.RecordBatch.from_pydict({name: pa.array(values, pa.int64()) for name, values in given.items()})
+    ).rows
 
 
 def written(path: Path, pieces: list[Rows]) -> pq.ParquetFile:
@@ -57,20 +57,20 @@ def test_the_ends_of_64_bits_are_kept_exactly(tmp_path: Path) -> None:
     rows = events([-(2**63), -(2**63), 0, 1, 2**53 + 1, 2**63 - 1, 2**63 - 1], **{C.ADDRESS: ends})
     found = written(tmp_path / "t.parquet", [rows]).read()
     assert found.column(C.ADDRESS).to_pylist() == ends
-    assert found.column(C.T_NS).to_pylist() == rows.columns[C.T_NS].to_pylist()
+    assert found.column(C.T_NS).to_pylist() == rows.integers(C.T_NS).tolist()
 
 
 def test_text_is_stored_once_a_row_group_and_null_where_it_is(tmp_path: Path) -> None:
     values = pa.array(["a", "b", "unused"])
-    codes = pa.array(np.array([1, 0, 1], np.int32))
+    codes = Column(np.array([1, 0, 1]))
     rows = Rows(
         count=3,
         columns={
-            C.T_NS: pa.array([1, 2, 3]),
+            C.T_NS: Column(np.array([1, 2, 3])),
             C.SOURCE: codes,
             C.METRIC: codes,
             C.UNIT: codes,
-            C.VALUE: pa.array([0.5, 1.5, 2.5]),
+            C.VALUE: Column(np.array([0.5, 1.5, 2.5])),
         },
     )
     texts = dict.fromkeys((C.SOURCE, C.METRIC, C.UNIT), values)

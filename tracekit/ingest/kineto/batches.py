@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from tracekit.ingest import flops
+from tracekit.ingest.arrays import numbers
 from tracekit.ingest.kineto import names
 from tracekit.ingest.kineto.columns import devices, floats, integers, json_texts, lanes, texts, triples
 from tracekit.ingest.kineto.events import NO_ARGS, Args, CounterEvent, Decoded, Event
@@ -135,9 +136,9 @@ def _rows(
     start, usable = nanoseconds([event.ts for event in events])
     built = columns(events, arguments, kinds)
     if durations:
-        built = {C.START_NS: pa.array(start), C.DUR_NS: pa.array(_durations(events, usable, tally)), **built}
+        built = {C.START_NS: numbers(start), C.DUR_NS: numbers(_durations(events, usable, tally)), **built}
     else:
-        built = {C.T_NS: pa.array(start), **built}
+        built = {C.T_NS: numbers(start), **built}
     batch = pa.RecordBatch.from_pydict(built)
     if usable.all():
         return batch
@@ -263,11 +264,11 @@ def counter_rows(counters: list[CounterEvent], tally: Tally) -> pa.RecordBatch |
     tally.bad_time += int((~usable).sum())
     batch = pa.RecordBatch.from_pydict(
         {
-            C.T_NS: pa.array(start),
+            C.T_NS: numbers(start),
             C.SOURCE: texts(["torch"] * len(start)),
             C.METRIC: texts(metrics),
             C.UNIT: texts([""] * len(start)),
             C.VALUE: floats(values),
         }
     )
-    return batch.filter(pa.array(usable))
+    return batch if usable.all() else batch.filter(pa.array(usable))

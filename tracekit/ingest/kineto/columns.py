@@ -10,13 +10,12 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from tracekit.ingest.arrays import numbers, values_of
+from tracekit.ingest.arrays import numbers, strings, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
-from itertools import chain
 
 _DIGITS = re.compile(r"-?\d+")
 _INT64 = 1 << 63
@@ -53,7 +52,7 @@ def lanes(values: Sequence[Any]) -> pa.Array:
         [12, 7, 0]
     """
     try:
-        return pa.array(np.array(values, np.int64))
+        return numbers(np.array(values, np.int64))
     except (TypeError, ValueError, OverflowError):
         return pa.array([_lane(value) for value in values], pa.int64())
 
@@ -74,12 +73,12 @@ def devices(values: Sequence[Any]) -> pa.Array:
         >>> devices([0, "3", 2**32 - 1]).to_pylist()
         [0, 3, -1]
     """
-    return fitting_devices(values_of(lanes(values)))
+    return numbers(fitting_devices(values_of(lanes(values))))
 
 
-def fitting_devices(found: npt.NDArray[np.int64]) -> pa.Array:
+def fitting_devices(found: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Device indices that fit 32 bits; an impossible one is -1."""
-    return numbers(np.where((found >= -1) & (found < 1 << 31), found, -1))
+    return np.where((found >= -1) & (found < 1 << 31), found, -1)
 
 
 def floats(values: Sequence[Any]) -> pa.Array:
@@ -108,8 +107,7 @@ def triples(values: Sequence[Any]) -> list[pa.Array]:
         [[1, None], [2, None], [3, None]]
     """
     whole = [value if type(value) is list and len(value) == 3 else _ABSENT for value in values]
-    flat = integers(list(chain.from_iterable(whole)))
-    return [flat.take(pa.array(np.arange(axis, len(flat), 3))) for axis in range(3)]
+    return [integers([each[axis] for each in whole]) for axis in range(3)]
 
 
 class _Codes(dict[Any, int]):
@@ -155,4 +153,4 @@ def compact_json(text: bytes) -> str:
 
 def _dictionary(codes: list[int], values: list[str]) -> pa.DictionaryArray:
     indices = np.array(codes, np.int32)
-    return pa.DictionaryArray.from_arrays(pa.array(indices, mask=indices < 0), pa.array(values, pa.string()))
+    return pa.DictionaryArray.from_arrays(numbers(indices, indices < 0), strings(values))

@@ -26,6 +26,7 @@ from tracekit.ingest.kineto.split import (
     read_opening,
 )
 from tracekit.ingest.kineto.toplevel import TopLevel, top_level
+from tracekit.ingest.rows import of_arrow
 from tracekit.ingest.trace import Trace
 
 if TYPE_CHECKING:
@@ -116,7 +117,8 @@ def _parked(chunk: _Chunk, decoder: Callable[[bytes], Decoded]) -> _Report:
     with _no_collection():
         decoded = decoder(chunk.text)
         batches, tally = to_batches(decoded)
-    spool.park(Path(chunk.directory), chunk.number, batches)
+    parts = {table: of_arrow(batch) for table, batch in batches.items()}
+    spool.park(Path(chunk.directory), chunk.number, parts)
     return _Report(tally, decoded.clean, decoded.ended, decoded.tail)
 
 

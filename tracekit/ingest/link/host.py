@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracekit.ingest.link.lanes import NONE, NOTHING_OPEN, Lanes, Threads
+from tracekit.ingest.link.lanes import NOTHING_OPEN, Inherited, Lanes, Threads
 from tracekit.ingest.link.marks import Marks, phases
 from tracekit.ingest.order import allocation_order, host_order
+from tracekit.ingest.rows import NONE
 from tracekit.ingest.texts import NO_STRINGS
 from tracekit.ingest.windows import windows
 from tracekit.schema import ALLOCATIONS, HOST_INTERVALS, C
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from tracekit.ingest.link.steps import Steps
     from tracekit.ingest.nesting import Nest
     from tracekit.ingest.outline import Outline
-    from tracekit.ingest.spool import Rows
+    from tracekit.ingest.rows import Rows
     from tracekit.ingest.windows import Window
 
     Ints = npt.NDArray[np.integer[Any]]
@@ -93,13 +94,13 @@ class Host:
         lanes = self._lanes(rows, carried, first)
         events = self._allocations.read(window.spans[1], _ALLOCATIONS)
         events = events.take(allocation_order(events))
-        found = lanes.inherited.at(lanes.places)
+        found = Inherited.of([lanes.of_window(column) for column in lanes.inherited.columns])
         linked = HostWindow(
             first=first,
             rows=rows,
             step=self._steps.at(rows.integers(C.START_NS)),
             parent=lanes.parent_rows(),
-            depth=lanes.depth[lanes.places],
+            depth=lanes.of_window(lanes.depth),
             op=found.op,
             phase=phases(found),
             module=found.module,

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from tracekit import intervals
-from tracekit.ingest.arrays import numbers, strings
 from tracekit.ingest.outline import outlined
+from tracekit.ingest.rows import Batch, Column, Rows
 from tracekit.ingest.texts import NO_STRINGS
 from tracekit.ingest.windows import windows
 from tracekit.schema import BUSY_KINDS, C, DeviceKind
@@ -24,8 +23,8 @@ _Idle = tuple[int, intervals.Ints, intervals.Ints]
 """A device, starts and ends."""
 
 
-def idle_batches(parked: Parked) -> Iterator[pa.RecordBatch]:
-    """Idle rows with the columns of the parked device table, in batches.
+def idle_batches(parked: Parked) -> Iterator[Batch]:
+    """Idle rows of the parked device table, in batches.
 
     The window of a device is from the first start to the last end of what occupied it.
     """
@@ -43,7 +42,7 @@ def idle_batches(parked: Parked) -> Iterator[pa.RecordBatch]:
             for own in [device == number]
         ]
         if sum(len(first) for _, first, _ in found):
-            yield _batch(found, parked.schema)
+            yield _batch(found)
 
 
 def _gaps(device: int, start: intervals.Ints, end: intervals.Ints, covered: dict[int, int]) -> _Idle:
@@ -55,19 +54,16 @@ def _gaps(device: int, start: intervals.Ints, end: intervals.Ints, covered: dict
     return (device, *intervals.gaps(start, end))
 
 
-def _batch(found: list[_Idle], schema: pa.Schema) -> pa.RecordBatch:
+def _batch(found: list[_Idle]) -> Batch:
     start = np.concatenate([first for _, first, _ in found])
-    count = len(start)
+    idle = np.zeros(len(start), np.int64)
     known = {
-        C.KIND: _constant(DeviceKind.IDLE, count),
-        C.NAME: _constant(DeviceKind.IDLE, count),
-        C.DEVICE: numbers(np.concatenate([np.full(len(first), device) for device, first, _ in found])),
-        C.START_NS: numbers(start),
-        C.DUR_NS: numbers(np.concatenate([last for _, _, last in found]) - start),
+        C.KIND: idle,
+        C.NAME: idle,
+        C.DEVICE: np.concatenate([np.full(len(first), device) for device, first, _ in found]),
+        C.START_NS: start,
+        C.DUR_NS: np.concatenate([last for _, _, last in found]) - start,
     }
-    columns = [known.get(field.name, pa.nulls(count, field.type)) for field in schema]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _constant(value: str, count: int) -> pa.DictionaryArray:
-    return pa.DictionaryArray.from_arrays(numbers(np.zeros(count, np.int32)), strings([value]))
+    columns = {name: Column(values) for name, values in known.items()}
+    texts = {name: [DeviceKind.IDLE.encode()] for name in (C.KIND, C.NAME)}
+    return Batch(Rows(count=len(start), columns=columns), texts)

@@ -1,7 +1,7 @@
 """Which host row encloses which, one window behind the other.
 
-Rows of a window lie in lanes, one per thread. In front of each lane stand the rows that are still open where
-the window begins. They carry what they have inherited, so nothing before the window is needed.
+In front of a window's rows stand those that are still open where it begins. They carry what they have
+inherited, so nothing before the window is needed.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tracekit.ingest import nesting
+from tracekit.ingest.rows import NONE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
 Ints: TypeAlias = npt.NDArray[np.integer[Any]]
 Bools: TypeAlias = npt.NDArray[np.bool_]
-
-NONE = -1
 
 
 def _none() -> Ints:
@@ -55,10 +54,6 @@ class Inherited:
         """Its columns, in order."""
         return [getattr(self, each.name) for each in fields(self)]
 
-    def at(self, places: Ints) -> Inherited:
-        """The same of rows at these places."""
-        return self.of([column[places] for column in self.columns])
-
 
 @dataclass(frozen=True, kw_only=True)
 class Open:
@@ -82,7 +77,7 @@ class Open:
 
 
 NOTHING_OPEN = Open(
-    thread=np.empty(0, np.int16),
+    thread=_none(),
     start=_none(),
     end=_none(),
     row=_none(),
@@ -96,16 +91,20 @@ class Threads:
 
     def __init__(self) -> None:
         self._known = _none()  # sorted
-        self._numbers = np.empty(0, np.int16)
+        self._numbers = np.empty(0, np.intp)
 
     def of(self, pid: Ints, tid: Ints) -> Ints:
-        """The thread of each row; as int16 while there are few, since these sort fastest."""
+        """The thread of each row."""
         threads = (pid << 32) ^ tid
-        new = ~self._are_known(threads)
+        if not len(threads):
+            return np.empty(0, np.intp)
+        turns = np.append(0, np.flatnonzero(threads[1:] != threads[:-1]) + 1)  # rows of a thread come in runs
+        found = threads[turns]
+        new = ~self._are_known(found)
         if new.any():
-            self._add(np.unique(threads[new]))
-        numbers: Ints = self._numbers[np.searchsorted(self._known, threads)]
-        return numbers
+            self._add(np.array(sorted(set(found[new].tolist())), np.int64))
+        numbers: Ints = self._numbers[np.searchsorted(self._known, found)]
+        return np.repeat(numbers, np.diff(np.append(turns, len(threads))))
 
     def _are_known(self, threads: Ints) -> Bools:
         if not len(self._known):
@@ -115,22 +114,17 @@ class Threads:
         return known
 
     def _add(self, threads: Ints) -> None:
-        count = len(self._known) + len(threads)
-        kind = np.int16 if count <= np.iinfo(np.int16).max else np.int32
         known = np.append(self._known, threads)
         order = np.argsort(known)
-        numbers = np.append(self._numbers, np.arange(len(self._known), count))
-        self._known, self._numbers = known[order], numbers[order].astype(kind)
+        numbers = np.append(self._numbers, np.arange(len(self._known), len(known)))
+        self._known, self._numbers = known[order], numbers[order]
 
 
 class Lanes:
-    """The rows of a window and what was open before it, thread by thread, each lane by start.
-
-    Results are in this order; `places` picks those of the window's own rows.
+    """What was open before a window and the window's rows, as far as they enclose one another.
 
     Attributes:
-        places: Where each row of the window stands.
-        row: Row ids.
+        row: Row ids: of what was open, then of the window's rows in their order; so is all that follows.
         parent: Place of the innermost enclosing row, -1 at the top.
         depth: Number of enclosing rows.
         inherited: What rows have from themselves or from those that enclose them.
@@ -158,51 +152,38 @@ class Lanes:
             first: Row id of the first of them.
             nest: How nesting is found.
         """
-        rows = np.arange(first, first + len(start))
-        threads = np.concatenate((carried.thread, thread))
-        self._order = np.argsort(threads, kind="stable")
-        self._thread = threads[self._order]
-        self._start, self._end = self._laid(carried.start, start), self._laid(carried.end, end)
-        self.row = self._laid(carried.row, rows)
-        self._ghosts, self.places = np.split(_inverse(self._order), [len(carried.row)])
-        self._nest = nest
-        self.parent, local = nest.parents_and_depths(self._thread, self._start, self._end)
-        values = [self._laid(*pair) for pair in zip(carried.inherited.columns, own.columns, strict=True)]
-        self.inherited = Inherited.of(nest.inherited(self.parent, local, values))
-        self.depth = local + self._left_out(carried, local)
+        self._carried = len(carried.row)
+        self._thread = np.concatenate((carried.thread, thread))
+        self._start, self._end = np.concatenate((carried.start, start)), np.concatenate((carried.end, end))
+        self.row = np.concatenate((carried.row, np.arange(first, first + len(start))))
+        pairs = zip(carried.inherited.columns, own.columns, strict=True)
+        self.parent, self.depth, values = nest.nested(
+            self._thread, self._start, self._end, carried.depth, [np.concatenate(pair) for pair in pairs]
+        )
+        self.inherited = Inherited.of(values)
 
-    def _laid(self, carried: Ints, own: Ints) -> Ints:
-        laid: Ints = np.concatenate((carried.astype(own.dtype), own))[self._order]
-        return laid
-
-    def _left_out(self, carried: Open, local: Ints) -> Ints:
-        """How many of the rows around each row were not carried."""
-        missing = carried.depth - local[self._ghosts]
-        if not missing.any():
-            return np.zeros_like(local)
-        known = self._laid(missing, np.full(len(self.places), NONE))
-        (found,) = self._nest.inherited(self.parent, local, [known])
-        return np.maximum(found, 0).astype(local.dtype)
+    def of_window(self, column: Ints) -> Ints:
+        """What a column has of the window's own rows."""
+        return column[self._carried :]
 
     def parent_rows(self) -> Ints:
         """Row id of the parent of each row of the window, -1 at the top."""
-        parent: Ints = np.append(self.row, NONE)[self.parent[self.places]]
+        parent: Ints = np.append(self.row, NONE).take(self.of_window(self.parent))
         return parent
 
     def innermost(self, thread: Ints, times: Ints) -> Ints:
         """Place of the innermost row that covers each instant on its thread, -1 if none does."""
-        found = np.full(len(times), NONE, np.int64)
-        for lane in np.unique(thread):
-            first, stop = np.searchsorted(self._thread, [lane, lane + 1])
-            own, asked = slice(first, stop), thread == lane
-            parent = np.where(self.parent[own] >= 0, self.parent[own] - first, NONE)
-            inner = nesting.innermost(self._start[own], self._end[own], parent, times[asked])
-            found[asked] = np.where(inner >= 0, first + inner, NONE)
-        return found
+        latest = np.full(len(times), NONE)
+        for lane in np.flatnonzero(np.bincount(thread)):
+            own, asked = np.flatnonzero(self._thread == lane), thread == lane
+            started = np.searchsorted(self._start.take(own), times[asked], side="right")
+            latest[asked] = np.append(NONE, own)[started]
+        return nesting.covering(self._end, self.parent, latest, times)
 
     def open_at(self, until: int) -> Open:
         """What is open at an instant behind all rows, and ends after all that is open inside of it."""
-        late = np.flatnonzero(self._end > until)[::-1]
+        late = np.flatnonzero(self._end > until)
+        late = late[np.argsort(self._thread[late], kind="stable")][::-1]
         # ends as ranks, those of each further thread above all of the last one: a running maximum serves all
         _, rank = np.unique(self._end[late], return_inverse=True)
         thread = np.cumsum(np.append(True, self._thread[late[1:]] != self._thread[late[:-1]])[: len(late)])
@@ -215,11 +196,5 @@ class Lanes:
             end=self._end[kept],
             row=self.row[kept],
             depth=self.depth[kept],
-            inherited=self.inherited.at(kept),
+            inherited=Inherited.of([column[kept] for column in self.inherited.columns]),
         )
-
-
-def _inverse(order: Ints) -> Ints:
-    back = np.empty(len(order), np.int64)
-    back[order] = np.arange(len(order))
-    return back

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracekit.ingest.link.lookup import NONE, Lookup
+from tracekit.ingest.link.lookup import Lookup
+from tracekit.ingest.rows import NONE
 from tracekit.schema import C
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from tracekit.ingest.link.host import HostWindow
-    from tracekit.ingest.spool import Rows
+    from tracekit.ingest.rows import Rows
 
     Ints = npt.NDArray[np.integer[Any]]
 
@@ -60,11 +61,11 @@ class Launchers:
         rows, ids = window.rows, window.rows.integers(C.CORRELATION_ID)
         calls = np.flatnonzero(window.is_call & (ids > 0))
         self.count += len(calls)
-        keys = self._keys(ids, rows)[calls]
-        self._calls.add(keys, window.first + calls, window.op[calls], window.step[calls])
+        keys = self._keys(ids.take(calls), rows.integers(C.PID).take(calls))
+        self._calls.add(keys, window.first + calls, window.op.take(calls), window.step.take(calls))
         external = rows.integers(C.EXTERNAL_ID)
         ops = np.flatnonzero(window.is_op & (external > 0))
-        self._ops.add(external[ops], window.first + ops)
+        self._ops.add(external.take(ops), window.first + ops)
 
     def of(self, rows: Rows, own: Ints) -> Launches:
         """Join device rows to the host: one call may have launched many (graphs), or be missing.
@@ -73,7 +74,7 @@ class Launchers:
             rows: Rows of the device.
             own: The step that each of them starts in.
         """
-        call, op, step = self._calls.find(self._keys(rows.integers(C.CORRELATION_ID), rows))
+        call, op, step = self._calls.find(self._keys(rows.integers(C.CORRELATION_ID), rows.integers(C.PID)))
         lost = np.flatnonzero(op == NONE)
         external = rows.integers(C.EXTERNAL_ID)[lost]
         lost, external = lost[external > 0], external[external > 0]
@@ -81,13 +82,12 @@ class Launchers:
             op[lost] = self._ops.find(external)[0]
         return Launches(call=call, op=op, step=np.where(call == NONE, own, step))
 
-    def _keys(self, ids: Ints, rows: Rows) -> Ints:
+    def _keys(self, ids: Ints, pids: Ints) -> Ints:
         """Ids that differ from those of other processes; -1 where there is none, or no such process."""
         if self._processes is None:
             return np.where(ids > 0, ids, NONE)
         if not len(self._processes):
             return np.full(len(ids), NONE, np.int64)
-        pids = rows.integers(C.PID)
         number = np.minimum(np.searchsorted(self._processes, pids), len(self._processes) - 1)
         known = (ids > 0) & (self._processes[number] == pids)
         return np.where(known, ids * len(self._processes) + number, NONE)

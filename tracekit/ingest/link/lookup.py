@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import pyarrow as pa
 
 from tracekit.ingest import spool
-from tracekit.ingest.arrays import numbers
 from tracekit.ingest.outline import outlined
+from tracekit.ingest.rows import NONE, Batch, Column, Rows
 from tracekit.ingest.windows import windows
 
 if TYPE_CHECKING:
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 
     Ints = npt.NDArray[np.integer[Any]]
 
-NONE = -1
 HELD = 1 << 18
 """Rows that are held in memory before they are put aside."""
 BLOCK = 1 << 13
@@ -77,8 +75,10 @@ class Lookup:
         return _firsts([np.concatenate(column) for column in zip(*parts, strict=True)])
 
     def _put_aside(self) -> None:
-        spool.park(self._directory, self._parts, {self._name: _batch(self._taken())})
-        self._parts += 1
+        taken = self._taken()
+        if len(taken[0]):
+            spool.park(self._directory, self._parts, {self._name: _batch(taken)})
+            self._parts += 1
 
     def _sorted(self) -> _Found:
         if not self._parts:
@@ -148,6 +148,6 @@ def _firsts(columns: list[Ints]) -> list[Ints]:
     return [column[order] for column in columns]
 
 
-def _batch(columns: list[Ints]) -> pa.RecordBatch:
-    names = [f"c{place}" for place in range(len(columns))]
-    return pa.RecordBatch.from_arrays([numbers(column) for column in columns], names=names)
+def _batch(columns: list[Ints]) -> Batch:
+    named = {f"c{place}": Column(column) for place, column in enumerate(columns)}
+    return Batch(Rows(count=len(columns[0]), columns=named))

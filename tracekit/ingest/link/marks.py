@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracekit.ingest.link.lanes import NONE, Inherited
+from tracekit.ingest.link.lanes import Inherited
+from tracekit.ingest.rows import NONE
 from tracekit.ingest.texts import NO_STRINGS
 from tracekit.schema import C, HostKind, Phase
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from tracekit.ingest.spool import Rows
+    from tracekit.ingest.rows import Rows
     from tracekit.ingest.texts import Strings
 
     Ints = npt.NDArray[np.integer[Any]]
@@ -36,7 +37,7 @@ class Marks:
 
     def __init__(self, texts: dict[str, Strings]) -> None:
         names, kinds = texts.get(C.NAME, NO_STRINGS), texts.get(C.KIND, NO_STRINGS)
-        self._phase = np.full(len(names.values) + 1, NONE, np.int8)
+        self._phase = np.full(len(names.values) + 1, NONE)
         for phase, pattern in _PHASE_MARKERS:
             self._phase[names.matching(pattern.match)] = PHASES.index(phase)
         self._module = names.matching(lambda name: name.startswith(MODULE_MARKER))
@@ -45,11 +46,11 @@ class Marks:
 
     def is_op(self, rows: Rows) -> Bools:
         """Which rows are ops."""
-        return self._op[rows.codes(C.KIND)]
+        return self._op.take(rows.codes(C.KIND))
 
     def is_call(self, rows: Rows) -> Bools:
         """Which rows are calls of the device's runtime or driver."""
-        return self._call[rows.codes(C.KIND)]
+        return self._call.take(rows.codes(C.KIND))
 
     def own(self, rows: Rows, first: int) -> Inherited:
         """What rows hand on to those that they enclose.
@@ -59,13 +60,13 @@ class Marks:
             first: Row id of the first of them.
         """
         name = rows.codes(C.NAME)
-        module = self._module[name]
+        module = self._module.take(name)
         forward = (rows.integers(C.SEQUENCE) >= 0) & (rows.integers(C.FWD_TID) <= 0)
         return Inherited(
             op=np.where(self.is_op(rows), np.arange(first, first + rows.count), NONE),
-            phase=self._phase[name],
-            forward=np.where(forward | module, np.int8(0), np.int8(NONE)),
-            module=np.where(module, name, np.int32(NONE)),
+            phase=self._phase.take(name),
+            forward=np.where(forward | module, 0, NONE),
+            module=np.where(module, name, NONE),
         )
 
 
@@ -76,4 +77,4 @@ def phases(inherited: Inherited) -> Ints:
     forward pass, or under a module's call, outside of the other phases.
     """
     forward = (inherited.phase == NONE) & (inherited.forward != NONE)
-    return np.where(forward, np.int8(PHASES.index(Phase.FORWARD)), inherited.phase)
+    return np.where(forward, PHASES.index(Phase.FORWARD), inherited.phase)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracekit import step_names
-from tracekit.ingest.link.lanes import NONE, Threads
+from tracekit.ingest.link.lanes import Threads
 from tracekit.ingest.order import host_order
-from tracekit.ingest.spool import joined
+from tracekit.ingest.rows import NONE, joined
 from tracekit.ingest.texts import NO_STRINGS
 from tracekit.schema import C, HostKind
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from tracekit.ingest.outline import Outline
-    from tracekit.ingest.spool import Rows
+    from tracekit.ingest.rows import Rows
     from tracekit.ingest.texts import Strings
 
     Ints = npt.NDArray[np.integer[Any]]
@@ -37,10 +37,11 @@ class Steps:
     end: Ints
 
     def at(self, times: Ints) -> Ints:
-        """Number of the step that covers each instant, -1 if none does."""
+        """Number of the step that covers each of some rising instants, -1 if none does."""
         if not len(self.start):
             return np.full(len(times), NONE, np.int64)
-        index = np.searchsorted(self.start, times, side="right") - 1
+        begin = np.searchsorted(times, self.start)
+        index = np.repeat(np.arange(-1, len(begin)), np.diff(begin, prepend=0, append=len(times)))
         inside = (index >= 0) & (times < self.end[index])
         return np.where(inside, self.number[index], NONE)
 

@@ -1,20 +1,14 @@
-"""Which of Nsight Systems' formats a path is, told by its content, and the tables in it."""
+"""Which of Nsight Systems' formats a path is, told by its content."""
 
 from __future__ import annotations
 
-import sqlite3
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tracekit.errors import UnusableInputError
 from tracekit.ingest import files
 from tracekit.ingest.nsys import report
-from tracekit.ingest.nsys.sqlite import SqliteTables
 from tracekit.ingest.nsys.vendor import MARKS, SUFFIX, TABLES
-from tracekit.places import fetch
 
 if TYPE_CHECKING:
-    from tracekit.ingest.nsys.parquet import ParquetTables
     from tracekit.places import Place
 
 _MAGIC = b"SQLite format 3\0"
@@ -45,45 +39,3 @@ def is_parquet_export(path: Place) -> bool:
         return False
     wanted = (inside.get(f"{table}{SUFFIX}") for table in TABLES | MARKS)
     return any(file is not None and files.kind(file) is files.Kind.FILE for file in wanted)
-
-
-def is_export(path: Place) -> bool:
-    """Whether a SQLite database holds an export's tables; False, too, for a damaged one.
-
-    One on object storage is taken for an export: to tell, all of it would have to come here.
-    """
-    if not isinstance(path, Path):
-        return True
-    try:
-        tables = SqliteTables(path)
-    except (UnusableInputError, sqlite3.Error):
-        return False
-    found = bool(tables.names() & (TABLES | MARKS))
-    tables.close()
-    return found
-
-
-def open_tables(path: Place, directory: Path) -> SqliteTables | ParquetTables:
-    """The tables at a path.
-
-    Args:
-        path: A SQLite export, a folder of Parquet tables, or a report.
-        directory: Where a report is exported to when there is no writing beside it, and where what lies on
-            object storage is brought.
-
-    Raises:
-        UnusableInputError: It holds none of an export's tables.
-    """
-    local = fetch(path, directory)
-    if files.kind(local) is files.Kind.FOLDER:
-        from tracekit.ingest.nsys.parquet import ParquetTables
-
-        return ParquetTables(local)
-    tables = SqliteTables(report.exported(local, directory) if report.is_report(local) else local)
-    if not tables.names() & (TABLES | MARKS):
-        tables.close()
-        raise UnusableInputError(
-            f"{files.printable(str(path))} is an SQLite database, but no export of Nsight Systems",
-            hint="export the report: nsys export --type=sqlite REPORT.nsys-rep",
-        )
-    return tables

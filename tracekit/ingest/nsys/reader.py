@@ -14,9 +14,10 @@ from tracekit.errors import UnusableInputError
 from tracekit.ingest import files, spool
 from tracekit.ingest.kineto.toplevel import Distributed
 from tracekit.ingest.nsys import about, device, host, samples, vendor
-from tracekit.ingest.nsys.formats import open_tables
+from tracekit.ingest.nsys.opening import open_tables
 from tracekit.ingest.nsys.rows import timely
 from tracekit.ingest.nsys.strings import Strings
+from tracekit.ingest.rows import of_arrow
 from tracekit.ingest.trace import Trace
 from tracekit.meta import Diagnostic, Level
 from tracekit.schema import ALLOCATIONS, COUNTERS, DEVICE_INTERVALS, HOST_INTERVALS, C
@@ -171,7 +172,7 @@ class _Reading:
             if rows.num_rows:
                 place = self._place(rank)
                 place.mkdir(exist_ok=True)
-                spool.park(place, self._part, {table: rows})
+                spool.park(place, self._part, {table: of_arrow(rows)})
         self._part += 1
 
     def _by_rank(self, batch: pa.RecordBatch) -> Iterator[tuple[int | None, pa.RecordBatch]]:

@@ -15,7 +15,8 @@ import pytest
 
 from tests.unit.ingest.nsys.exports import kernel, parquet, sqlite, tables
 from tracekit.errors import UnusableInputError
-from tracekit.ingest.nsys.formats import is_nsys, open_tables
+from tracekit.ingest.nsys.formats import is_nsys
+from tracekit.ingest.nsys.opening import open_tables
 from tracekit.ingest.nsys.parquet import ParquetTables
 from tracekit.ingest.nsys.sqlite import SqliteTables
 from tracekit.ingest.nsys.tables import NULL, Wanted

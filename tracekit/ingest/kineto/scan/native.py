@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _PREFIX = "tracekit_"
 _SCAN, _CODE_OF, _NEST, _INHERIT = "scan", "code_of", "nest", "inherit"
-_ARGUMENTS = {_SCAN: 6, _CODE_OF: 3, _NEST: 6, _INHERIT: 3}
+_ARGUMENTS = {_SCAN: 6, _CODE_OF: 3, _NEST: 8, _INHERIT: 3}
 _DIGEST = hashlib.sha256().digest_size
 
 

@@ -27,20 +27,20 @@ class CompiledNest:
         """Another process has code of its own, or none."""
         return ready.nest, ()
 
-    def parents_and_depths(self, thread: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints]:
-        """Position of the innermost enclosing row, -1 at the top, and number of enclosing rows."""
+    def nested(
+        self, thread: Ints, start: Ints, end: Ints, known: Ints, values: Sequence[Ints]
+    ) -> tuple[Ints, Ints, list[Ints]]:
+        """See `Nest.nested`."""
         count = len(thread)
         parent, depth = np.empty(count, np.int64), np.empty(count, np.int64)
+        depth[: len(known)] = known
+        latest = np.full(int(thread.max(initial=-1)) + 1, -1)
         given = [np.ascontiguousarray(column, np.int64) for column in (thread, start, end)]
-        self._code.nest(count, *(column.ctypes.data for column in (*given, parent, depth)))
-        return parent, depth
+        addresses = [column.ctypes.data for column in (*given, parent, depth, latest)]
+        self._code.nest(count, len(known), *addresses)
+        return parent, depth, [self._inherited(parent, column) for column in values]
 
-    def inherited(self, parent: Ints, _depth: Ints, values: Sequence[Ints]) -> list[Ints]:
-        """Each of some values from a row itself, else from the innermost enclosing row that has it."""
-        above = np.ascontiguousarray(parent, np.int64)
-        return [self._filled(above, column) for column in values]
-
-    def _filled(self, parent: Ints, column: Ints) -> Ints:
-        found = column.astype(np.int64)
+    def _inherited(self, parent: Ints, column: Ints) -> Ints:
+        found = np.ascontiguousarray(column, np.int64)
         self._code.inherit(len(found), parent.ctypes.data, found.ctypes.data)
-        return found.astype(column.dtype, copy=False)
+        return found

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from tracekit.ingest.kineto.batches import Tally
 from tracekit.ingest.kineto.scan import layout, native
@@ -14,11 +13,12 @@ from tracekit.ingest.kineto.scan.interner import Interner
 from tracekit.ingest.kineto.scan.sheets import CLOSED, CROWDED, PLACE, SURPRISED, Sheets
 from tracekit.ingest.kineto.scan.tables import SurpriseError, batches
 from tracekit.ingest.kineto.scan.texts import Texts
+from tracekit.ingest.rows import Batch, concatenated
 
 if TYPE_CHECKING:
-    from tracekit.ingest.kineto.batches import Batches
     from tracekit.ingest.kineto.split import Text
 
+Batches = dict[str, Batch]
 
 _NOT_ASCII = 0x80
 _SPARE = 8
@@ -100,9 +100,4 @@ def _joined(found: list[Batches]) -> Batches:
     if len(found) == 1:
         return found[0]
     names = {name for batches in found for name in batches}
-    return {name: _concatenated([batches[name] for batches in found if name in batches]) for name in names}
-
-
-def _concatenated(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
-    whole = pa.Table.from_batches(parts).unify_dictionaries().combine_chunks()
-    return whole.to_batches()[0]
+    return {name: concatenated([batches[name] for batches in found if name in batches]) for name in names}

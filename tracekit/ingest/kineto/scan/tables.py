@@ -7,26 +7,27 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from tracekit.ingest import flops
-from tracekit.ingest.arrays import numbers
 from tracekit.ingest.kineto import names
 from tracekit.ingest.kineto.batches import COPY_COLUMNS, counter_rows
 from tracekit.ingest.kineto.columns import fitting_devices
 from tracekit.ingest.kineto.events import decode_counters
 from tracekit.ingest.kineto.scan import layout, sheets
-from tracekit.ingest.kineto.scan.texts import coded, distinct
+from tracekit.ingest.kineto.scan.texts import distinct
+from tracekit.ingest.rows import NONE, Batch, Column, Rows, of_arrow
 from tracekit.schema import ALLOCATIONS, COUNTERS, DEVICE_INTERVALS, HOST_INTERVALS, C, DeviceKind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
-    from tracekit.ingest.kineto.batches import Batches, Tally
+    from tracekit.ingest.kineto.batches import Tally
     from tracekit.ingest.kineto.scan.sheets import Sheets
     from tracekit.ingest.kineto.scan.texts import Ints, Texts
+
+    Objects = npt.NDArray[np.object_]
 
 _count = lru_cache(1 << 12)(flops.count)  # chunk after chunk has the same calls
 _COPY = layout.DEVICE_KINDS.index(DeviceKind.MEMCPY)
@@ -36,7 +37,7 @@ class SurpriseError(Exception):
     """Something that only the reference decoder handles."""
 
 
-def batches(filled: Sheets, texts: Texts, text: memoryview, tally: Tally) -> Batches:
+def batches(filled: Sheets, texts: Texts, text: memoryview, tally: Tally) -> dict[str, Batch]:
     """A batch for each table that has rows; what was noticed is added to the tally.
 
     Raises:
@@ -59,34 +60,62 @@ def _ignored(filled: Sheets, texts: Texts) -> Counter[str]:
     return Counter(dict(zip(texts.strings.of(codes), count.tolist(), strict=True)))
 
 
-def _integers(values: Ints) -> pa.Array:
-    return numbers(values, values == layout.NULL)
+class _Building:
+    """A batch while it is built; a column without a value does not become one."""
+
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
+        self._columns: dict[str, Column] = {}
+        self._texts: dict[str, list[bytes]] = {}
+
+    def batch(self) -> Batch:
+        """What was built."""
+        return Batch(Rows(count=self._rows, columns=self._columns), self._texts)
+
+    def integers(self, name: str, values: Ints) -> None:
+        """Add integers; null where they are `NULL`."""
+        missing = values == layout.NULL
+        absent = np.count_nonzero(missing)
+        if absent == 0:
+            self._columns[name] = Column(values)
+        elif absent < self._rows:
+            self._columns[name] = Column(np.where(missing, NONE, values), missing)
+
+    def table(self, layout_of: Mapping[str, int], rows: Ints) -> None:
+        """Add the columns that a sheet begins with."""
+        for name, values in zip(layout_of, rows, strict=False):
+            self.integers(name, values)
+
+    def reals(self, name: str, values: Ints) -> None:
+        """Replace integers by the real numbers of the same bits."""
+        if name in self._columns:
+            missing = values == layout.NULL
+            self._columns[name] = Column(values.view(np.float64), missing if missing.any() else None)
+
+    def texts(self, name: str, places: Ints, values: Sequence[bytes] | Objects) -> None:
+        """Add texts: each row's place among values, which are encoded; -1 for null."""
+        if len(values):
+            self._columns[name] = Column(places)
+            self._texts[name] = list(values)
 
 
-def _columns(layout_of: Mapping[str, int], rows: Ints) -> dict[str, pa.Array]:
-    return {name: _integers(values) for name, values in zip(layout_of, rows, strict=False)}
-
-
-def _host(filled: Sheets, texts: Texts) -> pa.RecordBatch | None:
+def _host(filled: Sheets, texts: Texts) -> Batch | None:
     rows = filled.rows(sheets.HOST, sheets.N_HOST)
     if not rows.shape[1]:
         return None
     codes = dict(zip(layout.HOST_TEXTS, filled.rows(sheets.HOST_TEXTS, sheets.N_HOST), strict=True))
     known, place = distinct(codes[C.NAME], texts.count)
     _refuse_hidden_ops(known, texts)
-    return pa.RecordBatch.from_pydict(
-        {
-            C.START_NS: None,  # a part's columns stand in one order, whoever decodes it
-            C.DUR_NS: None,
-            C.KIND: _host_kinds(rows[-1], known, place, texts),
-            C.NAME: coded(place, texts.encoded.of(known)),
-            **_columns(layout.HOST, rows),
-            C.INPUT_SHAPES: _fragments(codes[C.INPUT_SHAPES], texts),
-            C.INPUT_DTYPES: _fragments(codes[C.INPUT_DTYPES], texts),
-            C.STACK: _stacks(codes[C.STACK], texts),
-            C.FLOPS: _flops(codes[C.NAME], codes[C.INPUT_SHAPES], codes[C.FLOPS], texts),
-        }
-    )
+    built = _Building(rows.shape[1])
+    built.table(layout.HOST, rows)
+    built.texts(C.KIND, *_of_few(_host_kinds(rows[-1], known, place, texts), layout.HOST_KINDS))
+    built.texts(C.NAME, place, texts.encoded.of(known))
+    for name in (C.INPUT_SHAPES, C.INPUT_DTYPES):
+        known, place = distinct(codes[name], texts.count)
+        built.texts(name, place, texts.fragments.of(known))
+    built.texts(C.STACK, *_stacks(codes[C.STACK], texts))
+    built.integers(C.FLOPS, _flops(codes[C.NAME], codes[C.INPUT_SHAPES], codes[C.FLOPS], texts))
+    return built.batch()
 
 
 def _refuse_hidden_ops(known: Ints, texts: Texts) -> None:
@@ -96,31 +125,29 @@ def _refuse_hidden_ops(known: Ints, texts: Texts) -> None:
         raise SurpriseError
 
 
-def _host_kinds(kinds: Ints, known: Ints, place: Ints, texts: Texts) -> pa.DictionaryArray:
+def _host_kinds(kinds: Ints, known: Ints, place: Ints, texts: Texts) -> Ints:
     for kind, becomes in texts.kinds.items():
         concerned = kinds == layout.HOST_KINDS.index(kind)
         kinds = np.where(concerned, becomes.of(known)[place], kinds)
-    return _of_few(kinds, layout.HOST_KINDS)
+    return kinds
 
 
-def _of_few(numbers: Ints, values: tuple[str, ...]) -> pa.DictionaryArray:
+def _of_few(numbers: Ints, values: tuple[str, ...]) -> tuple[Ints, list[bytes]]:
     found, place = distinct(numbers, len(values))
-    return coded(place, [values[number].encode() for number in found])
+    return place, [values[number].encode() for number in found]
 
 
-def _fragments(codes: Ints, texts: Texts) -> pa.DictionaryArray:
-    known, place = distinct(codes, texts.count)
-    return coded(place, texts.fragments.of(known))
-
-
-def _stacks(codes: Ints, texts: Texts) -> pa.DictionaryArray:
+def _stacks(codes: Ints, texts: Texts) -> tuple[Ints, Objects]:
     known, place = distinct(codes, texts.count)
     stacks = texts.encoded.of(known)
-    empty = np.flatnonzero(stacks == b"")
-    return coded(np.where(np.isin(place, empty), -1, place) if len(empty) else place, stacks)
+    empty = stacks == b""
+    if not empty.any():
+        return place, stacks
+    number = np.append(np.where(empty, NONE, np.cumsum(~empty) - 1), NONE)  # the last for no stack at all
+    return number[place], stacks[~empty]
 
 
-def _flops(name: Ints, shapes: Ints, values: Ints, texts: Texts) -> pa.Array:
+def _flops(name: Ints, shapes: Ints, values: Ints, texts: Texts) -> Ints:
     work = np.full(len(name), layout.NULL)
     counted = np.flatnonzero(name < layout.COUNTED)
     codes = [each[counted] + 1 for each in (name, shapes, values)]  # none is 0
@@ -128,7 +155,7 @@ def _flops(name: Ints, shapes: Ints, values: Ints, texts: Texts) -> pa.Array:
     calls, call = np.unique(np.ravel_multi_index(codes, sizes), return_inverse=True)
     found = [_work(each, texts) for each in np.transpose(np.unravel_index(calls, sizes)).tolist()]
     work[counted] = np.array(found, np.int64)[call]
-    return _integers(work)
+    return work
 
 
 def _work(codes: list[int], texts: Texts) -> int:
@@ -137,50 +164,41 @@ def _work(codes: list[int], texts: Texts) -> int:
     return layout.NULL if work is None else work
 
 
-def _device(filled: Sheets, texts: Texts) -> pa.RecordBatch | None:
+def _device(filled: Sheets, texts: Texts) -> Batch | None:
     rows = filled.rows(sheets.DEVICE, sheets.N_DEVICE)
     if not rows.shape[1]:
         return None
     devices, occupancy = (list(layout.DEVICE).index(name) for name in (C.DEVICE, C.OCCUPANCY_PCT))
     known, place = distinct(filled.rows(sheets.DEVICE_TEXTS, sheets.N_DEVICE)[0], texts.count)
-    named = texts.strings.of(known)
-    return pa.RecordBatch.from_pydict(
-        {
-            C.START_NS: None,
-            C.DUR_NS: None,
-            C.KIND: _of_few(rows[-1], layout.DEVICE_KINDS),
-            C.NAME: coded(place, texts.encoded.of(known)),
-            **_columns(layout.DEVICE, rows),
-            C.DEVICE: fitting_devices(rows[devices]),
-            C.OCCUPANCY_PCT: numbers(rows[occupancy].view(np.float64), rows[occupancy] == layout.NULL),
-            **_copies(rows[-1] == _COPY, place, named),
-        }
-    )
+    built = _Building(rows.shape[1])
+    built.table(layout.DEVICE, rows)
+    built.integers(C.DEVICE, fitting_devices(rows[devices]))
+    built.reals(C.OCCUPANCY_PCT, rows[occupancy])
+    built.texts(C.KIND, *_of_few(rows[-1], layout.DEVICE_KINDS))
+    built.texts(C.NAME, place, texts.encoded.of(known))
+    copied, copy = distinct(np.where(rows[-1] == _COPY, place, NONE), len(known))
+    _add_ends(built, copy, [names.copy_ends(name) for name in texts.strings.of(known[copied])])
+    return built.batch()
 
 
-def _copies(
-    is_copy: np.ndarray[tuple[int], np.dtype[np.bool_]], place: Ints, named: npt.NDArray[np.object_]
-) -> dict[str, pa.Array]:
-    copied, copy = distinct(np.where(is_copy, place, -1), len(named))
-    ends = [names.copy_ends(named[number]) for number in copied]
-    columns = {}
+def _add_ends(built: _Building, copy: Ints, ends: Sequence[tuple[object, ...]]) -> None:
+    """What names of copies tell of them: `copy` is each row's place among these names."""
     for number, column in enumerate(COPY_COLUMNS):
-        values = [str(each[number]).encode() for each in ends]
-        distinct_values = sorted(set(values))
-        codes = np.array([*map(distinct_values.index, values), -1])
-        columns[column] = coded(codes[copy], distinct_values)
-    return columns
+        built.texts(column, copy, [str(each[number]).encode() for each in ends])
 
 
-def _memory(filled: Sheets) -> pa.RecordBatch | None:
+def _memory(filled: Sheets) -> Batch | None:
     rows = filled.rows(sheets.MEMORY, sheets.N_MEMORY)
     if not rows.shape[1]:
         return None
-    device = rows[list(layout.MEMORY).index(C.DEVICE)]
-    return pa.RecordBatch.from_pydict({**_columns(layout.MEMORY, rows), C.DEVICE: fitting_devices(device)})
+    built = _Building(rows.shape[1])
+    built.table(layout.MEMORY, rows)
+    built.integers(C.DEVICE, fitting_devices(rows[list(layout.MEMORY).index(C.DEVICE)]))
+    return built.batch()
 
 
-def _counters(filled: Sheets, text: memoryview, tally: Tally) -> pa.RecordBatch | None:
+def _counters(filled: Sheets, text: memoryview, tally: Tally) -> Batch | None:
     bounds = filled.rows(sheets.COUNTERS, sheets.N_COUNTERS).T.tolist()
     events = decode_counters(b",".join(bytes(text[start:end]) for start, end in bounds))
-    return counter_rows(events, tally)
+    rows = counter_rows(events, tally)
+    return None if rows is None else of_arrow(rows)

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from tracekit.ingest.arrays import numbers, of_utf8
 from tracekit.ingest.kineto import names
 from tracekit.ingest.kineto.columns import compact_json
 from tracekit.ingest.kineto.scan import layout
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from tracekit.ingest.kineto.scan.interner import Interner
     from tracekit.schema import HostKind
@@ -38,12 +36,6 @@ def distinct(codes: Ints, count: int) -> tuple[Ints, Ints]:
     place = np.full(count + 1, -1)
     place[found] = np.arange(len(found))
     return found, place[codes]
-
-
-def coded(places: Ints, values: Sequence[bytes] | npt.NDArray[np.object_]) -> pa.DictionaryArray:
-    """A text column from each row's place among values, which are encoded; -1 for null."""
-    indices = numbers(places.astype(np.int32), places < 0)
-    return pa.DictionaryArray.from_arrays(indices, of_utf8(list(values)))
 
 
 class Known:

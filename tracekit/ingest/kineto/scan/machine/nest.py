@@ -8,27 +8,32 @@ _NONE = -1
 
 
 @compiled
-def nest(count: int, thread: int, start: int, end: int, parent: int, depth: int) -> int:
+def nest(
+    count: int, known: int, thread: int, start: int, end: int, parent: int, depth: int, latest: int
+) -> int:
     """Find parents and depths.
 
     Args:
         count: How many rows.
-        thread: Address of their threads; rows of one lie together, by start and then falling end.
+        known: Of so many of the first ones the depth is there already.
+        thread: Address of their threads' numbers; rows of one come by start and then falling end.
         start: Address of their starts.
         end: Address of their ends.
         parent: Address of room for the place of each row's innermost enclosing row, -1 at the top.
         depth: Address of room for the number of rows that enclose each.
+        latest: Address of the latest row of each thread, -1 without any.
     """
     for row in range(count):
-        above = row - 1
-        if row > 0 and peek(thread, row) != peek(thread, above):
-            above = _NONE
+        lane = peek(thread, row)
+        above = peek(latest, lane)
         first, last = peek(start, row), peek(end, row)
-        # no row between a row and the one looked at encloses it, so that one's parent is next
+        # no row of the thread between a row and the one looked at encloses it, so that one's parent is next
         while above != _NONE and (peek(end, above) < last or peek(end, above) <= first):
             above = peek(parent, above)
         poke(parent, row, above)
-        poke(depth, row, 0 if above == _NONE else peek(depth, above) + 1)
+        poke(latest, lane, row)
+        if row >= known:
+            poke(depth, row, 0 if above == _NONE else peek(depth, above) + 1)
     return count
 
 
