@@ -102,7 +102,7 @@ def _of_rank(run: Run, rank: int, steps: pd.DataFrame) -> tuple[pd.DataFrame, pd
 
 def _what_if(own: Graph, walker: Walker, span: Span, steps: int) -> pd.DataFrame:
     """What removing each of what is on the path from the first step to the last would save."""
-    path = path_tables.described(own, walker.paths([span.window]))
+    path = path_tables.described(own, walker.pieces([span.window]))
     path = path_tables.inside(path, span.steps)
     sums = path.groupby([C.KIND, "op"], observed=True)[C.DUR_NS].sum().reset_index()
     del path

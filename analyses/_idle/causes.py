@@ -35,7 +35,7 @@ from tracekit import intervals
 from tracekit.intervals import covered
 from tracekit.schema import C, HostKind
 
-from .._shared.common import NO_PARENT, spans
+from .._shared.common import NO_PARENT, spans, values_at
 from .._shared.gaps import AFTER, BEFORE, EARLIER, LAUNCH, NEAR_NS
 from .._shared.host_lines import STEP_MARKER
 from .waits import first_ending_after
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     from tracekit.intervals import Ints
 
+    from .._shared.held import Small
     from .._shared.host_lines import HostLines
 
     Bools = npt.NDArray[np.bool_]
@@ -121,8 +122,8 @@ def explain(gaps: pd.DataFrame, device: pd.DataFrame, host: HostLines, waits: In
     """
     start, end = spans(gaps)
     launch, known = gaps[LAUNCH].to_numpy(), gaps[LAUNCH].to_numpy() >= 0
-    begun = np.where(known, np.append(host.start, 0)[launch], end)
-    done = np.where(known, np.append(host.end, 0)[launch], end)
+    begun = np.where(known, values_at(host.start, launch, 0), end)
+    done = np.where(known, values_at(host.end, launch, 0), end)
     queued_ns = np.where(known, end - np.clip(done, start, end), 0)
     queued = known & _queued(gaps, begun, done, queued_ns)
     late = known & ~queued
@@ -197,17 +198,17 @@ def _profiled(host: HostLines, gaps: pd.DataFrame, part: _Part) -> Bools:
 
 def _awaited(host: HostLines, waits: Ints, part: _Part) -> Ints:
     """The wait in progress when each gap began, else one that ended shortly before."""
-    starts, ends = np.append(host.start, 0), np.append(host.end, 0)
     chosen = np.full(len(part.start), NO_PARENT, np.int64)
     for early in (CLOCKS_NS, 0):
         found = first_ending_after(host, waits, part.thread, part.start - early - 1)
-        fits = part.late & (found >= 0) & (starts[found] < part.start) & (ends[found] <= part.end)
+        fits = part.late & (found >= 0) & (values_at(host.start, found, 0) < part.start)
+        fits &= values_at(host.end, found, 0) <= part.end
         chosen = np.where(fits, found, chosen)
     return chosen
 
 
 def _explains(host: HostLines, awaited: Ints, part: _Part) -> Bools:
-    length = np.append(host.end - host.start, 0)[awaited]
+    length = values_at(host.end, awaited, 0) - values_at(host.start, awaited, 0)
     found: Bools = (awaited >= 0) & (2 * length >= part.end - part.start)
     return found
 
@@ -215,25 +216,27 @@ def _explains(host: HostLines, awaited: Ints, part: _Part) -> Bools:
 def _in_charge(host: HostLines, gaps: pd.DataFrame, start: Ints, end: Ints, late: Bools) -> Ints:
     """The thread whose work the launch waited for."""
     launch = gaps[LAUNCH].to_numpy()
-    thread: Ints = np.append(host.thread, NO_PARENT)[launch]
-    ranks = np.append(host.rank, NO_PARENT)[launch]
-    activity, middle = np.append(_activity(host), _NOTHING), start + (end - start) // 2
-    best = activity[host.innermost(thread, middle)]
+    thread, ranks = (values_at(column, launch, NO_PARENT) for column in (host.thread, host.rank))
+    activity, middle = _activity(host), start + (end - start) // 2
+    best = values_at(activity, host.innermost(thread, middle), _NOTHING)
     doubtful = np.flatnonzero(late & (best < _FRAME))
-    calls = np.union1d(launch, gaps[EARLIER].to_numpy())
+    calls = np.concatenate((launch, gaps[EARLIER].to_numpy()))
     for lane in np.unique(host.thread[calls[calls >= 0]]):
         asked = doubtful[ranks[doubtful] == host.rank[host.lanes[int(lane)].start]]
-        does = activity[host.innermost(np.full(len(asked), lane, np.int64), middle[asked])]
+        inner = host.innermost(np.full(len(asked), lane, np.int64), middle[asked])
+        does = values_at(activity, inner, _NOTHING)
         better = does > best[asked]
         thread[asked[better]], best[asked[better]] = lane, does[better]
     return thread
 
 
-def _activity(host: HostLines) -> Ints:
+def _activity(host: HostLines) -> Small:
     """How much each row says about what its thread does."""
     works = host.of_kind(HostKind.OP, HostKind.RUNTIME, HostKind.SYNC)
     waits = host.named(STEP_MARKER) | host.named(_BACKWARD)
-    return np.select([waits, works], [_WAITING, _WORKING], _FRAME).astype(np.int64)
+    found = np.full(len(works), _FRAME, np.int8)
+    found[works], found[waits] = _WORKING, _WAITING
+    return found
 
 
 def _told_to_wait(gaps: pd.DataFrame, device: pd.DataFrame, host: HostLines) -> Bools:
@@ -241,8 +244,7 @@ def _told_to_wait(gaps: pd.DataFrame, device: pd.DataFrame, host: HostLines) -> 
     events = np.flatnonzero(host.named(WAIT_EVENT))
     before, after = gaps[EARLIER].to_numpy(), gaps[LAUNCH].to_numpy()
     known = (before >= 0) & (after >= 0)
-    lanes = np.append(host.thread, NO_PARENT)
-    known &= lanes[before] == lanes[after]
+    known &= values_at(host.thread, before, NO_PARENT) == values_at(host.thread, after, NO_PARENT)
     told = np.searchsorted(events, after) > np.searchsorted(events, before)
     stream = device[C.STREAM].fillna(NO_PARENT).to_numpy(np.int64)
     changed = stream[gaps[BEFORE].to_numpy()] != stream[gaps[AFTER].to_numpy()]

@@ -12,7 +12,7 @@ from tracekit.schema import C, HostKind
 
 from .._shared import gaps as shared_gaps
 from .._shared import host_lines
-from .._shared.common import NO_PARENT, coded, ints
+from .._shared.common import NO_PARENT, coded, ints, values_at
 from .._shared.hosts import NO_OP, source_lines
 from . import causes
 from .causes import CAUSES, Cause
@@ -80,7 +80,7 @@ def described(run: Run, idle: Idle) -> pd.DataFrame:
     launch = gaps[shared_gaps.LAUNCH].to_numpy()
     shown[HOST_NS] = _known(why.host_ns, launch >= 0)
     shown[QUEUED_NS] = _known(why.queued_ns, launch >= 0)
-    length = np.append(host.end - host.start, 0)[why.wait]
+    length = values_at(host.end, why.wait, 0) - values_at(host.start, why.wait, 0)
     shown[WAIT_NS] = _known(length, why.wait >= 0)
     shown[WAIT_ROW] = host.ids(why.wait)
     shown[C.LAUNCH_ROW] = host.ids(launch)

@@ -6,8 +6,10 @@ belongs to the innermost interval that covers it, so the slices of a thread part
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -16,16 +18,20 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.ingest import nesting
-from tracekit.kernel_names import matches
 from tracekit.schema import C, HostKind, Phase
 from tracekit.step_names import MARKER
 
-from .._shared.common import HOST_FUNCTION_PATTERN, LAUNCH_PATTERN, Places, ints
+from .._shared.common import HOST_FUNCTION_PATTERN, LAUNCH_PATTERN, NO_PARENT, Places
+from .._shared.held import Held, by_thread, moved, per_run, picked
 from .._shared.hosts import NO_OP
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tracekit.intervals import Ints
     from tracekit.run import Run
+
+    from .._shared.held import Coded
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Small: TypeAlias = npt.NDArray[np.integer[Any]]
@@ -52,6 +58,8 @@ _KIND_CODES = {
     HostKind.OP: KINDS.index(OP),
     HostKind.OVERHEAD: KINDS.index(PROFILER),
 }
+_BLOCK = 1 << 18
+"""Starts that are put in order with the ends among them at a time, in the processor's cache."""
 
 
 @dataclass(frozen=True)
@@ -108,14 +116,12 @@ class Slices:
 
     Attributes:
         bounds: First slice of each thread, and the number of slices at the end.
-        start: Starts.
-        end: Ends; the first of a thread reaches back and its last reaches on without bound.
+        cuts: Starts, `-FAR` for the first of a thread, and one such start more behind the last.
         row: Position of the innermost row, -1 where the thread is in none.
     """
 
     bounds: Ints
-    start: Ints
-    end: Ints
+    cuts: Ints
     row: Small
 
     def at(self, thread: Small, times: Ints) -> Ints:
@@ -124,9 +130,18 @@ class Slices:
         for lane in present(thread):
             low, high = self.bounds[lane], self.bounds[lane + 1]
             asked = thread == lane
-            inner = np.searchsorted(self.start[low:high], times[asked], side="right") - 1
+            inner = np.searchsorted(self.cuts[low:high], times[asked], side="right") - 1
             found[asked] = low + np.maximum(inner, 0)
         return found
+
+    def starts(self, number: Small) -> Ints:
+        """Starts of slices; the first of a thread reaches back without bound."""
+        return self.cuts[number]
+
+    def ends(self, number: Small) -> Ints:
+        """Ends of slices; the last of a thread reaches on without bound."""
+        following = self.cuts[number + 1]
+        return np.where(following == -FAR, FAR, following)
 
 
 def present(thread: Small) -> list[int]:
@@ -145,60 +160,71 @@ FAR = 1 << 61
 
 def read(run: Run, rank: int) -> Host:
     """The host rows of one rank."""
-    frame = run.table("host_intervals", columns=_READ, where=pc.field(C.RANK) == rank)
-    start, row_id, length = (ints(frame, name) for name in (C.START_NS, C.ROW_ID, C.DUR_NS))
-    thread = _threads(frame)
-    order = np.lexsort((row_id, -length, start, thread))
-    kind, label, labels = _described(frame)
-    name, by_phase = frame[C.NAME], (frame[C.PHASE] == Phase.BACKWARD).to_numpy(bool)
-    del frame
-    start, thread, kind = start[order], thread[order], kind[order]
-    end = start + length[order]
+    others = None if run.ranks == (rank,) else pc.field(C.RANK) == rank
+    held = Held(run, "host_intervals", _READ, where=others)
+    thread = per_run(_threads, held.table(C.PID, C.TID))
+    start, length, row_id = (held.numbers(name) for name in (C.START_NS, C.DUR_NS, C.ROW_ID))
+    order = _order(thread, start, length, row_id)
+    thread = thread[order]
+    start, row_id, end = moved(order, [start, row_id, length])
+    end += start
+    del length
+    kinds, names = (held.coded(name)[order] for name in (C.KIND, C.NAME))
+    backward = held.coded(C.PHASE).among(Phase.BACKWARD)[order]
+    del order
     parent = nesting.parents(thread, start, end)
-    own = label[order]
+    kind, own, labels = _described(kinds, names)
     nearest = nesting.nearest(parent, own >= 0)
-    backward = (matches(name, _BACKWARD).to_numpy(bool) | by_phase)[order]
-    marks = matches(name, MARKER).to_numpy(bool)[order]
-    runs_backward = np.bincount(thread, backward, minlength=1) > 0
-    main = _main(thread, marks, (kind == KINDS.index(LAUNCH)), runs_backward)
+    backward |= names.matching(_BACKWARD)
+    runs_backward = np.zeros(_count(thread), np.bool_)
+    runs_backward[thread[backward]] = True
+    main = _main(thread, names.matching(MARKER), kind == KINDS.index(LAUNCH), runs_backward)
     runs_backward[main] = False
     return Host(
-        row_id=row_id[order],
+        row_id=row_id,
         thread=thread,
         start=start,
         end=end,
         parent=parent,
         kind=kind,
-        label=np.where(nearest >= 0, own[nearest], np.int32(len(labels) - 1)) if len(own) else own,
+        label=picked(np.append(own, own.dtype.type(len(labels) - 1)), nearest),
         labels=labels,
-        waits=matches(name, _WAIT_EVENT).to_numpy(bool)[order],
-        frees=matches(name, _FREE).to_numpy(bool)[order],
-        asynchronous=matches(name, _ASYNC).to_numpy(bool)[order],
+        waits=names.matching(_WAIT_EVENT),
+        frees=names.matching(_FREE),
+        asynchronous=names.matching(_ASYNC),
         backward=runs_backward,
         main=main,
     )
 
 
-def _threads(frame: pd.DataFrame) -> Small:
+def _order(thread: Small, start: Ints, length: Ints, row_id: Ints) -> Ints:
+    """By thread, start, falling end and id."""
+    return by_thread(thread, lambda rows: start[rows], lambda rows: -length[rows], lambda rows: row_id[rows])
+
+
+def _threads(pid: Ints, tid: Ints) -> Small:
     """A small number for each thread of each process."""
-    codes = (frame[C.PID].to_numpy(np.int64) << 32) ^ frame[C.TID].to_numpy(np.int64)
-    thread, _ = pd.factorize(codes, sort=True)
-    found: Small = thread.astype(np.int32)
+    thread, distinct = pd.factorize((pid << 32) ^ tid, sort=True)
+    found: Small = thread.astype(np.min_scalar_type(-1 - len(distinct)))
     return found
 
 
-def _described(frame: pd.DataFrame) -> tuple[Small, Small, list[str]]:
+def _described(kinds: Coded, names: Coded) -> tuple[Small, Small, list[str]]:
     """Kind and label of each row, -1 for a row that gives no label of its own, and the labels' names."""
-    kind = np.full(len(frame), KINDS.index(OUTSIDE), np.int8)
+    kind = np.full(len(kinds.codes), KINDS.index(OUTSIDE), np.int8)
     for value, code in _KIND_CODES.items():
-        kind[(frame[C.KIND] == value).to_numpy(bool)] = code
-    launch = matches(frame[C.NAME], LAUNCH_PATTERN) & ~matches(frame[C.NAME], HOST_FUNCTION_PATTERN)
-    kind[launch.to_numpy(bool) & (kind == KINDS.index(RUNTIME))] = KINDS.index(LAUNCH)
-    names = frame[C.NAME].cat
-    labelled = frame[C.KIND].isin([HostKind.OP, HostKind.ANNOTATION, HostKind.OVERHEAD])
-    labelled &= ~matches(frame[C.NAME], MARKER)
-    label = np.where(labelled.to_numpy(bool), names.codes.to_numpy(np.int32), np.int32(-1))
-    return kind, label, [*names.categories.astype(str), NO_OP]
+        kind[kinds.among(value)] = code
+    launch = names.matching(LAUNCH_PATTERN) & ~names.matching(HOST_FUNCTION_PATTERN)
+    kind[launch & (kind == KINDS.index(RUNTIME))] = KINDS.index(LAUNCH)
+    labelled = kinds.among(HostKind.OP, HostKind.ANNOTATION, HostKind.OVERHEAD)
+    labelled &= ~names.matching(MARKER)
+    label = np.where(labelled, names.codes, names.codes.dtype.type(-1))
+    return kind, label, [*names.texts, NO_OP]
+
+
+def _count(thread: Small) -> int:
+    """Number of threads; there is one at least."""
+    return int(thread[-1]) + 1 if len(thread) else 1
 
 
 def _main(thread: Small, marks: Bools, launches: Bools, backward: Bools) -> int:
@@ -209,38 +235,51 @@ def _main(thread: Small, marks: Bools, launches: Bools, backward: Bools) -> int:
 
 
 def _sliced(host: Host) -> Slices:
-    solid = host.end > host.start
-    kept = np.flatnonzero(solid).astype(np.int32)
-    threads = int(host.thread.max()) + 1 if len(host.thread) else 1
-    order, start, lane = _cuts(host, kept, threads)
-    row = _after(host, solid, kept, threads)[order]
-    del order
-    end = np.append(start[1:], FAR)
-    end[np.append(lane[1:] != lane[:-1], [True])] = FAR
-    solid = end > start
-    row = row[solid]
-    return Slices(
-        bounds=np.searchsorted(lane[solid], np.arange(threads + 1, dtype=np.int32)),
-        start=start[solid],
-        end=end[solid],
-        row=np.where(row >= 0, kept[row], np.int32(-1)) if len(kept) else row,
-    )
+    threads = _count(host.thread)
+    bounds = np.searchsorted(host.thread, np.arange(threads + 1, dtype=host.thread.dtype))
+    room = 2 * len(host.start) + threads + 1
+    cuts, row, filled = np.empty(room, np.int64), np.empty(room, np.int32), 0
+    first = []
+    for low, high in pairwise(bounds.tolist()):
+        first.append(filled)
+        cuts[filled], row[filled] = -FAR, NO_PARENT
+        filled += 1
+        for time, inside in _cuts(host, slice(low, high)):
+            filled -= int(cuts[filled - 1] == time[0])  # nothing lies between two cuts at one time
+            cuts[filled : filled + len(time)], row[filled : filled + len(time)] = time, inside
+            filled += len(time)
+    cuts[filled] = -FAR
+    return Slices(bounds=np.array([*first, filled]), cuts=cuts[: filled + 1], row=row[:filled])
 
 
-def _cuts(host: Host, kept: Small, threads: int) -> tuple[Ints, Ints, Small]:
-    """All starts and ends of these rows in the order of threads and time; their time and their thread."""
-    place, lanes = np.arange(len(kept), dtype=np.int32), np.arange(threads, dtype=np.int32)
-    thread = host.thread[kept].astype(np.int32, copy=False)
-    time = np.concatenate((np.full(threads, -FAR), host.end[kept], host.start[kept]))
-    lane = np.concatenate((lanes, thread, thread))
-    tie = np.concatenate((np.full(threads, -1, np.int32), -place - 1, place))  # ends first, the inner before
-    order = np.lexsort((tie, time, lane))
-    return order, time[order], lane[order]
+def _cuts(host: Host, lane: slice) -> Iterator[tuple[Ints, Small]]:
+    """The cuts of one thread, each time once, in blocks: the time, and the row that the cut leads into.
+
+    At one time what starts comes after what ends; of what starts the inner, of what ends the outer is last.
+    """
+    start, end, parent = host.start[lane], host.end[lane], host.parent[lane]
+    by_end = np.argsort(end, kind="stable")
+    passed = 0
+    for block in range(0, len(start), _BLOCK):
+        rest = block + _BLOCK
+        reached = len(end)
+        if rest < len(start):
+            reached = bisect_right(by_end, start[rest], lo=passed, key=end.__getitem__)
+        gone, begun = by_end[passed:reached], np.arange(block, min(rest, len(start)))
+        gone, begun = gone[end[gone] > start[gone]], begun[end[begun] > start[begun]]
+        gone = gone[_changes(end[gone], before=True)]
+        time = np.concatenate((end[gone], start[begun]))
+        into = np.concatenate((parent[gone], begun.astype(np.int32) + np.int32(lane.start)))
+        order = np.argsort(time, kind="stable")
+        order = order[_changes(time[order], before=False)]
+        if len(order):
+            yield time[order], into[order]
+        passed = reached
 
 
-def _after(host: Host, solid: Bools, kept: Small, threads: int) -> Small:
-    """The row, among these rows, that each cut leads into: the one around it, or the one that starts."""
-    local = np.cumsum(solid, dtype=np.int32) - 1
-    above = host.parent[kept]  # whoever encloses something is not empty
-    above = np.where(above >= 0, local[above], np.int32(-1))
-    return np.concatenate((np.full(threads, -1, np.int32), above, np.arange(len(kept), dtype=np.int32)))
+def _changes(times: Ints, *, before: bool) -> Bools:
+    """Which of these sorted times differ from the one before, or from the one behind."""
+    differs = times[1:] != times[:-1]
+    parts = ([True], differs) if before else (differs, [True])
+    found: Bools = np.concatenate(parts)[: len(times)].astype(np.bool_, copy=False)
+    return found

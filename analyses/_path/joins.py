@@ -183,12 +183,13 @@ def _between(host: Host, other: int) -> tuple[Ints, Ints, Ints, Ints]:
     top = np.flatnonzero((host.thread == other) & (host.parent < 0) & (host.end > host.start))
     first, done = host.start[top], np.maximum.accumulate(host.end[top])
     low, high = slices.bounds[main], slices.bounds[main + 1]
-    begin, end = slices.start[low:high], slices.end[low:high]
-    over = np.searchsorted(begin, first, side="right") - 1
+    begin, end = slices.cuts[low : high - 1], slices.cuts[low + 1 : high]
+    over = np.searchsorted(slices.cuts[low:high], first, side="right") - 1
+    begun = slices.cuts[low + over]
     idle = np.concatenate(([-FAR], done[:-1]))
-    starts = (begin[over] > idle) & (end[over] >= host.end[top])
-    last = np.searchsorted(done, end[:-1], side="right") - 1
-    resumes = np.flatnonzero((last >= 0) & (begin[:-1] > -FAR) & (first[last] >= begin[:-1]))
+    starts = (begun > idle) & (slices.ends(low + over) >= host.end[top])
+    last = np.searchsorted(done, end, side="right") - 1
+    resumes = np.flatnonzero((last >= 0) & (begin > -FAR) & (first[last] >= begin))
     counts = [int(starts.sum()), len(resumes)]
     return (
         np.repeat(np.array([other, main]), counts),
@@ -196,7 +197,7 @@ def _between(host: Host, other: int) -> tuple[Ints, Ints, Ints, Ints]:
         np.repeat(np.array([main, other]), counts),
         np.concatenate(
             (
-                np.minimum(begin[over[starts]], first[starts] - 1),
+                np.minimum(begun[starts], first[starts] - 1),
                 np.minimum(done[last[resumes]], end[resumes] - 1),
             )
         ),

@@ -59,14 +59,15 @@ def named(own: Graph, path: pd.DataFrame) -> pd.DataFrame:
     return found
 
 
-def described(own: Graph, path: pd.DataFrame) -> pd.DataFrame:
+def described(own: Graph, path: pd.DataFrame | dict[str, Small]) -> pd.DataFrame:
     """A path with kinds and ops as text."""
+    start, end = (np.asarray(path[name]) for name in ("start", "end"))
     return pd.DataFrame(
         {
-            C.KIND: pd.Categorical.from_codes(path["kind"].to_numpy(), pd.Index(ALL_KINDS)),
-            "op": pd.Categorical.from_codes(path["label"].to_numpy(), pd.Index(own.labels)),
-            C.START_NS: ints(path, "start"),
-            C.DUR_NS: ints(path, "end") - ints(path, "start"),
+            C.KIND: pd.Categorical.from_codes(path["kind"], pd.Index(ALL_KINDS)),
+            "op": pd.Categorical.from_codes(path["label"], pd.Index(own.labels)),
+            C.START_NS: start,
+            C.DUR_NS: end - start,
         },
         copy=False,
     )
@@ -135,9 +136,10 @@ def _longest(paths: pd.DataFrame) -> pd.DataFrame:
 
 def what_if(model: WhatIf, path: pd.DataFrame, steps: int) -> pd.DataFrame:
     """The candidates of one rank, the largest saving first; amounts are per step."""
+    candidates = _candidates(path, waits=model.waits)
+    savings = model.savings([(where, what) for where, what, _ in candidates])
     rows = []
-    for where, what, on_path in _candidates(path, waits=model.waits):
-        saving = model.saving(where, what)
+    for (where, what, on_path), saving in zip(candidates, savings, strict=True):
         left = model.span_ns - saving
         rows.append(
             (what, where, saving // steps, saving / model.span_ns, left // steps, on_path // steps, saving)

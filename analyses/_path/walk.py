@@ -1,12 +1,13 @@
 """The walk back along the critical path, and the segments it consists of.
 
-The walk is a plain loop over lists: it visits every interval and wait at most once, about 0.3 µs each, and
-touches only what is on the path. Time on the host is not walked: a stretch between two waits is cut into
-its slices afterwards, all stretches at once.
+The walk is a plain loop, and touches only what is on the path. Neighbours on a stream that lead to each other
+are passed in one turn, and told one by one afterwards; neither is time on the host walked: a stretch between
+two waits is cut into its slices afterwards, all of them at once.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from tracekit.run import Run
 
     from .device import Device
-    from .host import Host, Small
+    from .host import Bools, Host, Small
     from .joins import Joins
 
 COMPUTE, COMMUNICATE, MEMCPY, MEMSET, GRAPH = "compute", "communication", "memcpy", "memset", "graph"
@@ -61,7 +62,7 @@ WRAPPER = "record_param_comms"
 
 WINDOW = "window"
 """Column of the number of the window a segment is of."""
-_BUSY, _LAUNCHED, _QUEUED, _HANDED, _HOST, _LOST = range(6)
+_BUSY, _LAUNCHED, _QUEUED, _HANDED, _HOST, _LOST, _RUN = range(7)
 _Step = tuple[int, int, int, int]
 
 
@@ -137,7 +138,9 @@ class Walker:
         before = joins.last(device.thread, begun, bound=True)
         done = np.maximum(begun, np.minimum(done, device.start))
         bound = device.binding == path_device.LAUNCH
-        self._intervals = _columns(device.start, bound, source, done, device.thread, before)
+        self._intervals = _columns(
+            device.start, bound, source, done, device.thread, before, _firsts(device, bound, source)
+        )
         self._ends = device.end.data
         low = np.where(joins.is_call, path_device.ended(device, joins.target), joins.end)
         target = np.where(joins.is_call, joins.target, NO_PARENT)
@@ -147,16 +150,21 @@ class Walker:
 
     def paths(self, windows: Sequence[Window]) -> pd.DataFrame:
         """The segments of the critical path of each window, in order of time: they sum to it exactly."""
+        path = self.pieces(windows)
+        order = np.lexsort((path["start"], path[WINDOW]))
+        return pd.DataFrame({name: path.pop(name)[order] for name in [*path]}, copy=False)
+
+    def pieces(self, windows: Sequence[Window]) -> dict[str, Small]:
+        """The same as columns, in no order."""
         walked = [self._walk(window) for window in windows]
         number = np.repeat(np.arange(len(windows)), [len(own) for own in walked])
-        steps = np.fromiter(_flat(walked), np.int64, 4 * len(number)).reshape(-1, 4)
-        del walked
-        low = np.array([window.start for window in windows], np.int64)[number]
-        high = np.array([window.end for window in windows], np.int64)[number]
-        inside = np.column_stack(
-            (steps[:, :2], np.maximum(steps[:, 2], low), np.minimum(steps[:, 3], high), number)
-        )
-        return _segments(self._graph, inside)
+        steps = np.fromiter(_flat(walked), np.int64, 4 * len(number)).reshape(-1, 4).T
+        steps = _told(self._graph.device, np.vstack((steps, number)))
+        low = np.array([window.start for window in windows], np.int64)
+        high = np.array([window.end for window in windows], np.int64)
+        steps[2] = np.maximum(steps[2], low[steps[4]])
+        steps[3] = np.minimum(steps[3], high[steps[4]])
+        return _segments(self._graph, steps)
 
     def _walk(self, window: Window) -> list[_Step]:
         steps: list[_Step] = []
@@ -168,14 +176,24 @@ class Walker:
             if at <= window.start:
                 return steps
             if interval >= 0:
+                at, interval = self._along_stream(steps, at, interval, window.start)
                 at, interval, thread, join = self._from_device(steps, at, interval)
             else:
                 at, interval, thread, join = self._from_host(steps, at, thread, join)
         steps.append((_LOST, 0, -FAR, at))
         return steps
 
+    def _along_stream(self, steps: list[_Step], at: int, interval: int, until: int) -> tuple[int, int]:
+        """Back along a stream as far as its intervals lead to each other, or end after an instant."""
+        first = self._intervals[-1][interval]
+        if first == interval or self._ends[interval - 1] <= until:
+            return at, interval
+        first = bisect_right(self._ends, until, first, interval)
+        steps.append((_RUN, interval, first, at))
+        return min(self._ends[first], self._intervals[0][first + 1]), first
+
     def _from_device(self, steps: list[_Step], at: int, interval: int) -> tuple[int, int, int, int]:
-        start, by_launch, source, done, thread, join = (column[interval] for column in self._intervals)
+        start, by_launch, source, done, thread, join, _ = (column[interval] for column in self._intervals)
         steps.append((_BUSY, interval, start, at))
         if by_launch:
             steps.append((_LAUNCHED, interval, done, start))
@@ -199,6 +217,32 @@ class Walker:
         return source, NO_PARENT, other, before
 
 
+def _firsts(device: Device, bound: Bools, source: Ints) -> Ints:
+    """The first interval of the neighbours on a stream that lead back to each other from each interval."""
+    place = np.arange(len(source))
+    apart = bound | (source != place - 1)
+    apart[1:] |= device.lane[1:] != device.lane[:-1]
+    apart[:1] = True
+    return np.maximum.accumulate(np.where(apart, place, 0))
+
+
+def _told(device: Device, steps: Ints) -> Ints:
+    """The same steps, with each interval of a run, but for its first, and the gap before it as steps."""
+    is_run = steps[0] == _RUN
+    _, last, first, at, number = steps[:, is_run]
+    counts = last - first
+    run = np.repeat(np.arange(len(last)), counts)
+    interval = np.arange(len(run)) - np.repeat(np.cumsum(counts) - counts - first, counts) + 1
+    start = device.start[interval]
+    end = np.minimum(device.end[interval], device.start[np.minimum(interval + 1, len(device.start) - 1)])
+    end[np.cumsum(counts) - 1] = at
+    before = np.minimum(device.end[interval - 1], start)
+    window = number[run]
+    busy = (np.full_like(run, _BUSY), interval, start, end, window)
+    queued = (np.full_like(run, _QUEUED), interval, before, start, window)
+    return np.hstack((steps[:, ~is_run], np.vstack(busy), np.vstack(queued)))
+
+
 def _columns(*parts: Small) -> tuple[memoryview, ...]:
     """Columns of numbers as what gives Python's own at once: the walk looks at few rows, one by one."""
     return tuple(np.ascontiguousarray(part).data for part in parts)
@@ -208,20 +252,18 @@ def _flat(walked: list[list[_Step]]) -> Iterator[int]:
     return (number for own in walked for step in own for number in step)
 
 
-def _segments(graph: Graph, steps: Ints) -> pd.DataFrame:
+def _segments(graph: Graph, steps: Ints) -> dict[str, Small]:
     """Steps of the walks inside their windows as segments; stretches on the host cut into their slices.
 
     Args:
         graph: What was walked.
         steps: What each step is, of which interval or thread, its start, its end, and its window's number.
     """
-    solid = steps[steps[:, 3] > steps[:, 2]]
-    hosted = solid[:, 0] == _HOST
-    device, host = _of_device(graph, *solid[~hosted].T), _of_host(graph, *solid[hosted, 1:].T)
-    keys = [np.concatenate((device[name], host[name])) for name in ("start", WINDOW)]
-    order = np.lexsort(keys)
-    made = {name: np.concatenate((device.pop(name), host.pop(name)))[order] for name in [*device]}
-    return pd.DataFrame(made, copy=False)
+    solid = steps[3] > steps[2]
+    hosted = steps[0] == _HOST
+    device = _of_device(graph, *steps[:, solid & ~hosted])
+    host = _of_host(graph, *steps[1:, solid & hosted])
+    return {name: np.concatenate((device.pop(name), host.pop(name))) for name in [*device]}
 
 
 def _of_device(
@@ -261,11 +303,11 @@ def _of_host(graph: Graph, thread: Ints, start: Ints, end: Ints, window: Ints) -
     number = np.arange(len(stretch)) - np.repeat(np.cumsum(counts) - counts - first, counts)
     number = number.astype(np.int32)
     kind, label = described(graph.host, number)
-    kind[slices.start[number] == -FAR] = ALL_KINDS.index(UNKNOWN)
+    kind[slices.starts(number) == -FAR] = ALL_KINDS.index(UNKNOWN)
     return {
         WINDOW: window.astype(np.int32)[stretch],
-        "start": np.maximum(slices.start[number], start[stretch]),
-        "end": np.minimum(slices.end[number], end[stretch]),
+        "start": np.maximum(slices.starts(number), start[stretch]),
+        "end": np.minimum(slices.ends(number), end[stretch]),
         "kind": kind,
         "label": label,
         "interval": np.full(len(number), NO_PARENT, np.int32),

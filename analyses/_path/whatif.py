@@ -22,17 +22,20 @@ import numpy as np
 from tracekit import intervals
 from tracekit.intervals import covered
 
+from .._shared.hosts import NO_OP
 from . import device as path_device
-from .host import FAR, KINDS
+from .host import FAR, KINDS, LAUNCH, SYNC
 from .longest import Longest
-from .walk import ALL_KINDS, COMMUNICATE, MEMCPY, described
+from .removed import removed
+from .walk import ALL_KINDS, COMMUNICATE, MEMCPY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tracekit.intervals import Ints, Union
 
     from .host import Bools, Small
+    from .removed import Removed
     from .walk import Graph, Window
 
     Cut = Callable[["_Stretch"], Ints]
@@ -41,7 +44,7 @@ DEVICE_OP, HOST_OP, CLASS = "device", "host", "all"
 NOTHING = "nothing"
 LAUNCHES, COPIES, WAITS, COMMUNICATION = "launch overhead", "copies", "sync waits", "communication"
 CLASSES = (LAUNCHES, COPIES, WAITS, COMMUNICATION)
-_KEPT = ("launch call", "sync call")
+_KEPT = (LAUNCH, SYNC)
 """Kinds of host time that do not count as an op's own."""
 
 
@@ -81,12 +84,26 @@ class Span:
 
 @dataclass(frozen=True)
 class _Stretch:
-    """Time of threads between two instants of each: the slices of both, and how much of these is before."""
+    """Time of threads between two instants of each: the slices of both, and how much of these is before.
 
-    first: Ints
-    last: Ints
+    Slices are told by their places among all that are asked about.
+    """
+
+    first: Small
+    last: Small
     first_part: Ints
     last_part: Ints
+
+
+@dataclass(frozen=True)
+class _Stretches:
+    """Where time of threads is weighed, and the slices asked about: those at the ends of the stretches."""
+
+    asked: Ints
+    launches: _Stretch
+    arrivals: _Stretch
+    waits: _Stretch
+    rest: _Stretch
 
 
 class WhatIf:
@@ -122,20 +139,23 @@ class WhatIf:
         joins = self._graph.joins
         return bool((joins.is_call & joins.bound & self._span.holds(joins.end)).any())
 
-    def saving(self, where: str, what: str) -> int:
-        """By how much the span would be shorter without this, ns."""
-        return min(max(0, self.recorded - self.end(where, what)), self.span_ns)
+    def savings(self, tried: Sequence[tuple[str, str]]) -> list[int]:
+        """By how much the span would be shorter without each of these, ns."""
+        gone = self._gone([(where, what) for where, what in tried if _is_of_host(where, what)])
+        ends = [self.end(where, what, gone.get((where, what))) for where, what in tried]
+        return [min(max(0, self.recorded - end), self.span_ns) for end in ends]
 
-    def end(self, where: str, what: str) -> int:
-        """When the span would end without this."""
-        cut = self._cut(where, what)
+    def end(self, where: str, what: str, gone: Removed | None = None) -> int:
+        """When the span would end without this, which takes this time of the host away."""
+        cut = _cut(gone)
         on_device, others = self._longest.times(*self._weights(where, what, cut), self._told(where, what))
         device = on_device[self._span.device]
         ends = [int(device.max())] if len(device) else []
         if self._span.host_end > -FAR:
             join = self._main_after
             base = int(others[self._join_node(join) - self._intervals].item())
-            ends.append(base + int((self._span.host_end - self._origin(join) - cut(self._at_end)).item()))
+            rest = self._span.host_end - self._origin(join) - cut(self._stretches.rest)
+            ends.append(base + int(rest.item()))
         return max(ends, default=self._span.end)
 
     def _join_node(self, join: Ints) -> Ints:
@@ -205,7 +225,7 @@ class WhatIf:
         launching, waiting = ((where, what) == (CLASS, name) for name in (LAUNCHES, WAITS))
         origin = self._origin(self._launched_after)
         latency = np.where(launching & self._span.holds(device.start), 0, device.latency)
-        launched = device.begun - origin - cut(self._before_launch) + latency
+        launched = device.begun - origin - cut(self._stretches.launches) + latency
         alone = (device.call < 0) & (device.previous < 0)
         launched = np.where(alone, device.start - start, launched)
         gone = self._removed(where, what)
@@ -215,8 +235,8 @@ class WhatIf:
         gap = device.start - path_device.ended(device, device.waited)
         waited = np.where(device.binding == path_device.WAIT, gap, 0)
         origin = self._origin(self._arrived_after)
-        arrived = joins.source - origin - cut(self._before_arrival)
-        spent = np.where(joins.is_call, cut(self._in_wait), 0)
+        arrived = joins.source - origin - cut(self._stretches.arrivals)
+        spent = np.where(joins.is_call, cut(self._stretches.waits), 0)
         cost = np.where(joins.is_call & self._span.holds(joins.end) & waiting, 0, joins.cost - spent)
         no_pair, no_wait = np.zeros(self._pairs, np.int64), np.zeros(self._waits, np.int64)
         lasted = np.where(gone, 0, device.end - device.start)
@@ -240,65 +260,51 @@ class WhatIf:
             chosen = graph.kind == ALL_KINDS.index(MEMCPY if what == COPIES else COMMUNICATE)
         return chosen & self._span.holds(graph.device.start)
 
-    def _cut(self, where: str, what: str) -> Cut:
-        """A function that gives the removed time of stretches of threads."""
-        if where == HOST_OP or (where, what) == (CLASS, LAUNCHES):
-            removed = self._removed_slices(where, what)
-            length = np.where(removed, self._in_steps, 0)
-            before = np.cumsum(length)
-            before -= length
+    def _gone(self, tried: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Removed]:
+        """Which time of the host each of these takes away."""
+        host, codes = self._graph.host, np.zeros(len(self._graph.host.kind) + 1, np.int8)
+        rows = codes[:-1]
+        for number, (where, what) in enumerate(tried, 1):
+            if where == CLASS:
+                rows[host.kind == KINDS.index(LAUNCH)] = number
+                continue
+            own = host.label == self._graph.labels.index(what)
+            for kind in _KEPT:
+                own &= host.kind != KINDS.index(kind)
+            rows[own] = number
+            if what == NO_OP:
+                codes[-1] = number
+        asked, steps = self._stretches.asked, self._span.steps
+        found = removed(host.slices, codes, len(tried), asked=asked, steps=steps)
+        return dict(zip(tried, found, strict=True))
 
-            def passed(at: Ints, part: Ints) -> Ints:
-                return before[at] + np.where(removed[at], part, 0)
+    @cached_property
+    def _stretches(self) -> _Stretches:
+        device, joins, slices = self._graph.device, self._graph.joins, self._graph.host.slices
+        main, host_end = np.array([self._graph.host.main]), np.array([self._span.host_end])
+        parts = (
+            (self._thread, self._origin(self._launched_after), device.begun),
+            (joins.source_thread, self._origin(self._arrived_after), joins.source),
+            (joins.thread, joins.end - joins.cost, joins.end),
+            (main, self._origin(self._main_after), host_end),
+        )
+        ends = [(slices.at(thread, by), by) for thread, *both in parts for by in both]
+        asked, place = np.unique(np.concatenate([at for at, _ in ends]), return_inverse=True)
+        places = np.split(place.astype(np.int32), np.cumsum([len(at) for at, _ in ends])[:-1])
+        before = [covered(self._span.steps, slices.starts(at), by) for at, by in ends]
+        made = [
+            _Stretch(places[one], places[one + 1], before[one], before[one + 1])
+            for one in range(0, len(ends), 2)
+        ]
+        return _Stretches(asked, *made)
 
-            return lambda one: passed(one.last, one.last_part) - passed(one.first, one.first_part)
+
+def _is_of_host(where: str, what: str) -> bool:
+    return where == HOST_OP or (where, what) == (CLASS, LAUNCHES)
+
+
+def _cut(gone: Removed | None) -> Cut:
+    """A function that gives the removed time of stretches of threads."""
+    if gone is None:
         return lambda one: np.zeros(len(one.first), np.int64)
-
-    @cached_property
-    def _in_steps(self) -> Ints:
-        """How much of each slice of the host lies in the steps."""
-        slices = self._graph.host.slices
-        return covered(self._span.steps, slices.start, slices.end)
-
-    def _stretch(self, thread: Small, begin: Ints, end: Ints) -> _Stretch:
-        slices, steps = self._graph.host.slices, self._span.steps
-        first, last = slices.at(thread, begin), slices.at(thread, end)
-        parts = [covered(steps, slices.start[at], by) for at, by in ((first, begin), (last, end))]
-        return _Stretch(first.astype(np.int32), last.astype(np.int32), *parts)
-
-    @cached_property
-    def _before_launch(self) -> _Stretch:
-        device = self._graph.device
-        return self._stretch(self._thread, self._origin(self._launched_after), device.begun)
-
-    @cached_property
-    def _before_arrival(self) -> _Stretch:
-        joins = self._graph.joins
-        return self._stretch(joins.source_thread, self._origin(self._arrived_after), joins.source)
-
-    @cached_property
-    def _in_wait(self) -> _Stretch:
-        joins = self._graph.joins
-        return self._stretch(joins.thread, joins.end - joins.cost, joins.end)
-
-    @cached_property
-    def _at_end(self) -> _Stretch:
-        begun, lane = self._origin(self._main_after), np.array([self._graph.host.main])
-        return self._stretch(lane, begun, np.array([self._span.host_end]))
-
-    def _removed_slices(self, where: str, what: str) -> Bools:
-        """Which slices of the host take no time."""
-        host = self._graph.host
-        kind, label = self._described
-        inside: Bools = (host.slices.start > -FAR) & (host.slices.end < FAR)
-        if where == CLASS:
-            inside &= kind == KINDS.index("launch call")
-        else:
-            inside &= ~np.isin(kind, [KINDS.index(name) for name in _KEPT])
-            inside &= label == self._graph.labels.index(what)
-        return inside
-
-    @cached_property
-    def _described(self) -> tuple[Small, Small]:
-        slices = self._graph.host.slices
-        return described(self._graph.host, np.arange(len(slices.start), dtype=np.int32))
+    return lambda one: gone.until(one.last, one.last_part) - gone.until(one.first, one.first_part)

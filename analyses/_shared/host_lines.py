@@ -16,11 +16,10 @@ from tracekit import intervals, step_names
 from tracekit.ingest import nesting
 from tracekit.schema import C, HostKind, Phase
 
-from .common import NO_PARENT, Places, coded, known
+from .common import NO_PARENT, Places, coded, known, values_at
+from .held import Held, by_thread, moved, per_run, picked
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from tracekit.intervals import Ints, Union
     from tracekit.run import Run
 
@@ -100,16 +99,15 @@ class HostLines:
 
     def innermost(self, thread: Ints, times: Ints) -> Ints:
         """The innermost row that covers each instant on its thread."""
-        found = np.full(len(times), NO_PARENT, np.int64)
+        latest = np.full(len(times), NO_PARENT, np.int64)
         for lane in np.unique(thread):
             rows = self.lanes.get(int(lane))
-            if rows is None:
-                continue
-            asked = thread == lane
-            parent = np.where(self.parent[rows] >= 0, self.parent[rows] - rows.start, NO_PARENT)
-            inner = nesting.innermost(self.start[rows], self.end[rows], parent, times[asked])
-            found[asked] = np.where(inner >= 0, inner + rows.start, NO_PARENT)
-        return found
+            if rows is not None:
+                asked = thread == lane
+                started = np.searchsorted(self.start[rows], times[asked], side="right")
+                latest[asked] = np.where(started > 0, rows.start + started - 1, NO_PARENT)
+        found = nesting.covering(self.end, self.parent, latest, times)
+        return found.astype(np.int64, copy=False)
 
     def filling(self, thread: Ints, low: Ints, high: Ints) -> Ints:
         """The innermost row that covers more than half of each window; it must cover the middle."""
@@ -162,12 +160,11 @@ class HostLines:
 
     def name_codes(self, rows: Ints) -> Small:
         """Places of rows' names among the names and, behind these, one for rows that are not there."""
-        codes: Small = np.append(self.name, np.int32(len(self.names)))[rows]
-        return codes
+        return values_at(self.name, rows, len(self.names))
 
     def ids(self, rows: Ints) -> pd.Series:
         """Ids of rows, missing where there is none."""
-        return pd.Series(pd.arrays.IntegerArray(np.append(self.row_id, NO_PARENT)[rows], rows < 0))
+        return pd.Series(pd.arrays.IntegerArray(values_at(self.row_id, rows, NO_PARENT), rows < 0))
 
     def unions(self, marked: Bools) -> dict[int, Union]:
         """The union of the marked rows of each thread that has any."""
@@ -181,52 +178,32 @@ class HostLines:
 
 def read(run: Run) -> HostLines:
     """The host rows of a run, ordered by thread."""
-    held = _Held(run.arrow("host_intervals", columns=_COLUMNS))
-    row_id, start = held.numbers(C.ROW_ID), held.numbers(C.START_NS)
-    rank, depth = held.numbers(C.RANK, np.int32), held.numbers(C.DEPTH, np.int32)
-    thread = _threads(rank, held.numbers(C.PID), held.numbers(C.TID))
+    held = Held(run, "host_intervals", _COLUMNS)
+    threads = held.table(C.RANK, C.PID, C.TID)
+    thread, rank = per_run(_threads, threads), per_run(_ranks, threads)
+    del threads
+    start, row_id = held.numbers(C.START_NS), held.numbers(C.ROW_ID)
+    depth = held.numbers(C.DEPTH, np.int32)
     order = _order(thread, start, depth, row_id)
     parent = _parents(order, row_id, held.numbers(C.PARENT_ROW))
-    kind, kinds = held.coded(C.KIND)
-    name, names = held.coded(C.NAME)
-    phase, phases = held.coded(C.PHASE)
-    loading = np.isin(phase, np.flatnonzero(phases.astype(str) == str(Phase.DATALOAD)))
+    depth, thread, rank = depth[order], thread[order], rank[order]
+    start, row_id, end = moved(order, [start, row_id, held.numbers(C.DUR_NS)])
+    end += start
+    kinds, names = held.coded(C.KIND)[order], held.coded(C.NAME)[order]
     return HostLines(
-        row_id=row_id[order],
-        kind=kind[order],
-        kinds=kinds,
-        name=name[order],
-        names=names,
-        rank=rank[order],
-        thread=thread[order],
-        start=start[order],
-        end=(start + held.numbers(C.DUR_NS))[order],
+        row_id=row_id,
+        kind=kinds.codes,
+        kinds=kinds.texts,
+        name=names.codes,
+        names=names.texts,
+        rank=rank,
+        thread=thread,
+        start=start,
+        end=end,
         parent=parent,
-        depth=depth[order],
-        loading=loading[order],
+        depth=depth,
+        loading=held.coded(C.PHASE).among(Phase.DATALOAD)[order],
     )
-
-
-class _Held:
-    """Columns that are let go once they are asked for."""
-
-    def __init__(self, table: pa.Table) -> None:
-        self._columns = dict(zip(table.column_names, table.columns, strict=True))
-
-    def numbers(self, name: str, kind: type[np.integer[Any]] = np.int64) -> Any:
-        """A column of integers, -1 where missing."""
-        column = self._columns.pop(name)
-        plain = column.fill_null(NO_PARENT) if column.null_count else column
-        return plain.to_numpy().astype(kind, copy=False)
-
-    def coded(self, name: str) -> tuple[Small, Objects]:
-        """A text column as numbers, -1 where missing, and the texts they stand for."""
-        column = self._columns.pop(name).unify_dictionaries()
-        if not column.num_chunks:
-            return np.empty(0, np.int32), np.empty(0, object)
-        texts = np.array(column.chunk(0).dictionary.to_pylist(), dtype=object)
-        codes = [one.indices.fill_null(NO_PARENT).to_numpy(zero_copy_only=False) for one in column.chunks]
-        return np.concatenate(codes), texts
 
 
 def _parents(order: Ints, row_id: Ints, parent: Ints) -> Small:
@@ -234,8 +211,9 @@ def _parents(order: Ints, row_id: Ints, parent: Ints) -> Small:
     place = np.empty(len(order) + 1, np.int32)
     place[order] = np.arange(len(order), dtype=np.int32)
     place[-1] = NO_PARENT  # the place of what is nowhere
-    found = place[Places(row_id).of(parent)[order]]
-    return np.where(found < np.arange(len(found)), found, NO_PARENT).astype(np.int32)
+    found = picked(place, Places(row_id).of_every(parent)[order])
+    found[found >= np.arange(len(found), dtype=np.int32)] = NO_PARENT
+    return found
 
 
 def _threads(rank: Small, pid: Ints, tid: Ints) -> Small:
@@ -248,12 +226,10 @@ def _threads(rank: Small, pid: Ints, tid: Ints) -> Small:
     return found.astype(np.int32)
 
 
+def _ranks(rank: Small, _pid: Ints, _tid: Ints) -> Small:
+    return rank.astype(np.int32)
+
+
 def _order(thread: Small, start: Ints, depth: Small, row_id: Ints) -> Ints:
-    """By thread, start, depth and id; rows come by start, so that often one stable sort is enough."""
-    order = np.argsort(thread, kind="stable")
-    lane, begin, deep, row = thread[order], start[order], depth[order], row_id[order]
-    same = lane[1:] == lane[:-1]
-    tie = same & (begin[1:] == begin[:-1])
-    wrong = (same & (begin[1:] < begin[:-1])) | (tie & (deep[1:] < deep[:-1]))
-    wrong |= tie & (deep[1:] == deep[:-1]) & (row[1:] < row[:-1])
-    return np.lexsort((row_id, depth, start, thread)) if wrong.any() else order
+    """By thread, start, depth and id."""
+    return by_thread(thread, lambda rows: start[rows], lambda rows: depth[rows], lambda rows: row_id[rows])

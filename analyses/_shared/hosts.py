@@ -10,16 +10,18 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tracekit.kernel_names import matches
 from tracekit.schema import C, HostKind
 
-from .common import NO_PARENT, Places, coded, ints, known, positions
+from .common import NO_PARENT, Places, coded, ints, known
+from .held import Held
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tracekit.intervals import Ints
     from tracekit.run import Run
+
+    from .held import Bools, Small
 
     Objects: TypeAlias = npt.NDArray[np.object_]
 
@@ -114,8 +116,7 @@ def source_lines(run: Run, rows: pd.Series) -> pd.Series:
         return pd.Series(NO_SOURCE, index=rows.index, dtype=object)
     lines = _stack_lines(run, distinct)
     without = pd.isna(lines)
-    frames = _python_frames(run, distinct[without])
-    lines[without] = [frames.get(int(row), NO_SOURCE) for row in distinct[without]] if frames else NO_SOURCE
+    lines[without] = _python_frames(run, ids[ids != NO_PARENT][without])
     of_id = np.full(len(ids), NO_SOURCE, object)
     of_id[ids != NO_PARENT] = lines
     return pd.Series(of_id[place], index=rows.index, dtype=object)
@@ -123,7 +124,8 @@ def source_lines(run: Run, rows: pd.Series) -> pd.Series:
 
 def _stack_lines(run: Run, rows: pd.Series) -> Objects:
     """The user's line of each row's own stack, missing where it has none."""
-    where = pc.field(C.STACK).is_valid() & pc.field(C.ROW_ID).isin(pa.array(rows, pa.int64()))
+    row_id = pc.field(C.ROW_ID)
+    where = pc.field(C.STACK).is_valid() & (row_id >= int(rows.min())) & (row_id <= int(rows.max()))
     found = run.table("host_intervals", columns=[C.ROW_ID, C.STACK], where=where)
     at = Places(found[C.ROW_ID].to_numpy(dtype=np.int64)).of(known(rows))
     stacks = found[C.STACK].cat.remove_unused_categories().cat
@@ -146,31 +148,30 @@ def line_of(stack: str) -> str:
     return str(frames.iloc[0] if own.empty else own.iloc[0])
 
 
-def _python_frames(run: Run, rows: pd.Series) -> dict[int, str]:
+def _python_frames(run: Run, rows: Ints) -> Objects:
     """The innermost frame of the user's around each of these rows, by climbing to what encloses them."""
-    where = pc.field(C.KIND) == str(HostKind.PYTHON)
-    names = run.table("host_intervals", columns=[C.ROW_ID, C.NAME], where=where)
-    if names.empty or rows.empty:
-        return {}
-    usable = names[matches(names[C.NAME], _FRAME)]
-    own = usable[~matches(usable[C.NAME], _LIBRARY)]
-    found: dict[int, str] = {}
-    for frames in (own, usable):
-        left = rows[~rows.isin(list(found))]
-        found |= _climb(run, left, frames)
-    return found
+    lines = np.full(len(rows), NO_SOURCE, object)
+    held = Held(run, "host_intervals", (C.ROW_ID, C.KIND, C.NAME, C.PARENT_ROW, C.START_NS))
+    is_python = held.coded(C.KIND).among(HostKind.PYTHON) if len(rows) else np.zeros(0, np.bool_)
+    if not is_python.any():
+        return lines
+    names = held.coded(C.NAME)
+    usable = is_python & names.matching(_FRAME)
+    places = Places(held.numbers(C.ROW_ID))
+    parent = places.of_every(held.numbers(C.PARENT_ROW))
+    place = places.of(rows)
+    for frames in (usable, usable & ~names.matching(_LIBRARY)):
+        at = _climbed(place, parent, frames)
+        lines[at >= 0] = names.texts[names.codes[at[at >= 0]]]
+    return lines
 
 
-def _climb(run: Run, rows: pd.Series, frames: pd.DataFrame) -> dict[int, str]:
-    if rows.empty or frames.empty:
-        return {}
-    every = run.table("host_intervals", columns=[C.ROW_ID, C.PARENT_ROW])
-    parent = positions(every[C.ROW_ID], every[C.PARENT_ROW])
-    named = positions(frames[C.ROW_ID], every[C.ROW_ID].astype("Int64"))
-    at: Ints = positions(every[C.ROW_ID], rows)
-    while (climbing := (at != NO_PARENT) & (named[at] == NO_PARENT)).any():
-        at[climbing] = parent[at[climbing]]
-    texts_of = frames[C.NAME].astype(object).to_numpy(object)
-    return {
-        int(row): texts_of[named[place]] for row, place in zip(rows, at, strict=True) if place != NO_PARENT
-    }
+def _climbed(place: Ints, parent: Small, wanted: Bools) -> Ints:
+    """The innermost wanted row among each row and those that enclose it, -1 if there is none."""
+    at = place.copy()
+    active = np.flatnonzero(at >= 0)
+    while len(active):
+        active = active[~wanted[at[active]]]
+        at[active] = parent[at[active]]
+        active = active[at[active] >= 0]
+    return at

@@ -12,8 +12,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 from tracekit.analyses import critical_path
-from tracekit.analyses._path import walk
+from tracekit.analyses._path import host as path_host
+from tracekit.analyses._path import removed, walk
 from tracekit.analyses._path.whatif import WhatIf
+from tracekit.analyses._shared import held
 from tracekit.analyses._shared.common import NO_DEVICE, NO_STEPS, NOT_RECORDED
 from tracekit.analyses.critical_path import NO_HOST, UNLINKED_NOTE
 
@@ -355,6 +357,20 @@ def test_laws(seed: int) -> None:
         assert again.findings == result.findings
         for table, frame in result.tables.items():
             assert_frame_equal(again.tables[table], frame)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_the_path_is_the_same_whatever_is_looked_at_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    run = imported(Store(tmp_path / "store"), write(random_program(3), tmp_path / "trace.json"))
+    whole = analyze(run, "critical_path")
+    for module, name in ((path_host, "_BLOCK"), (removed, "BLOCK"), (held, "_BLOCK")):
+        monkeypatch.setattr(module, name, size)
+    again = analyze(run, "critical_path")
+    assert again.findings == whole.findings
+    for table, frame in whole.tables.items():
+        assert_frame_equal(again.tables[table], frame)
 
 
 def test_equal_times_cannot_make_the_walk_go_round(tmp_path: Path) -> None:
