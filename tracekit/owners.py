@@ -15,8 +15,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import psutil
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -41,10 +39,12 @@ def is_dead(name: str) -> bool:
     if told is None:
         return False
     pid, began = int(told[1]), int(told[2] or 0)
-    if not psutil.pid_exists(pid):
-        return True
     now = _began(pid)
-    return now == _ENDED or bool(began and now and began != now)
+    if began and now:
+        return now != began
+    import psutil  # for what an older version left, and where the kernel does not tell
+
+    return now == _ENDED or not psutil.pid_exists(pid)
 
 
 def is_abandoned(path: Path, name: str) -> bool:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import re
 import socket
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from tracekit.secret_names import is_secret
 
@@ -40,16 +42,17 @@ _SHAPES = (
     r"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*",
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?:[^-]*-----END [A-Z ]*PRIVATE KEY-----)?",
 )
-_KNOWN = re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(_SHAPES)})")
-_URL = re.compile(r"(?<![A-Za-z0-9+.-])([A-Za-z0-9+.-]++://)[^/\s@'\"<>]+@")
-_HEADER = re.compile(
-    r"(?i)\b(authorization[\"']?\s*[:=]\s*[\"']?(?:(?:basic|bearer|token)\s+)?|bearer\s+)[A-Za-z0-9._~+/=-]{6,}"
+_KNOWN = rf"(?<![A-Za-z0-9])(?:{'|'.join(_SHAPES)})"
+_URL = r"(?<![A-Za-z0-9+.-])([A-Za-z0-9+.-]++://)[^/\s@'\"<>]+@"
+_HEADER = (
+    r"(?i)\b(authorization[\"']?\s*[:=]\s*[\"']?(?:(?:basic|bearer|token)\s+)?|bearer\s+)"
+    r"[A-Za-z0-9._~+/=-]{6,}"
 )
-_ASSIGNED = re.compile(
+_ASSIGNED = (
     r"(?i)(?<![\w.-])(?=[\w.-]*?(?:token|secret|pass|pwd|key|credential))([\w.-]++)"
     r"([\"']?\s?[=:]\s?[\"']?)([^\s\"'&;,)\]}]{4,})"
 )
-_FOLDER = re.compile(
+_FOLDER = (
     r"(?<![\w.~-])/(?:home|Users)/[^/\\\s:\"',;)(]+"
     r"|(?<!\w)[A-Za-z]:(?:\\{1,2}|/)Users(?:\\{1,2}|/)[^/\\\s:\"',;)(]+"
 )
@@ -84,8 +87,7 @@ def texts(values: Sequence[str]) -> list[str]:
     return [_applied(rules, one) for one in values] if rules else list(values)
 
 
-@dataclass(frozen=True)
-class _Rule:
+class _Rule(msgspec.Struct, frozen=True):
     """One kind of what is taken out.
 
     Attributes:
@@ -196,13 +198,14 @@ def _unassigned(found: re.Match[str]) -> str:
     return f"{name}{sign}{HIDDEN if is_secret(name) and not number else value}"
 
 
+# What is not compiled is compiled when its markers are first met.
 _RULES = (
-    _Rule(("://",), partial(_URL.sub, rf"\1{HIDDEN}@")),
-    _Rule(("bearer", "authorization"), partial(_HEADER.sub, rf"\1{HIDDEN}")),
-    _Rule(_SHAPE_MARKERS, partial(_KNOWN.sub, HIDDEN)),
-    _Rule(_NAME_MARKERS, partial(_ASSIGNED.sub, _unassigned)),
+    _Rule(("://",), partial(re.sub, _URL, rf"\1{HIDDEN}@")),
+    _Rule(("bearer", "authorization"), partial(re.sub, _HEADER, rf"\1{HIDDEN}")),
+    _Rule(_SHAPE_MARKERS, partial(re.sub, _KNOWN, HIDDEN)),
+    _Rule(_NAME_MARKERS, partial(re.sub, _ASSIGNED, _unassigned)),
     _Rule((".pt.trace.json",), partial(_TRACE.sub, _NO_HOST)),
-    _Rule(("/home/", "users"), partial(_FOLDER.sub, HOME)),
+    _Rule(("/home/", "users"), partial(re.sub, _FOLDER, HOME)),
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
@@ -14,11 +15,29 @@ HEAVY = {"torch", "pandas", "pyarrow", "numba", "numpy", "duckdb", "scipy"}
 DATA = {"analyze", "doctor", "query", "runs", "show", "workloads"}
 commands = pytest.mark.parametrize("name", COMMANDS)
 
+TRACE = Path(__file__).parents[2] / "samples/simulated/training.json.gz"
+OF_OTHERS = {
+    "distributed",
+    "psutil",
+    "rich",
+    "rich_click",
+    "sqlite3",
+    "tracekit.cli.help_pages",
+    "tracekit.fleet",
+    "tracekit.ingest.afar",
+    "tracekit.ingest.folders",
+    "tracekit.ingest.nsys.opening",
+    "tracekit.ingest.nsys.reader",
+    "tracekit.storing.remote",
+}
+"""What exports, folders, clusters, object storage, terminals and who asks for help need."""
+
 IMPORTED = """
 import sys
+there = set(sys.modules)  # what measures coverage has been loaded before
 from tracekit.cli.main import run
 assert run(sys.argv[1:]) == 0
-print("imported:", *sorted({name.partition(".")[0] for name in sys.modules}))
+print("imported:", *sorted(set(sys.modules) - there))
 """
 
 
@@ -42,9 +61,23 @@ def test_data_commands_offer_every_format(name: str) -> None:
 
 
 def test_help_imports_nothing_heavy() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", IMPORTED, "--help"], capture_output=True, text=True, check=True
-    )
-    imported = set(done.stdout.rpartition("imported:")[2].split())
+    imported, told = _imported("--help")
     assert imported & HEAVY == set()
-    assert all(f"│ {command} " in done.stdout for command in COMMANDS)
+    assert all(f"│ {command} " in told for command in COMMANDS)
+
+
+def test_an_import_of_a_trace_imports_nothing_that_only_others_need(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("FORCE_COLOR", "TTY_COMPATIBLE"):
+        monkeypatch.delenv(name, raising=False)
+    imported, _ = _imported("import", str(TRACE), "--store", str(tmp_path))
+    assert imported & OF_OTHERS == set()
+
+
+def _imported(*arguments: str) -> tuple[set[str], str]:
+    """The modules that a command imports, and what it prints."""
+    command = [sys.executable, "-c", IMPORTED, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    told, _, imported = done.stdout.rpartition("imported:")
+    return set(imported.split()), told

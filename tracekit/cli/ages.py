@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-import rich_click as click
+from tracekit.cli import lazy_click as click
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 _AGE = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])?")

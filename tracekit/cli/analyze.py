@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import rich_click as click
-
+from tracekit.cli import lazy_click as click
 from tracekit.cli.options import format_option, fresh_option, open_store, scheduler_option, store_option
 from tracekit.cli.some_ranks import narrowed, rank_option, reading
 

@@ -6,8 +6,7 @@ from contextlib import contextmanager
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-import rich_click as click
-
+from tracekit.cli import lazy_click as click
 from tracekit.cli.options import (
     METRICS,
     open_store,

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-import rich_click as click
-
+from tracekit.cli import lazy_click as click
 from tracekit.cli.collected import show
 from tracekit.cli.options import format_option, open_store, store_option
 from tracekit.cli.own_program import OF_WORKLOADS, choose, option, record
 
+_PANELS = {
+    "Options": ("--collector", "--steps", "--repeat", "--label", "--stacks"),
+    "Of your own program": ("--start-step",),
+    "Of a built-in workload": ("--workload", *map(option, OF_WORKLOADS)),
+}
 
-@click.command("collect", context_settings={"allow_interspersed_args": False})
+
+@click.command("collect", panels=_PANELS, context_settings={"allow_interspersed_args": False})
 @click.argument("program", metavar="[-- PROGRAM...]", nargs=-1, type=click.UNPROCESSED)
 @click.option("--workload", metavar="NAME", help="What to run; `tracekit workloads` lists them.")
 @click.option(
@@ -82,12 +87,9 @@ from tracekit.cli.own_program import OF_WORKLOADS, choose, option, record
 @click.option("--keep-trace", is_flag=True, help="Keep the profiler's own file as trace.json.gz in the run.")
 @store_option
 @format_option
-@click.option_panel("Options", options=["--collector", "--steps", "--repeat", "--label", "--stacks"])
-@click.option_panel("Of your own program", options=["--start-step"])
-@click.option_panel("Of a built-in workload", options=["--workload", *map(option, OF_WORKLOADS)])
 @click.pass_context
 def command(
-    ctx: click.RichContext,
+    ctx: click.Context,
     /,
     *,
     program: tuple[str, ...],

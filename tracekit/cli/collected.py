@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import rich_click as click
+from tracekit.cli import lazy_click as click
 
 if TYPE_CHECKING:
     from tracekit.run import Run

@@ -6,8 +6,7 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-import rich_click as click
-
+from tracekit.cli import lazy_click as click
 from tracekit.cli.options import open_store, store_option
 from tracekit.errors import ExitCode
 

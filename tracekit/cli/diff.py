@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import rich_click as click
-
+from tracekit.cli import lazy_click as click
+from tracekit.cli import watched
 from tracekit.cli.options import (
     FORMATS,
     format_of,
@@ -132,10 +132,8 @@ def _for_people(found: Diff, output_format: str, options: dict[str, int]) -> str
 @contextmanager
 def _progress() -> Iterator[Callable[[str], None]]:
     """What is done now, on stderr where a person watches."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
+    console = watched.console()
+    if console is None:
         yield lambda _: None
         return
     with console.status("") as status:

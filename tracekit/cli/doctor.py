@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-import rich_click as click
-
+from tracekit.cli import lazy_click as click
 from tracekit.cli.options import format_option, store_option
 
 _COLUMNS = {

@@ -6,8 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import rich_click as click
-
+from tracekit.cli import lazy_click as click
 from tracekit.cli.options import open_store, store_option
 
 if TYPE_CHECKING:

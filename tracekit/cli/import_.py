@@ -7,14 +7,15 @@ import os
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
-import rich_click as click
-
+from tracekit.cli import lazy_click as click
 from tracekit.cli.options import open_store, scheduler_option, store_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     from tracekit.errors import TracekitError
+    from tracekit.fleet import Workers
     from tracekit.places import Place
     from tracekit.run import Run
 
@@ -46,21 +47,19 @@ def command(paths: tuple[str, ...], *, label: str | None, scheduler: str | None,
     zcat trace.json.gz | tracekit import -
     tracekit import /shared/job --store /shared/runs --scheduler tcp://head:8786
     """  # noqa: D301 (click reads the \b)
-    with _one_blas_thread():
+    with _nothing_collected(), _one_blas_thread():
         import pyarrow as pa
 
         from tracekit.cli.progress import analysis_progress, byte_progress
         from tracekit.errors import TracekitError
-        from tracekit.fleet import workers
         from tracekit.ingest.files import printable
         from tracekit.ingest.importer import import_each
 
-    gc.freeze()  # what was loaded stays: looking through it again and again takes time
     pa.set_memory_pool(pa.system_memory_pool())  # it gives memory back between reading and writing
     named = printable(label) if label is not None else None
     errors: dict[str, TracekitError] = {}
     with ExitStack() as stack:
-        fleet = stack.enter_context(workers(scheduler)) if scheduler is not None else None
+        fleet = stack.enter_context(_cluster(scheduler)) if scheduler is not None else None
         progress = stack.enter_context(analysis_progress() if fleet else byte_progress("reading"))
         found = _expanded(paths, errors)
         for outcome in import_each(open_store(store), found, label=named, progress=progress, workers=fleet):
@@ -69,7 +68,19 @@ def command(paths: tuple[str, ...], *, label: str | None, scheduler: str | None,
                 continue
             click.echo(outcome.id)
             _warn(outcome)
+    gc.freeze()  # Python looks for garbage once more when it ends
     _fail(list(errors.values()))
+
+
+@contextmanager
+def _nothing_collected() -> Iterator[None]:
+    """Load modules, which stay: looking for garbage among what they are made of, now or later, takes time."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @contextmanager
@@ -84,6 +95,12 @@ def _one_blas_thread() -> Iterator[None]:
         yield
     finally:
         del os.environ[name]
+
+
+def _cluster(scheduler: str) -> AbstractContextManager[Workers]:
+    from tracekit.fleet import workers  # what imports of this process alone do not need
+
+    return workers(scheduler)
 
 
 def _expanded(paths: tuple[str, ...], errors: dict[str, TracekitError]) -> list[Place]:

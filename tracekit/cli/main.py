@@ -8,9 +8,8 @@ import sys
 from importlib import import_module
 from itertools import takewhile
 
-import rich_click as click
-
 from tracekit import __version__
+from tracekit.cli import lazy_click as click
 from tracekit.errors import ExitCode, TracekitError
 
 COMMANDS = {
@@ -40,7 +39,7 @@ COMMANDS = {
 """Command name to the module whose `command` it is, in the order people need them."""
 
 
-class LazyGroup(click.RichGroup):
+class LazyGroup(click.Group):
     """A group that imports a command's module only when that command is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

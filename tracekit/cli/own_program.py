@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import rich_click as click
 from click.core import ParameterSource
 
+from tracekit.cli import lazy_click as click
 from tracekit.cli.collected import show
 from tracekit.errors import ProgramFailedError
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import rich_click as click
+from tracekit.cli import lazy_click as click
 
 
 class Percent(click.ParamType):  # type: ignore[type-arg]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import rich_click as click
+from tracekit.cli import lazy_click as click
+from tracekit.cli import watched
 
 _EXPLAINED = {"build": "build: compiling the C++ program, once"}
 """Parts that take long, and why."""
@@ -22,13 +23,15 @@ if TYPE_CHECKING:
 
 @contextmanager
 def byte_progress(verb: str) -> Iterator[Progress]:
-    """A bar per file that grows with the bytes consumed; vanishes when done."""
-    from rich.console import Console
+    """A bar per file that grows with the bytes consumed, on a terminal; vanishes when done."""
+    console = watched.console()
+    if console is None:
+        yield lambda _name, _done, _size: None
+        return
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-    console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with Progress(*columns, console=console, transient=True) as bar:
         tasks: dict[str, TaskID] = {}
 
         def update(name: str, done: int, size: int) -> None:
@@ -42,10 +45,8 @@ def byte_progress(verb: str) -> Iterator[Progress]:
 @contextmanager
 def step_progress(prefix: str) -> Iterator[StepProgress]:
     """A bar on a terminal, else one line for each part; always on stderr."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
+    console = watched.console()
+    if console is None:
 
         def line(part: str, done: int, total: int) -> None:
             if done == 0:
@@ -75,12 +76,14 @@ def step_progress(prefix: str) -> Iterator[StepProgress]:
 @contextmanager
 def analysis_progress() -> Iterator[AnalysisProgress]:
     """A bar over the analyses on a terminal, nothing elsewhere; vanishes when done."""
-    from rich.console import Console
+    console = watched.console()
+    if console is None:
+        yield lambda _title, _done, _total: None
+        return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("")
 
         def move(title: str, done: int, total: int) -> None:

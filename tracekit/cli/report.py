@@ -6,8 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import rich_click as click
-
+from tracekit.cli import lazy_click as click
 from tracekit.cli.options import fresh_option, open_store, store_option
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-import rich_click as click
-
+from tracekit.cli import lazy_click as click
 from tracekit.cli.options import open_store, store_option
 
 if TYPE_CHECKING:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import rich_click as click
-
+from tracekit.cli import lazy_click as click
 from tracekit.cli.options import format_option, open_store, store_option
 
 if TYPE_CHECKING:

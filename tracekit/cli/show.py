@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import rich_click as click
-
+from tracekit.cli import lazy_click as click
 from tracekit.cli.options import format_option, open_store, store_option
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import rich_click as click
+from tracekit.cli import lazy_click as click
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

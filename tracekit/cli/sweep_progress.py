@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-import rich_click as click
-
+from tracekit.cli import lazy_click as click
+from tracekit.cli import watched
 from tracekit.cli.progress import step_progress
 
 if TYPE_CHECKING:
@@ -24,12 +24,10 @@ _ALWAYS = ("mode", "level", "resolution", "batch_size")
 @contextmanager
 def watching() -> Iterator[Watcher]:
     """One line before each measurement with the time that is left, and one for what has no values."""
-    from rich.console import Console
-
     from tracekit.collecting import silent
     from tracekit.sweeping import Watcher
 
-    if not Console(stderr=True).is_terminal:
+    if watched.console() is None:
         yield Watcher(before=_begin, after=_end, progress=silent)
         return
     with step_progress("") as progress:

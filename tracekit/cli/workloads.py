@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import rich_click as click
-
+from tracekit.cli import lazy_click as click
 from tracekit.cli.options import format_option
 
 if TYPE_CHECKING:

@@ -11,6 +11,8 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 from urllib.parse import quote
 
+import msgspec
+
 from .failures import reason
 from .filesystems import filesystem
 
@@ -23,8 +25,7 @@ _PLAIN = "/ !\"#$&'()*+,-.:;<=>@[\\]^_`{|}~"
 """What stands in an address as it is; all letters do, too."""
 
 
-@dataclass(frozen=True)
-class Stat:
+class Stat(msgspec.Struct, frozen=True):
     """What is known of a file or folder, by the names of `os.stat_result`."""
 
     st_mode: int

@@ -12,7 +12,6 @@ from tracekit.places import RemotePath
 
 from .keeper import Keeper, Leftover
 from .local import TEMPORARY, LocalKeeper, discard
-from .remote import RemoteKeeper
 
 if TYPE_CHECKING:
     from tracekit.places import Place
@@ -22,4 +21,8 @@ __all__ = ["TEMPORARY", "Keeper", "Leftover", "discard", "keeper_of"]
 
 def keeper_of(path: Place) -> Keeper:
     """What keeps runs at a place."""
-    return RemoteKeeper(path) if isinstance(path, RemotePath) else LocalKeeper(path)
+    if not isinstance(path, RemotePath):
+        return LocalKeeper(path)
+    from .remote import RemoteKeeper  # which a folder of this machine does not need
+
+    return RemoteKeeper(path)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
     from tracekit.run import Run
 
 
-@dataclass(frozen=True, kw_only=True)
-class Leftover:
+class Leftover(msgspec.Struct, frozen=True, kw_only=True):
     """What a writer or remover that did not come to its end left in a store; never listed, never needed.
 
     Attributes:

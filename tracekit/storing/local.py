@@ -7,9 +7,11 @@ import shutil
 import stat
 import time
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from tracekit import meta as run_meta
 from tracekit import owners
@@ -33,8 +35,7 @@ TEMPORARY = ".tmp-"
 _MARKED = re.compile(re.escape(TEMPORARY) + owners.PATTERN)
 
 
-@dataclass(frozen=True)
-class LocalDraft:
+class LocalDraft(msgspec.Struct, frozen=True):
     """A hidden folder of the store, to which files are delivered, too."""
 
     path: Path
@@ -45,8 +46,7 @@ class LocalDraft:
         return self.path
 
 
-@dataclass(frozen=True)
-class LocalKeeper:
+class LocalKeeper(msgspec.Struct, frozen=True):
     """Runs under one folder, which need not exist yet."""
 
     path: Path

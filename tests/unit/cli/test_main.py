@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import pytest
-import rich_click as click
 
+from tracekit.cli import lazy_click as click
 from tracekit.cli import main
 from tracekit.errors import CollectionError, TracekitError
 

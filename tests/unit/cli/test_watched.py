@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+
+from tracekit.cli import watched
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def nothing_overrules(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("FORCE_COLOR", "TTY_COMPATIBLE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_a_terminal_is_drawn_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    found = watched.console()
+    assert found is not None
+    assert found.file is sys.stderr
+
+
+@pytest.mark.parametrize("stream", [io.StringIO(), None])
+def test_what_is_no_terminal_is_not(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO | None) -> None:
+    monkeypatch.setattr(sys, "stderr", stream)
+    assert watched.console() is None
+
+
+def test_what_is_closed_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = io.StringIO()
+    closed.close()
+    monkeypatch.setattr(sys, "stderr", closed)
+    assert watched.console() is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "draws"),
+    [("FORCE_COLOR", "1", True), ("FORCE_COLOR", "", False), ("TTY_COMPATIBLE", "1", True)],
+)
+def test_the_environment_overrules_what_is_seen(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, *, draws: bool
+) -> None:
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    monkeypatch.setenv(name, value)
+    assert (watched.console() is not None) == draws
+
+
+def test_a_terminal_that_understands_nothing_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.setenv("TTY_COMPATIBLE", "0")
+    assert watched.console() is None
