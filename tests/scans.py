@@ -13,7 +13,6 @@ from tracekit.ingest.kineto.events import decode
 from tracekit.ingest.kineto.scan import ready
 from tracekit.ingest.kineto.source import open_trace
 from tracekit.ingest.kineto.split import ROOM, Text, chunks, closes_events, read_opening
-from tracekit.ingest.rows import of_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,7 +59,7 @@ def _equal(content: bytes, scanned: Scanned, tail: bytes) -> None:
     assert (tally.repaired, tally.dropped) == (0, 0)
     assert set(scanned.batches) == set(batches)
     for table, batch in batches.items():
-        assert _rows(scanned.batches[table]).equals(_rows(of_arrow(batch))), table
+        assert _rows(scanned.batches[table]).equals(_rows(batch)), table
 
 
 def _rows(batch: Batch) -> pa.Table:

@@ -51,9 +51,9 @@ def host_order(rows: Rows, kinds: Strings) -> Ints:
     return sorted_positions(
         rows.integers(C.START_NS),
         lambda: -rows.integers(C.DUR_NS),
-        lambda: outer[rows.codes(C.KIND)],
+        lambda: outer[rows.integers(C.KIND)],
         lambda: rows.integers(C.EXTERNAL_ID),
-        lambda: rows.codes(C.NAME),
+        lambda: rows.integers(C.NAME),
         lambda: rows.integers(C.CORRELATION_ID),
     )
 
@@ -66,7 +66,7 @@ def device_order(rows: Rows) -> Ints:
         lambda: rows.integers(C.DEVICE),
         lambda: rows.integers(C.STREAM),
         lambda: rows.integers(C.CORRELATION_ID),
-        lambda: rows.codes(C.NAME),
+        lambda: rows.integers(C.NAME),
         lambda: rows.integers(C.BYTES),
     )
 

@@ -147,7 +147,7 @@ class _Writer:
         file = files.enter_context(self._file(DEVICE_INTERVALS, device.texts))
         for rows in _ordered(device):
             found = launchers.of(rows, steps.at(rows.integers(C.START_NS)))
-            work = ~idle[rows.codes(C.KIND)]
+            work = ~idle[rows.integers(C.KIND)]
             launched += int(work.sum())
             unlinked += int((work & (found.call < 0)).sum())
             columns: dict[str, Ints] = {

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
     Bools = npt.NDArray[np.bool_]
     Positions = npt.NDArray[np.integer[Any]]
-    Codes = npt.NDArray[np.intp]
 
 NONE = -1
 """Stands where a number is missing, and is the code of a text that is."""
@@ -54,13 +53,9 @@ class Rows:
     columns: dict[str, Column]
 
     def integers(self, column: str) -> Ints:
-        """A column of integers, -1 where it is null."""
+        """A column of integers, or the codes of one of texts; -1 where it is null."""
         found = self.columns.get(column)
         return np.full(self.count, NONE, np.int64) if found is None else found.values
-
-    def codes(self, column: str) -> Codes:
-        """A text column as codes, -1 for null."""
-        return self.integers(column)
 
     def take(self, chosen: Positions) -> Rows:
         """Rows at these positions, in that order."""

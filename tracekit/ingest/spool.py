@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 _CODE = np.dtype(np.int32)
 """Codes of texts, parked: a chunk has fewer than that."""
-_FLAG = np.dtype(np.bool_)
 _END = 8
 """Bytes of the number that a part ends with."""
 
@@ -272,5 +271,5 @@ class _Room:
 
     def _nulls(self) -> npt.NDArray[np.bool_]:
         if self._missing is None:
-            self._missing = np.zeros(len(self._values), _FLAG)
+            self._missing = np.zeros(len(self._values), np.bool_)
         return self._missing

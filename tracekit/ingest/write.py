@@ -154,7 +154,7 @@ class TableFile:
             missing = values < 0 if column.nullable and column.type != TEXT else None
             return fitted(numbers(values, missing), type_)
         if column.type == TEXT:
-            return numbers(rows.codes(column.name))
+            return numbers(rows.integers(column.name))
         if column.name not in rows.columns:
             return pa.nulls(rows.count, type_)
         values, missing = rows.columns[column.name]

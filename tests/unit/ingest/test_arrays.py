@@ -66,14 +66,18 @@ def test_strings_are_chosen_as_arrow_takes_them(values: list[str], data: st.Data
         assert found.to_pylist() == [values[before + place] for place in places]
 
 
-def test_an_import_loads_neither_pandas_nor_what_documents_arrows_functions(tmp_path: Path) -> None:
+@pytest.mark.parametrize("decoder", ["native.load()", "native.is_compiled = lambda: False"])
+def test_an_import_loads_neither_pandas_nor_what_documents_arrows_functions(
+    tmp_path: Path, decoder: str
+) -> None:
+    """With the compiled decoder, and with the reference."""
     program = f"""
 import sys
 from pathlib import Path
 from tracekit.ingest.importer import import_traces
 from tracekit.ingest.kineto.scan import native
 from tracekit.store import Store
-native.load()
+{decoder}
 import_traces(Store(Path({str(tmp_path)!r})), [Path({str(SAMPLE)!r})])
 print(*sorted({{"pandas", "pyarrow.compute", "pyarrow.dataset"}} & set(sys.modules)))
 """

@@ -1,20 +1,21 @@
-"""One chunk's events as Arrow batches per table, still in file order and unlinked."""
+"""One chunk's events as batches per table, still in file order and unlinked."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from tracekit.ingest import flops
-from tracekit.ingest.arrays import numbers
 from tracekit.ingest.kineto import names
+from tracekit.ingest.kineto.building import Building
 from tracekit.ingest.kineto.columns import devices, floats, integers, json_texts, lanes, texts, triples
 from tracekit.ingest.kineto.events import NO_ARGS, Args, CounterEvent, Decoded, Event
 from tracekit.ingest.kineto.times import nanoseconds
+from tracekit.ingest.rows import Column
 from tracekit.schema import (
     ALLOCATIONS,
     COUNTERS,
@@ -27,10 +28,15 @@ from tracekit.schema import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
+
+    from tracekit.ingest.rows import Batch
 
 COPY_COLUMNS = (C.COPY_KIND, C.SRC_MEMORY, C.DST_MEMORY)
 """What `names.copy_ends` tells of a copy."""
+_NOWHERE = (None, None, None)
+_GRID = (C.GRID_X, C.GRID_Y, C.GRID_Z)
+_BLOCK = (C.BLOCK_X, C.BLOCK_Y, C.BLOCK_Z)
 _CPU = 0  # c10::DeviceType of the host
 
 
@@ -55,10 +61,7 @@ class Tally:
         self.ignored.update(other.ignored)
 
 
-Batches = dict[str, pa.RecordBatch]
-
-
-def to_batches(decoded: Decoded) -> tuple[Batches, Tally]:
+def to_batches(decoded: Decoded) -> tuple[dict[str, Batch], Tally]:
     """Sort a chunk's events into tables.
 
     Returns:
@@ -68,12 +71,12 @@ def to_batches(decoded: Decoded) -> tuple[Batches, Tally]:
     tally = Tally(events=len(decoded.events), repaired=decoded.repaired, dropped=decoded.dropped)
     groups = _grouped(decoded.events, tally)
     built = {
-        DEVICE_INTERVALS.name: _rows(groups.device, _device_columns, tally),
-        HOST_INTERVALS.name: _rows(groups.host, _host_columns, tally),
-        ALLOCATIONS.name: _rows(groups.memory, _allocation_columns, tally, durations=False),
+        DEVICE_INTERVALS.name: _device(groups.device, tally),
+        HOST_INTERVALS.name: _host(groups.host, tally),
+        ALLOCATIONS.name: _memory(groups.memory, tally),
         COUNTERS.name: counter_rows(decoded.counters, tally),
     }
-    return {name: batch for name, batch in built.items() if batch is not None}, tally
+    return {name: batch for name, batch in built.items() if batch.rows.count}, tally
 
 
 @dataclass
@@ -121,58 +124,56 @@ def _word(value: Any) -> Any:
     return value if value is None or isinstance(value, str) else "odd"
 
 
-def _rows(
-    groups: Mapping[Any, list[Event]],
-    columns: Callable[[Sequence[Event], Sequence[Args], list[Any]], dict[str, pa.Array]],
-    tally: Tally,
-    *,
-    durations: bool = True,
-) -> pa.RecordBatch | None:
+def _timed(groups: Mapping[Any, list[Event]], tally: Tally) -> tuple[list[Event], list[Any], Column]:
+    """The events that have a time, their kinds and their times."""
     events = [event for members in groups.values() for event in members]
-    if not events:
-        return None
     kinds = [kind for kind, members in groups.items() for _ in members]
-    arguments = [event.args or NO_ARGS for event in events]
     start, usable = nanoseconds([event.ts for event in events])
-    built = columns(events, arguments, kinds)
-    if durations:
-        built = {C.START_NS: numbers(start), C.DUR_NS: numbers(_durations(events, usable, tally)), **built}
-    else:
-        built = {C.T_NS: numbers(start), **built}
-    batch = pa.RecordBatch.from_pydict(built)
-    if usable.all():
-        return batch
-    tally.bad_time += int((~usable).sum())
-    return batch.filter(pa.array(usable))
+    if not usable.all():
+        tally.bad_time += int((~usable).sum())
+        events, kinds = [*compress(events, usable)], [*compress(kinds, usable)]
+    return events, kinds, Column(start[usable])
 
 
-def _durations(events: Sequence[Event], usable: np.ndarray[Any, Any], tally: Tally) -> np.ndarray[Any, Any]:
+def _durations(events: Sequence[Event], tally: Tally) -> Column:
     """Durations; an absent, negative or unreadable one becomes 0, so that the event keeps its links."""
     duration, known = nanoseconds([event.dur for event in events])
     bad = (duration < 0) | ~known
-    tally.bad_duration += int((bad & usable).sum())
-    return np.where(bad, 0, duration)
+    tally.bad_duration += int(bad.sum())
+    return Column(np.where(bad, 0, duration))
 
 
-def _host_columns(events: Sequence[Event], args: Sequence[Args], kinds: list[Any]) -> dict[str, pa.Array]:
-    named = [event.name if type(event.name) is str else _name(event) for event in events]
-    return {
-        C.KIND: texts([names.host_kind(kind, name) for kind, name in zip(kinds, named, strict=True)]),
-        C.NAME: texts(named),
-        C.PID: lanes([event.pid for event in events]),
-        C.TID: lanes([event.tid for event in events]),
-        C.CORRELATION_ID: integers([arg.correlation for arg in args]),
-        C.EXTERNAL_ID: _external(args),
-        C.SEQUENCE: integers([arg.sequence for arg in args]),
-        C.FWD_TID: integers([arg.fwd_tid for arg in args]),
-        C.INPUT_SHAPES: json_texts([arg.dims or arg.dims_old for arg in args]),
-        C.INPUT_DTYPES: json_texts([arg.dtypes for arg in args]),
-        C.STACK: texts([arg.stack or None for arg in args]),
-        C.FLOPS: _flops(named, args),
-    }
+def _arguments(events: Sequence[Event]) -> list[Args]:
+    return [event.args or NO_ARGS for event in events]
 
 
-def _flops(named: list[str], args: Sequence[Args]) -> pa.Array:
+def _host(groups: Mapping[Any, list[Event]], tally: Tally) -> Batch:
+    events, kinds, start = _timed(groups, tally)
+    args = _arguments(events)
+    named = _names(events)
+    built = Building(len(events))
+    built.numbers(C.START_NS, start)
+    built.numbers(C.DUR_NS, _durations(events, tally))
+    built.texts(C.KIND, texts([names.host_kind(kind, name) for kind, name in zip(kinds, named, strict=True)]))
+    built.texts(C.NAME, texts(named))
+    built.numbers(C.PID, lanes([event.pid for event in events]))
+    built.numbers(C.TID, lanes([event.tid for event in events]))
+    built.numbers(C.CORRELATION_ID, integers([arg.correlation for arg in args]))
+    built.numbers(C.EXTERNAL_ID, _external(args))
+    built.numbers(C.SEQUENCE, integers([arg.sequence for arg in args]))
+    built.numbers(C.FWD_TID, integers([arg.fwd_tid for arg in args]))
+    built.texts(C.INPUT_SHAPES, json_texts([arg.dims or arg.dims_old for arg in args]))
+    built.texts(C.INPUT_DTYPES, json_texts([arg.dtypes for arg in args]))
+    built.texts(C.STACK, texts([arg.stack or None for arg in args]))
+    built.numbers(C.FLOPS, _flops(named, args))
+    return built.batch()
+
+
+def _names(events: Sequence[Event]) -> list[str]:
+    return [event.name if type(event.name) is str else _name(event) for event in events]
+
+
+def _flops(named: list[str], args: Sequence[Args]) -> Column:
     return integers(
         [
             flops.count(name, bytes(arg.dims or arg.dims_old), bytes(arg.concrete))
@@ -187,69 +188,74 @@ def _name(event: Event) -> str:
     return "" if event.name is None else str(event.name)
 
 
-def _external(args: Sequence[Args]) -> pa.Array:
+def _external(args: Sequence[Args]) -> Column:
     values = [arg.external_id if arg.external_id is not None else arg.external_id_old for arg in args]
     return integers([value or None for value in values])  # 0 is CUPTI's "none"
 
 
-def _device_columns(events: Sequence[Event], args: Sequence[Args], kinds: list[Any]) -> dict[str, pa.Array]:
-    named = [event.name if type(event.name) is str else _name(event) for event in events]
-    grid = triples([arg.grid for arg in args])
-    block = triples([arg.block for arg in args])
-    return {
-        C.KIND: texts(kinds),
-        C.NAME: texts(named),
-        C.DEVICE: devices([_first(arg.device, event.pid) for arg, event in zip(args, events, strict=True)]),
-        C.STREAM: lanes([_first(arg.stream, event.tid) for arg, event in zip(args, events, strict=True)]),
-        C.CONTEXT: integers([arg.context for arg in args]),
-        C.CORRELATION_ID: integers([arg.correlation for arg in args]),
-        C.EXTERNAL_ID: _external(args),
-        **dict(zip((C.GRID_X, C.GRID_Y, C.GRID_Z), grid, strict=True)),
-        **dict(zip((C.BLOCK_X, C.BLOCK_Y, C.BLOCK_Z), block, strict=True)),
-        C.REGISTERS: integers([arg.registers for arg in args]),
-        C.DYNAMIC_SHARED_BYTES: integers([arg.shared for arg in args]),
-        C.OCCUPANCY_PCT: floats([arg.occupancy for arg in args]),
-        C.GRAPH_ID: integers([arg.graph_id or None for arg in args]),
-        C.GRAPH_NODE_ID: integers([arg.graph_node_id or None for arg in args]),
-        C.BYTES: integers([arg.bytes for arg in args]),
-        **_copies(named, kinds),
-    }
+def _device(groups: Mapping[Any, list[Event]], tally: Tally) -> Batch:
+    events, kinds, start = _timed(groups, tally)
+    args = _arguments(events)
+    named = _names(events)
+    both = [*zip(args, events, strict=True)]
+    built = Building(len(events))
+    built.numbers(C.START_NS, start)
+    built.numbers(C.DUR_NS, _durations(events, tally))
+    built.texts(C.KIND, texts(kinds))
+    built.texts(C.NAME, texts(named))
+    built.numbers(C.DEVICE, devices([_first(arg.device, event.pid) for arg, event in both]))
+    built.numbers(C.STREAM, lanes([_first(arg.stream, event.tid) for arg, event in both]))
+    built.numbers(C.CONTEXT, integers([arg.context for arg in args]))
+    built.numbers(C.CORRELATION_ID, integers([arg.correlation for arg in args]))
+    built.numbers(C.EXTERNAL_ID, _external(args))
+    for axes, sizes in ((_GRID, [arg.grid for arg in args]), (_BLOCK, [arg.block for arg in args])):
+        for axis, column in zip(axes, triples(sizes), strict=True):
+            built.numbers(axis, column)
+    built.numbers(C.REGISTERS, integers([arg.registers for arg in args]))
+    built.numbers(C.DYNAMIC_SHARED_BYTES, integers([arg.shared for arg in args]))
+    built.numbers(C.OCCUPANCY_PCT, floats([arg.occupancy for arg in args]))
+    built.numbers(C.GRAPH_ID, integers([arg.graph_id or None for arg in args]))
+    built.numbers(C.GRAPH_NODE_ID, integers([arg.graph_node_id or None for arg in args]))
+    built.numbers(C.BYTES, integers([arg.bytes for arg in args]))
+    _add_ends(built, named, kinds)
+    return built.batch()
 
 
 def _first(value: Any, fallback: Any) -> Any:
     return fallback if value is None else value
 
 
-def _copies(named: list[str], kinds: list[Any]) -> dict[str, pa.Array]:
-    nowhere = (None, None, None)
-    copy = names.DEVICE_CATEGORIES["gpu_memcpy"]
+def _add_ends(built: Building, named: list[str], kinds: list[Any]) -> None:
+    """Add what names of copies tell of them."""
     ends = [
-        names.copy_ends(name) if kind is copy else nowhere for name, kind in zip(named, kinds, strict=True)
+        names.copy_ends(name) if kind is DeviceKind.MEMCPY else _NOWHERE
+        for name, kind in zip(named, kinds, strict=True)
     ]
-    columns = zip(*ends, strict=True)
-    return {name: texts(list(column)) for name, column in zip(COPY_COLUMNS, columns, strict=True)}
+    for place, column in enumerate(COPY_COLUMNS):
+        built.texts(column, texts([each[place] for each in ends]))
 
 
-def _allocation_columns(
-    events: Sequence[Event], args: Sequence[Args], _kinds: list[Any]
-) -> dict[str, pa.Array]:
-    return {
-        C.PID: lanes([event.pid for event in events]),
-        C.TID: lanes([event.tid for event in events]),
-        C.DEVICE: devices([_memory_device(arg) for arg in args]),
-        C.BYTES: lanes([arg.alloc_bytes for arg in args]),
-        C.ADDRESS: integers([arg.address for arg in args]),
-        C.TOTAL_ALLOCATED: integers([arg.total_allocated for arg in args]),
-        C.TOTAL_RESERVED: integers([arg.total_reserved for arg in args]),
-    }
+def _memory(groups: Mapping[Any, list[Event]], tally: Tally) -> Batch:
+    events, _, time = _timed(groups, tally)
+    args = _arguments(events)
+    built = Building(len(events))
+    built.numbers(C.T_NS, time)
+    built.numbers(C.PID, lanes([event.pid for event in events]))
+    built.numbers(C.TID, lanes([event.tid for event in events]))
+    built.numbers(C.DEVICE, devices([_memory_device(arg) for arg in args]))
+    built.numbers(C.BYTES, lanes([arg.alloc_bytes for arg in args]))
+    built.numbers(C.ADDRESS, integers([arg.address for arg in args]))
+    built.numbers(C.TOTAL_ALLOCATED, integers([arg.total_allocated for arg in args]))
+    built.numbers(C.TOTAL_RESERVED, integers([arg.total_reserved for arg in args]))
+    return built.batch()
 
 
 def _memory_device(arg: Args) -> Any:
     return HOST_DEVICE if arg.device_type in (_CPU, None) else _first(arg.device_id, 0)
 
 
-def counter_rows(counters: list[CounterEvent], tally: Tally) -> pa.RecordBatch | None:
-    """A batch of samples; None without any."""
+def counter_rows(counters: list[CounterEvent], tally: Tally) -> Batch:
+    """A batch of samples."""
     samples = [
         (event.ts, f"{event.name}/{key}", value)
         for event in counters
@@ -257,18 +263,12 @@ def counter_rows(counters: list[CounterEvent], tally: Tally) -> pa.RecordBatch |
         for key, value in event.args.items()
         if isinstance(value, int | float)
     ]
-    if not samples:
-        return None
-    times, metrics, values = zip(*samples, strict=True)
-    start, usable = nanoseconds(times)
+    time, usable = nanoseconds([time for time, _, _ in samples])
     tally.bad_time += int((~usable).sum())
-    batch = pa.RecordBatch.from_pydict(
-        {
-            C.T_NS: numbers(start),
-            C.SOURCE: texts(["torch"] * len(start)),
-            C.METRIC: texts(metrics),
-            C.UNIT: texts([""] * len(start)),
-            C.VALUE: floats(values),
-        }
-    )
-    return batch if usable.all() else batch.filter(pa.array(usable))
+    built = Building(int(usable.sum()))
+    built.numbers(C.T_NS, Column(time[usable]))
+    for name, word in ((C.SOURCE, "torch"), (C.UNIT, "")):
+        built.texts(name, texts([word] * built.count))
+    built.texts(C.METRIC, texts([metric for _, metric, _ in compress(samples, usable)]))
+    built.numbers(C.VALUE, floats([value for _, _, value in compress(samples, usable)]))
+    return built.batch()

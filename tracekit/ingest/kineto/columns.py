@@ -1,37 +1,46 @@
-"""Columns of one chunk: lists of decoded values become Arrow arrays, whatever was in the file."""
+"""Columns of one chunk: lists of decoded values become arrays, whatever was in the file."""
 
 from __future__ import annotations
 
 import re
 import zlib
-from typing import TYPE_CHECKING, Any
+from itertools import repeat
+from operator import is_
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 import numpy as np
-import pyarrow as pa
+import numpy.typing as npt
 
-from tracekit.ingest.arrays import numbers, strings, values_of
+from tracekit.ingest.rows import NONE, Column
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
+Words: TypeAlias = "tuple[npt.NDArray[np.int64], Sequence[bytes] | npt.NDArray[np.object_]]"
+"""Texts: each row's code, -1 where it has none, and what the codes stand for in UTF-8."""
 
 _DIGITS = re.compile(r"-?\d+")
 _INT64 = 1 << 63
 
 
-def integers(values: Sequence[Any]) -> pa.Array:
-    """int64 with nulls; text is read as a number, an unsigned 64-bit value keeps its bits.
+def integers(values: Sequence[Any]) -> Column:
+    """int64; text is read as a number, an unsigned 64-bit value keeps its bits, what is none is missing.
 
     Example:
-        >>> integers([1, None, "7", 2**64 - 1, "x"]).to_pylist()
-        [1, None, 7, -1, None]
+        >>> integers([1, None, "7", 2**64 - 1, "x"])
+        Column(values=array([ 1, -1,  7, -1, -1]), missing=array([False,  True, False, False,  True]))
     """
+    missing = _absent(values)
+    there = [NONE if value is None else value for value in values] if missing.any() else values
     try:
-        return pa.array(values, pa.int64())
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-        return pa.array([_integer(value) for value in values], pa.int64())
+        return Column(np.fromiter(there, np.int64, len(values)), missing)
+    except (TypeError, ValueError, OverflowError):
+        return integers([_integer(value) for value in values])
+
+
+def _absent(values: Sequence[Any]) -> npt.NDArray[np.bool_]:
+    return np.fromiter(map(is_, values, repeat(None)), np.bool_, len(values))
 
 
 def _integer(value: Any) -> int | None:
@@ -44,17 +53,17 @@ def _integer(value: Any) -> int | None:
     return number - 2 * _INT64 if _INT64 <= number < 2 * _INT64 else None
 
 
-def lanes(values: Sequence[Any]) -> pa.Array:
-    """Process and thread ids as int64, never null: words become their digits, or a number of their own.
+def lanes(values: Sequence[Any]) -> Column:
+    """Process and thread ids as int64, never missing: words become their digits, or a number of their own.
 
     Example:
-        >>> lanes([12, "stream 7", None]).to_pylist()
-        [12, 7, 0]
+        >>> lanes([12, "stream 7", None]).values
+        array([12,  7,  0])
     """
     try:
-        return numbers(np.array(values, np.int64))
+        return Column(np.fromiter(values, np.int64, len(values)))
     except (TypeError, ValueError, OverflowError):
-        return pa.array([_lane(value) for value in values], pa.int64())
+        return Column(np.array([_lane(value) for value in values], np.int64))
 
 
 def _lane(value: Any) -> int:
@@ -66,14 +75,14 @@ def _lane(value: Any) -> int:
     return int(digits.group()[-18:]) if digits else zlib.crc32(text.encode())
 
 
-def devices(values: Sequence[Any]) -> pa.Array:
+def devices(values: Sequence[Any]) -> Column:
     """Device indices as int64 that fit 32 bits; an impossible one is -1.
 
     Example:
-        >>> devices([0, "3", 2**32 - 1]).to_pylist()
-        [0, 3, -1]
+        >>> devices([0, "3", 2**32 - 1]).values
+        array([ 0,  3, -1])
     """
-    return numbers(fitting_devices(values_of(lanes(values))))
+    return Column(fitting_devices(lanes(values).values))
 
 
 def fitting_devices(found: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -81,12 +90,16 @@ def fitting_devices(found: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     return np.where((found >= -1) & (found < 1 << 31), found, -1)
 
 
-def floats(values: Sequence[Any]) -> pa.Array:
-    """float64 with nulls."""
-    try:
-        return pa.array(values, pa.float64())
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        return pa.array([_float(value) for value in values], pa.float64())
+def floats(values: Sequence[Any]) -> Column:
+    """float64; what is no number is missing.
+
+    Example:
+        >>> floats([1, 0.5, "x"])
+        Column(values=array([ 1. ,  0.5, -1. ]), missing=array([False, False,  True]))
+    """
+    found = [_float(value) for value in values]
+    there = [NONE if value is None else value for value in found]
+    return Column(np.array(there, np.float64), _absent(found))
 
 
 def _float(value: Any) -> float | None:
@@ -96,61 +109,60 @@ def _float(value: Any) -> float | None:
         return None
 
 
-_ABSENT = (None, None, None)
+_NOWHERE = (None, None, None)
 
 
-def triples(values: Sequence[Any]) -> list[pa.Array]:
-    """x, y and z of grids or blocks, null where there is none.
+def triples(values: Sequence[Any]) -> list[Column]:
+    """x, y and z of grids or blocks, missing where there is none.
 
     Example:
-        >>> [axis.to_pylist() for axis in triples([[1, 2, 3], None])]
-        [[1, None], [2, None], [3, None]]
+        >>> [axis.values for axis in triples([[1, 2, 3], None])]
+        [array([ 1, -1]), array([ 2, -1]), array([ 3, -1])]
     """
-    whole = [value if type(value) is list and len(value) == 3 else _ABSENT for value in values]
+    whole = [value if type(value) is list and len(value) == 3 else _NOWHERE for value in values]
     return [integers([each[axis] for each in whole]) for axis in range(3)]
 
 
 class _Codes(dict[Any, int]):
-    """Numbers distinct keys as they come; -1 is the code of what is absent."""
+    """Numbers distinct keys as they come."""
 
     def __init__(self, absent: Any) -> None:
-        super().__init__({absent: -1})
+        super().__init__({absent: NONE})
 
     def __missing__(self, key: Any) -> int:
         code = self[key] = len(self) - 1
         return code
 
 
-def texts(values: Sequence[Any]) -> pa.DictionaryArray:
-    """Dictionary of strings; None stays null, anything else becomes its text.
+def texts(values: Sequence[Any]) -> Words:
+    """Strings; None stays none, anything else becomes its text.
 
     Example:
-        >>> texts(["a", "b", "a", None]).indices.to_pylist()
-        [0, 1, 0, None]
+        >>> texts(["a", "b", "a", None])
+        (array([ 0,  1,  0, -1]), [b'a', b'b'])
     """
     codes = _Codes(absent=None)
     try:
         found = [codes[value] for value in values]
     except TypeError:  # a list or an object where a name should be
         return texts([None if value is None else str(value) for value in values])
-    return _dictionary(found, [str(value) for value in codes if value is not None])
+    return np.array(found), [str(value).encode() for value in codes if value is not None]
 
 
-def json_texts(values: Sequence[msgspec.Raw]) -> pa.DictionaryArray:
-    """Dictionary of JSON fragments, written compactly so that a file's white space does not matter."""
+def json_texts(values: Sequence[msgspec.Raw]) -> Words:
+    """JSON fragments, written compactly so that a file's white space does not matter."""
     codes = _Codes(absent=b"")
     found = [codes[bytes(value)] for value in values]
-    return _dictionary(found, [compact_json(text) for text in codes if text])
+    return np.array(found), [compact_json(text) for text in codes if text]
 
 
-def compact_json(text: bytes) -> str:
+def compact_json(text: bytes) -> bytes:
     """JSON without white space; as it is where it cannot be read."""
     try:
-        return msgspec.json.format(text, indent=-1).decode("utf-8", "replace")
+        return _utf8(msgspec.json.format(text, indent=-1))
     except (msgspec.DecodeError, RecursionError):
-        return text.decode("utf-8", "replace")
+        return _utf8(text)
 
 
-def _dictionary(codes: list[int], values: list[str]) -> pa.DictionaryArray:
-    indices = np.array(codes, np.int32)
-    return pa.DictionaryArray.from_arrays(numbers(indices, indices < 0), strings(values))
+def _utf8(text: bytes) -> bytes:
+    return text.decode("utf-8", "replace").encode()

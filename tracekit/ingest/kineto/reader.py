@@ -26,7 +26,6 @@ from tracekit.ingest.kineto.split import (
     read_opening,
 )
 from tracekit.ingest.kineto.toplevel import TopLevel, top_level
-from tracekit.ingest.rows import of_arrow
 from tracekit.ingest.trace import Trace
 
 if TYPE_CHECKING:
@@ -117,8 +116,7 @@ def _parked(chunk: _Chunk, decoder: Callable[[bytes], Decoded]) -> _Report:
     with _no_collection():
         decoded = decoder(chunk.text)
         batches, tally = to_batches(decoded)
-    parts = {table: of_arrow(batch) for table, batch in batches.items()}
-    spool.park(Path(chunk.directory), chunk.number, parts)
+    spool.park(Path(chunk.directory), chunk.number, batches)
     return _Report(tally, decoded.clean, decoded.ended, decoded.tail)
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from tracekit.ingest.limits import LATEST_NS
 
@@ -17,7 +16,8 @@ if TYPE_CHECKING:
 Ints: TypeAlias = npt.NDArray[np.int64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
-_MICROSECONDS = pa.decimal128(38, 3)  # three digits after the point are nanoseconds
+_DECIMALS = 3
+"""Digits behind the point that are nanoseconds."""
 _DIGITS = 19
 
 
@@ -35,40 +35,27 @@ def nanoseconds(texts: Sequence[memoryview | bytes]) -> tuple[Ints, Bools]:
         >>> nanoseconds([b"1712191111.123", b"", b'"12.5"'])
         (array([1712191111123,             0,         12500]), array([ True, False,  True]))
     """
-    try:
-        return _all_plain(texts), np.ones(len(texts), np.bool_)
-    except pa.ArrowInvalid:
-        return _one_by_one(texts)
-
-
-def _all_plain(texts: Sequence[memoryview | bytes]) -> Ints:
-    count = len(texts)
-    offsets = np.zeros(count + 1, np.int32)
-    np.cumsum(np.fromiter(map(len, texts), np.int32, count), out=offsets[1:])
-    strings = pa.Array.from_buffers(
-        pa.string(), count, [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(texts))]
-    )
-    words = np.frombuffer(strings.cast(_MICROSECONDS).buffers()[1], np.int64)[: 2 * count]
-    low, high = words[::2], words[1::2]
-    if ((high != low >> 63) | (low >= LATEST_NS) | (low <= -LATEST_NS)).any():
-        raise pa.ArrowInvalid("beyond 64 bits of nanoseconds")
-    return np.ascontiguousarray(low)
-
-
-def _one_by_one(texts: Sequence[memoryview | bytes]) -> tuple[Ints, Bools]:
-    values = [_exact(bytes(text)) for text in texts]
+    values = [_read(bytes(text)) for text in texts]
     return (
         np.array([value or 0 for value in values], np.int64),
         np.array([value is not None for value in values], np.bool_),
     )
 
 
+def _read(text: bytes) -> int | None:
+    whole, _, decimals = text.partition(b".")
+    digits = whole + decimals.ljust(_DECIMALS, b"0")
+    plain = whole and len(decimals) <= _DECIMALS and len(digits) <= _DIGITS and digits.isdigit()
+    value = int(digits) if plain else _exact(text)
+    return value if value is not None and abs(value) < LATEST_NS else None
+
+
 def _exact(text: bytes) -> int | None:
+    """The value of any other way to write a number."""
     try:
-        scaled = Decimal(text.decode("ascii").strip('" \t\r\n')).scaleb(3)
-        if not scaled.is_finite() or scaled.adjusted() > _DIGITS:
+        scaled = Decimal(text.decode("ascii").strip('" \t\r\n')).scaleb(_DECIMALS)
+        if not scaled.is_finite() or (scaled and scaled.adjusted() > _DIGITS):
             return None  # before a number of a million digits is made
-        value = int(scaled.to_integral_value(ROUND_HALF_EVEN))
+        return int(scaled.to_integral_value(ROUND_HALF_EVEN))
     except (ArithmeticError, UnicodeDecodeError, ValueError):
         return None
-    return value if abs(value) < LATEST_NS else None

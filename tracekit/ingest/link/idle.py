@@ -33,7 +33,7 @@ def idle_batches(parked: Parked) -> Iterator[Batch]:
     covered: dict[int, int] = {}
     for window in windows([table]):
         rows = table.read(window.spans[0], _WANTED)
-        busy = rows.take(np.flatnonzero(occupying[rows.codes(C.KIND)]))
+        busy = rows.take(np.flatnonzero(occupying[rows.integers(C.KIND)]))
         start, device = busy.integers(C.START_NS), busy.integers(C.DEVICE)
         end = start + busy.integers(C.DUR_NS)
         found = [

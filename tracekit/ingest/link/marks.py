@@ -46,11 +46,11 @@ class Marks:
 
     def is_op(self, rows: Rows) -> Bools:
         """Which rows are ops."""
-        return self._op.take(rows.codes(C.KIND))
+        return self._op.take(rows.integers(C.KIND))
 
     def is_call(self, rows: Rows) -> Bools:
         """Which rows are calls of the device's runtime or driver."""
-        return self._call.take(rows.codes(C.KIND))
+        return self._call.take(rows.integers(C.KIND))
 
     def own(self, rows: Rows, first: int) -> Inherited:
         """What rows hand on to those that they enclose.
@@ -59,7 +59,7 @@ class Marks:
             rows: Rows of the host.
             first: Row id of the first of them.
         """
-        name = rows.codes(C.NAME)
+        name = rows.integers(C.NAME)
         module = self._module.take(name)
         forward = (rows.integers(C.SEQUENCE) >= 0) & (rows.integers(C.FWD_TID) <= 0)
         return Inherited(

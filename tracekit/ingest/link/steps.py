@@ -52,7 +52,7 @@ def find_steps(host: Outline) -> Steps:
     for marker in step_names.MARKERS:
         rows = _marked(host, names.matching(marker.match))
         if rows is not None:
-            found = [marker.match(names.values[code]) for code in rows.codes(C.NAME)]
+            found = [marker.match(names.values[code]) for code in rows.integers(C.NAME)]
             return _steps(rows, np.array([int(each[1]) for each in found if each], np.int64), names)
     none = np.empty(0, np.int64)
     return Steps(number=none, name=[], start=none, end=none)
@@ -66,7 +66,7 @@ def _marked(host: Outline, matches: Bools) -> Rows | None:
     for part in host.parked.parts:
         if matches[host.texts[C.NAME].recode[part]].any():
             rows = host.read([host.whole(part)], _WANTED)
-            marked = matches[rows.codes(C.NAME)] & annotation[rows.codes(C.KIND)]
+            marked = matches[rows.integers(C.NAME)] & annotation[rows.integers(C.KIND)]
             found.append(rows.take(np.flatnonzero(marked)))
     marking = joined(found) if found else None
     return marking.take(host_order(marking, kinds)) if marking and marking.count else None
@@ -81,7 +81,7 @@ def _steps(rows: Rows, numbers: Ints, names: Strings) -> Steps:
     start = rows.integers(C.START_NS)[first]
     return Steps(
         number=numbers[first],
-        name=[names.values[code] for code in rows.codes(C.NAME)[first]],
+        name=[names.values[code] for code in rows.integers(C.NAME)[first]],
         start=start,
         end=start + rows.integers(C.DUR_NS)[first],
     )

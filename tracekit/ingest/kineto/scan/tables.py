@@ -11,11 +11,12 @@ import numpy as np
 from tracekit.ingest import flops
 from tracekit.ingest.kineto import names
 from tracekit.ingest.kineto.batches import COPY_COLUMNS, counter_rows
+from tracekit.ingest.kineto.building import Building
 from tracekit.ingest.kineto.columns import fitting_devices
 from tracekit.ingest.kineto.events import decode_counters
 from tracekit.ingest.kineto.scan import layout, sheets
 from tracekit.ingest.kineto.scan.texts import distinct
-from tracekit.ingest.rows import NONE, Batch, Column, Rows, of_arrow
+from tracekit.ingest.rows import NONE, Column
 from tracekit.schema import ALLOCATIONS, COUNTERS, DEVICE_INTERVALS, HOST_INTERVALS, C, DeviceKind
 
 if TYPE_CHECKING:
@@ -24,12 +25,15 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from tracekit.ingest.kineto.batches import Tally
+    from tracekit.ingest.kineto.columns import Words
     from tracekit.ingest.kineto.scan.sheets import Sheets
     from tracekit.ingest.kineto.scan.texts import Ints, Texts
+    from tracekit.ingest.rows import Batch
 
     Objects = npt.NDArray[np.object_]
 
 _count = lru_cache(1 << 12)(flops.count)  # chunk after chunk has the same calls
+_REALS = {C.OCCUPANCY_PCT}
 _COPY = layout.DEVICE_KINDS.index(DeviceKind.MEMCPY)
 
 
@@ -52,7 +56,7 @@ def batches(filled: Sheets, texts: Texts, text: memoryview, tally: Tally) -> dic
         ALLOCATIONS.name: _memory(filled),
         COUNTERS.name: _counters(filled, text, tally),
     }
-    return {name: batch for name, batch in built.items() if batch is not None}
+    return {name: batch for name, batch in built.items() if batch.rows.count}
 
 
 def _ignored(filled: Sheets, texts: Texts) -> Counter[str]:
@@ -60,61 +64,31 @@ def _ignored(filled: Sheets, texts: Texts) -> Counter[str]:
     return Counter(dict(zip(texts.strings.of(codes), count.tolist(), strict=True)))
 
 
-class _Building:
-    """A batch while it is built; a column without a value does not become one."""
-
-    def __init__(self, rows: int) -> None:
-        self._rows = rows
-        self._columns: dict[str, Column] = {}
-        self._texts: dict[str, list[bytes]] = {}
-
-    def batch(self) -> Batch:
-        """What was built."""
-        return Batch(Rows(count=self._rows, columns=self._columns), self._texts)
-
-    def integers(self, name: str, values: Ints) -> None:
-        """Add integers; null where they are `NULL`."""
-        missing = values == layout.NULL
-        absent = np.count_nonzero(missing)
-        if absent == 0:
-            self._columns[name] = Column(values)
-        elif absent < self._rows:
-            self._columns[name] = Column(np.where(missing, NONE, values), missing)
-
-    def table(self, layout_of: Mapping[str, int], rows: Ints) -> None:
-        """Add the columns that a sheet begins with."""
-        for name, values in zip(layout_of, rows, strict=False):
-            self.integers(name, values)
-
-    def reals(self, name: str, values: Ints) -> None:
-        """Replace integers by the real numbers of the same bits."""
-        if name in self._columns:
-            missing = values == layout.NULL
-            self._columns[name] = Column(values.view(np.float64), missing if missing.any() else None)
-
-    def texts(self, name: str, places: Ints, values: Sequence[bytes] | Objects) -> None:
-        """Add texts: each row's place among values, which are encoded; -1 for null."""
-        if len(values):
-            self._columns[name] = Column(places)
-            self._texts[name] = list(values)
+def _add_table(built: Building, layout_of: Mapping[str, int], rows: Ints) -> None:
+    """Add the columns that a sheet begins with."""
+    for name, values in zip(layout_of, rows, strict=False):
+        _add(built, name, fitting_devices(values) if name == C.DEVICE else values)
 
 
-def _host(filled: Sheets, texts: Texts) -> Batch | None:
+def _add(built: Building, name: str, values: Ints) -> None:
+    """Add numbers, given as integers of the same bits; `NULL` where one is missing."""
+    built.numbers(name, Column(values.view(np.float64) if name in _REALS else values, values == layout.NULL))
+
+
+def _host(filled: Sheets, texts: Texts) -> Batch:
     rows = filled.rows(sheets.HOST, sheets.N_HOST)
-    if not rows.shape[1]:
-        return None
     codes = dict(zip(layout.HOST_TEXTS, filled.rows(sheets.HOST_TEXTS, sheets.N_HOST), strict=True))
     known, place = distinct(codes[C.NAME], texts.count)
     _refuse_hidden_ops(known, texts)
-    built = _Building(rows.shape[1])
-    built.table(layout.HOST, rows)
-    built.texts(C.KIND, *_of_few(_host_kinds(rows[-1], known, place, texts), layout.HOST_KINDS))
-    built.texts(C.NAME, place, texts.encoded.of(known))
+    built = Building(rows.shape[1])
+    _add_table(built, layout.HOST, rows)
+    built.texts(C.KIND, _of_few(_host_kinds(rows[-1], known, place, texts), layout.HOST_KINDS))
+    built.texts(C.NAME, (place, texts.encoded.of(known)))
     for name in (C.INPUT_SHAPES, C.INPUT_DTYPES):
         known, place = distinct(codes[name], texts.count)
-        built.texts(name, place, texts.fragments.of(known))
-    built.texts(C.STACK, *_stacks(codes[C.STACK], texts))
-    built.integers(C.FLOPS, _flops(codes[C.NAME], codes[C.INPUT_SHAPES], codes[C.FLOPS], texts))
+        built.texts(name, (place, texts.fragments.of(known)))
+    built.texts(C.STACK, _stacks(codes[C.STACK], texts))
+    _add(built, C.FLOPS, _flops(codes[C.NAME], codes[C.INPUT_SHAPES], codes[C.FLOPS], texts))
     return built.batch()
 
 
@@ -132,12 +106,12 @@ def _host_kinds(kinds: Ints, known: Ints, place: Ints, texts: Texts) -> Ints:
     return kinds
 
 
-def _of_few(numbers: Ints, values: tuple[str, ...]) -> tuple[Ints, list[bytes]]:
+def _of_few(numbers: Ints, values: tuple[str, ...]) -> Words:
     found, place = distinct(numbers, len(values))
     return place, [values[number].encode() for number in found]
 
 
-def _stacks(codes: Ints, texts: Texts) -> tuple[Ints, Objects]:
+def _stacks(codes: Ints, texts: Texts) -> Words:
     known, place = distinct(codes, texts.count)
     stacks = texts.encoded.of(known)
     empty = stacks == b""
@@ -164,41 +138,32 @@ def _work(codes: list[int], texts: Texts) -> int:
     return layout.NULL if work is None else work
 
 
-def _device(filled: Sheets, texts: Texts) -> Batch | None:
+def _device(filled: Sheets, texts: Texts) -> Batch:
     rows = filled.rows(sheets.DEVICE, sheets.N_DEVICE)
-    if not rows.shape[1]:
-        return None
-    devices, occupancy = (list(layout.DEVICE).index(name) for name in (C.DEVICE, C.OCCUPANCY_PCT))
     known, place = distinct(filled.rows(sheets.DEVICE_TEXTS, sheets.N_DEVICE)[0], texts.count)
-    built = _Building(rows.shape[1])
-    built.table(layout.DEVICE, rows)
-    built.integers(C.DEVICE, fitting_devices(rows[devices]))
-    built.reals(C.OCCUPANCY_PCT, rows[occupancy])
-    built.texts(C.KIND, *_of_few(rows[-1], layout.DEVICE_KINDS))
-    built.texts(C.NAME, place, texts.encoded.of(known))
+    built = Building(rows.shape[1])
+    _add_table(built, layout.DEVICE, rows)
+    built.texts(C.KIND, _of_few(rows[-1], layout.DEVICE_KINDS))
+    built.texts(C.NAME, (place, texts.encoded.of(known)))
     copied, copy = distinct(np.where(rows[-1] == _COPY, place, NONE), len(known))
     _add_ends(built, copy, [names.copy_ends(name) for name in texts.strings.of(known[copied])])
     return built.batch()
 
 
-def _add_ends(built: _Building, copy: Ints, ends: Sequence[tuple[object, ...]]) -> None:
+def _add_ends(built: Building, copy: Ints, ends: Sequence[tuple[object, ...]]) -> None:
     """What names of copies tell of them: `copy` is each row's place among these names."""
     for number, column in enumerate(COPY_COLUMNS):
-        built.texts(column, copy, [str(each[number]).encode() for each in ends])
+        built.texts(column, (copy, [str(each[number]).encode() for each in ends]))
 
 
-def _memory(filled: Sheets) -> Batch | None:
+def _memory(filled: Sheets) -> Batch:
     rows = filled.rows(sheets.MEMORY, sheets.N_MEMORY)
-    if not rows.shape[1]:
-        return None
-    built = _Building(rows.shape[1])
-    built.table(layout.MEMORY, rows)
-    built.integers(C.DEVICE, fitting_devices(rows[list(layout.MEMORY).index(C.DEVICE)]))
+    built = Building(rows.shape[1])
+    _add_table(built, layout.MEMORY, rows)
     return built.batch()
 
 
-def _counters(filled: Sheets, text: memoryview, tally: Tally) -> Batch | None:
+def _counters(filled: Sheets, text: memoryview, tally: Tally) -> Batch:
     bounds = filled.rows(sheets.COUNTERS, sheets.N_COUNTERS).T.tolist()
     events = decode_counters(b",".join(bytes(text[start:end]) for start, end in bounds))
-    rows = counter_rows(events, tally)
-    return None if rows is None else of_arrow(rows)
+    return counter_rows(events, tally)

@@ -80,7 +80,7 @@ class Texts:
         self._interner = interner
         self.strings = Known(lambda code: _string(self.raw(code)), np.object_)
         self.encoded = Known(lambda code: _string(self.raw(code)).encode(), np.object_)
-        self.fragments = Known(lambda code: compact_json(self.raw(code)).encode(), np.object_)
+        self.fragments = Known(lambda code: compact_json(self.raw(code)), np.object_)
         self.escaped = Known(lambda code: b"\\" in self.raw(code), np.bool_)
         self.kinds = {kind: Known(partial(self._kind, kind), np.int64) for kind in names.NAMED_KINDS}
 
