@@ -5,14 +5,13 @@ They are taken from this process: in the measured one a thread would wait for Py
 
 from __future__ import annotations
 
-import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import psutil
 
 from .protocol import MEASURE, PROFILE
-from .sampling import INTERVAL_S, SAMPLERS, Taken, sampling
+from .sampling import SAMPLERS, Taken, sampling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Watched:
-    """Progress that is passed on, and samples from the first timed step to the last of all.
+    """Progress that is passed on, and samples from the first timed step on until one behind the last.
 
     Attributes:
         taken: What was sampled; whole once the block of `sampling` has ended.
@@ -37,23 +36,25 @@ class Watched:
     def __init__(self, progress: Progress, *, last: str = PROFILE) -> None:
         self.taken = Taken()
         self._progress, self._last = progress, last
-        self._began, self._until_s = False, float("inf")
+        self._began = self._ended = False
 
     def __call__(self, part: str, done: int, total: int) -> None:
         """Told how far the recording is."""
         self._began = self._began or part in {MEASURE, PROFILE}
-        if part == self._last and done == total:
-            self._until_s = time.monotonic() + 2 * INTERVAL_S  # one reading more, after the last step
+        self._ended = self._ended or (part == self._last and done == total)
         self._progress(part, done, total)
 
     @contextmanager
     def sampling(self, guard: int) -> Iterator[None]:
         """Sample the program below the process of this id while the block runs."""
-        with sampling(pid=guard, samplers=gated(self._steps_run)) as self.taken:
+        samplers = [gated(self._gate(), [make])[0] for make in SAMPLERS]
+        with sampling(pid=guard, samplers=samplers) as self.taken:
             yield
 
-    def _steps_run(self) -> bool:
-        return self._began and time.monotonic() <= self._until_s
+    def _gate(self) -> Callable[[], bool]:
+        """Whether one sampler is to read: while steps run, and once more, however late its turn comes."""
+        more = iter([True])
+        return lambda: self._began and (not self._ended or next(more, False))
 
 
 def in_window(directory: Path, samplers: Sequence[Make] = SAMPLERS) -> list[Make]:

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from tracekit.collectors.gated_sampling import in_window, recording
-from tracekit.collectors.process import ProcessSampler
+from tracekit.collectors.gated_sampling import Watched, in_window, recording
+from tracekit.collectors.process import RSS, ProcessSampler
+from tracekit.collectors.protocol import PROFILE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,3 +55,15 @@ def test_only_the_program_is_read_and_only_in_its_window(
     (tmp_path / "rank-0.facts").touch()
     assert sampler.read() == []
     sampler.close()
+
+
+def test_the_end_of_the_last_step_is_read_however_late(program: subprocess.Popen[bytes]) -> None:
+    watched = Watched(lambda *_: None)
+    with watched.sampling(psutil.Process().pid):
+        watched(PROFILE, 0, 1)
+        watched(PROFILE, 1, 1)
+        ended_ns = time.time_ns()
+        assert program.poll() is None
+        time.sleep(0.5)
+    after = [sample.metric for sample in watched.taken.samples() if sample.t_unix_ns > ended_ns]
+    assert after.count(RSS) == 1
