@@ -82,7 +82,9 @@ def test_the_process_is_sampled_until_the_last_step_has_ended(collected: Run) ->
     resident, steps = rows[rows[C.METRIC] == "rss_bytes"], table(collected, "steps")
     assert resident[C.VALUE].between(50e6, 50e9).all()
     assert resident[C.T_NS].max() >= int((steps[C.START_NS] + steps[C.DUR_NS]).max())
-    assert len(analyze(collected, "utilization").tables["host"]) == 2
+    scopes = [*analyze(collected, "utilization").tables["host"]["scope"]]
+    assert scopes[-1] == "whole run"
+    assert scopes[:-1] in ([], ["steps"])  # a sample in the short steps is a matter of luck
 
 
 def test_its_breakdown_is_of_the_host_and_never_idle(collected: Run) -> None:

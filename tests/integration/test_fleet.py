@@ -63,6 +63,16 @@ def test_a_task_that_always_ends_its_worker_fails_alone(four: Cluster) -> None:
     assert "each of the 3 workers that ran it ended" in str(outcomes[3].error)
 
 
+def test_one_outcome_that_cannot_be_fetched_does_not_keep_the_others(four: Cluster) -> None:
+    """So it is with one whose worker has ended before it told."""
+    with workers(four.address) as fleet:
+        outcomes = fleet.map(deeds.stuck_three, range(12))
+        values = [next(outcomes).value for _ in range(11)]
+        deeds.RELEASED.set()
+        assert sorted(values) == [0, 1, 2, *range(4, 12)]
+        assert [outcome.value for outcome in outcomes] == [3]
+
+
 @pytest.mark.slow
 def test_tasks_beside_one_that_ends_its_worker_are_done(tmp_path: Path) -> None:
     """All share one worker, so that all are there whenever it ends."""

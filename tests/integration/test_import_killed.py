@@ -72,7 +72,7 @@ def _once_decoding(store: Store, pid: int, processes: int) -> list[psutil.Proces
     parent, give_up = psutil.Process(pid), time.monotonic() + 60
     while time.monotonic() < give_up:
         workers = parent.children(recursive=True)
-        if len(workers) >= processes and any(store.path.rglob("*.part")):
+        if len(workers) >= processes and any(store.path.rglob("*.rows")):
             return workers
         time.sleep(0.02)
     raise AssertionError("nothing was decoded")

@@ -12,6 +12,7 @@ import secrets
 from collections import Counter
 from concurrent.futures import CancelledError
 from queue import Empty, SimpleQueue
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Generic
 
 from tracekit.errors import TracekitError
@@ -94,7 +95,14 @@ class Flight(Generic[Item, Value]):
         future.add_done_callback(self._land)
 
     def _land(self, future: Future) -> None:
-        """Fetch what a task gave, in a thread of the client: its worker may end before it has told."""
+        """Have what a task gave fetched, in a thread of its own.
+
+        A worker may end before it has told, and then who waits for it may wait forever; the client itself has
+        one thread for all that has ended.
+        """
+        Thread(target=self._fetch, args=(future,), name="tracekit-landing", daemon=True).start()
+
+    def _fetch(self, future: Future) -> None:
         try:
             self._landed.put((future.key, future.result(), None))
         except BaseException as error:

@@ -1,18 +1,20 @@
 """Decoded batches parked on disk until they are written, so that memory follows the chunk, not the trace.
 
-A part is one chunk's rows of one table, by time. Its file has each column as it lies in memory, the texts, a
-head that tells where these are, and at last where the head is. What is asked for is read straight to where it
-is needed: nothing of a part stays in memory.
+A part is one chunk's rows of one table, by time: each column as it lies in memory, then the texts. Every
+thread has a file that its parts go to, one behind the other; the index, which all add to, has a line for each
+part that tells where these are. What is asked for is read straight to where it is needed: nothing of a part
+stays in memory.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-from contextlib import contextmanager
+import threading
+import weakref
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 import numpy as np
@@ -21,7 +23,7 @@ from tracekit.ingest.rows import NONE, Batch, Column, Rows
 from tracekit.schema import C
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
     import numpy.typing as npt
@@ -32,12 +34,12 @@ if TYPE_CHECKING:
 
 _CODE = np.dtype(np.int32)
 """Codes of texts, parked: a chunk has fewer than that."""
-_END = 8
-"""Bytes of the number that a part ends with."""
+_INDEX, _ROWS = "parts.index", "{process}-{thread}.rows"
+"""Names of the files in a folder."""
 
 
 class _Place(msgspec.Struct, array_like=True):
-    """Where a column lies in its part: the kind of its numbers, the first byte of them and of their flags."""
+    """Where a column lies in its file: the kind of its numbers, the first byte of them and of their flags."""
 
     kind: str
     values: int
@@ -48,41 +50,75 @@ class Head(msgspec.Struct, array_like=True):
     """What is told of a part.
 
     Attributes:
+        file: Name of the file that it is in.
         rows: How many rows it has.
         first: The first time.
         last: The last time.
         end: When the last interval ends; the last time in a table without durations.
         columns: Where each column lies.
-        texts: From which byte on the texts lie.
+        texts: The first byte of its texts, and the first one behind them.
     """
 
+    file: str
     rows: int
     first: int
     last: int
     end: int
     columns: dict[str, _Place]
-    texts: int
+    texts: tuple[int, int]
 
 
-_HEADS = msgspec.msgpack.Decoder(Head)
+class _Line(msgspec.Struct, array_like=True):
+    """What the index tells of a part; a later line takes the place of an earlier one.
+
+    Attributes:
+        number: The part's.
+        table: Its table; None for every one.
+        head: What it is; None when it is forgotten.
+    """
+
+    number: int
+    table: str | None = None
+    head: Head | None = None
+
+
+_LINES = msgspec.json.Decoder(_Line)
 _TEXTS = msgspec.msgpack.Decoder(dict[str, list[bytes]])
 
 
 def park(directory: Path, number: int, batches: Mapping[str, Batch]) -> None:
     """Write a chunk's batches that have rows, each sorted by time, as part `number` of their tables."""
-    for table, batch in batches.items():
-        if batch.rows.count:
-            _write(_part(directory, table, number), _by_time(batch.rows), batch.texts)
+    path = directory / _ROWS.format(process=os.getpid(), thread=threading.get_native_id())
+    with path.open("ab") as file:
+        lines = [
+            _Line(number, table, _written(file, path.name, _by_time(batch.rows), batch.texts))
+            for table, batch in batches.items()
+            if batch.rows.count
+        ]
+    _tell(directory, lines)
 
 
 def discard(directory: Path, number: int) -> None:
     """Forget part `number` of every table."""
-    for path in directory.glob(f"*.{number:06d}.part"):
-        path.unlink()
+    _tell(directory, [_Line(number)])
 
 
-def _part(directory: Path, table: str, number: int) -> Path:
-    return directory / f"{table}.{number:06d}.part"
+def _tell(directory: Path, lines: Sequence[_Line]) -> None:
+    """Add lines to the index, which others may be adding to."""
+    told = msgspec.json.Encoder().encode_lines(lines)
+    with (directory / _INDEX).open("ab", buffering=0) as file:  # at once, so that lines stay whole
+        if file.write(told) != len(told):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _heads(directory: Path, table: str) -> list[Head]:
+    """The parts of a table in order of their numbers."""
+    path = directory / _INDEX
+    found: dict[int, Head | None] = {}
+    for line in _LINES.decode_lines(path.read_bytes()) if path.exists() else []:
+        if line.table in (table, None):
+            found[line.number] = line.head
+    return [head for _, head in sorted(found.items()) if head is not None]
 
 
 def _time_of(names: Collection[str]) -> str:
@@ -97,22 +133,20 @@ def _by_time(rows: Rows) -> Rows:
     return rows.take(np.argsort(time, kind="stable"))
 
 
-def _write(path: Path, rows: Rows, texts: dict[str, list[bytes]]) -> None:
-    with path.open("wb") as file:
-        places = {}
-        for name, (values, missing) in rows.columns.items():
-            held = values.astype(_CODE) if name in texts else values
-            place = _Place(held.dtype.str, file.tell(), None)
-            file.write(np.ascontiguousarray(held).data)
-            if missing is not None:
-                place.missing = file.tell()
-                file.write(missing.data)
-            places[name] = place
-        head = Head(*_told(rows), places, file.tell())
-        file.write(msgspec.msgpack.encode(texts))
-        start = file.tell()
-        file.write(msgspec.msgpack.encode(head))
-        file.write(start.to_bytes(_END, "little"))
+def _written(file: BinaryIO, name: str, rows: Rows, texts: dict[str, list[bytes]]) -> Head:
+    """Add a part to the end of a file."""
+    places = {}
+    for column, (values, missing) in rows.columns.items():
+        held = values.astype(_CODE) if column in texts else values
+        place = _Place(held.dtype.str, file.tell(), None)
+        file.write(np.ascontiguousarray(held).data)
+        if missing is not None:
+            place.missing = file.tell()
+            file.write(missing.data)
+        places[column] = place
+    start = file.tell()
+    file.write(msgspec.msgpack.encode(texts))
+    return Head(name, *_told(rows), places, (start, file.tell()))
 
 
 def _told(rows: Rows) -> tuple[int, int, int, int]:
@@ -120,15 +154,6 @@ def _told(rows: Rows) -> tuple[int, int, int, int]:
     time = rows.integers(_time_of(rows.columns))
     end = (time + rows.integers(C.DUR_NS)).max() if C.DUR_NS in rows.columns else time[-1]
     return rows.count, int(time[0]), int(time[-1]), int(end)
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[int]:
-    file = os.open(path, os.O_RDONLY)
-    try:
-        yield file
-    finally:
-        os.close(file)
 
 
 def _fill(file: int, room: memoryview, place: int) -> None:
@@ -141,20 +166,6 @@ def _fill(file: int, room: memoryview, place: int) -> None:
         left, place = left[read:], place + read
 
 
-def _bytes(file: int, start: int, stop: int) -> bytearray:
-    room = bytearray(stop - start)
-    _fill(file, memoryview(room), start)
-    return room
-
-
-def _head(path: Path) -> tuple[Head, int]:
-    """A part's head, and where it starts."""
-    with _opened(path) as file:
-        size = os.fstat(file).st_size
-        start = int.from_bytes(_bytes(file, size - _END, size), "little")
-        return _HEADS.decode(_bytes(file, start, size - _END)), start
-
-
 @dataclass(frozen=True, kw_only=True)
 class Span:
     """Neighbouring rows of one part: from `first` up to, not including, `stop`."""
@@ -165,24 +176,28 @@ class Span:
 
 
 class Parked:
-    """One table of one trace: its parts in file order."""
+    """One table of one trace: its parts in file order.
+
+    Attributes:
+        heads: What is told of each part.
+    """
 
     def __init__(self, directory: Path, table: str) -> None:
-        self._paths = sorted(directory.glob(f"{table}.*.part"))
+        self.heads = _heads(directory, table)
+        self._directory = directory
+        self._files: dict[str, int] = {}
 
     @property
     def parts(self) -> range:
         """Numbers of its parts."""
-        return range(len(self._paths))
+        return range(len(self.heads))
 
-    @cached_property
-    def _read_heads(self) -> list[tuple[Head, int]]:
-        return [_head(path) for path in self._paths]
-
-    @cached_property
-    def heads(self) -> list[Head]:
-        """What is told of each part."""
-        return [head for head, _ in self._read_heads]
+    def _file(self, head: Head) -> int:
+        """The file that a part is in; it stays open as long as the table is asked for."""
+        if head.file not in self._files:
+            self._files[head.file] = file = os.open(self._directory / head.file, os.O_RDONLY)
+            weakref.finalize(self, os.close, file)
+        return self._files[head.file]
 
     @cached_property
     def _kinds(self) -> dict[str, np.dtype[Any]]:
@@ -201,9 +216,11 @@ class Parked:
 
     def texts_of(self, number: int) -> dict[str, list[bytes]]:
         """The texts of a part, in the order of its codes."""
-        head, start = self._read_heads[number]
-        with _opened(self._paths[number]) as file:
-            return _TEXTS.decode(_bytes(file, head.texts, start))
+        head = self.heads[number]
+        start, stop = head.texts
+        room = bytearray(stop - start)
+        _fill(self._file(head), memoryview(room), start)
+        return _TEXTS.decode(room)
 
     def times(self, number: int) -> Ints:
         """The sorted times of a part."""
@@ -232,10 +249,9 @@ class Parked:
         }
         at = 0
         for span in spans:
-            places = self.heads[span.part].columns
-            with _opened(self._paths[span.part]) as file:
-                for name, room in rooms.items():
-                    room.fill(at, file, span, places.get(name))
+            head = self.heads[span.part]
+            for name, room in rooms.items():
+                room.fill(at, self._file(head), span, head.columns.get(name))
             at += span.stop - span.first
         return Rows(count=count, columns={name: room.column for name, room in rooms.items()})
 

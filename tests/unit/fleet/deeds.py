@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from pathlib import Path
 
 from tracekit.errors import UnusableInputError
 from tracekit.fleet import scratch
+
+_PATIENCE_S = 60
 
 
 def double(number: int) -> int:
@@ -28,6 +31,25 @@ def fatal_three(number: int) -> int:
     if number == 3:
         os.kill(os.getpid(), signal.SIGKILL)
     return 2 * number
+
+
+RELEASED = threading.Event()
+
+
+class Stuck:
+    """What cannot be read before somebody says so; large, so that a client reads it beside other things."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _read, (bytes(1 << 25),)
+
+
+def _read(_large: bytes) -> int:
+    RELEASED.wait(_PATIENCE_S)
+    return 3
+
+
+def stuck_three(number: int) -> object:
+    return Stuck() if number == 3 else number
 
 
 def fatal_once(place: tuple[int, str]) -> int:

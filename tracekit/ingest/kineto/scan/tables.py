@@ -60,8 +60,9 @@ def batches(filled: Sheets, texts: Texts, text: memoryview, tally: Tally) -> dic
 
 
 def _ignored(filled: Sheets, texts: Texts) -> Counter[str]:
-    codes, count = np.unique(filled.rows(sheets.UNKNOWN, sheets.N_UNKNOWN)[0], return_counts=True)
-    return Counter(dict(zip(texts.strings.of(codes), count.tolist(), strict=True)))
+    count = np.bincount(filled.rows(sheets.UNKNOWN, sheets.N_UNKNOWN)[0])
+    codes = np.flatnonzero(count)
+    return Counter(dict(zip(texts.strings.of(codes), count[codes].tolist(), strict=True)))
 
 
 def _add_table(built: Building, layout_of: Mapping[str, int], rows: Ints) -> None:
