@@ -134,5 +134,16 @@ def of_utf8(encoded: Sequence[bytes | memoryview]) -> pa.StringArray:
     return pa.Array.from_buffers(pa.string(), len(encoded), buffers, null_count=0)
 
 
+def distinct(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Sorted distinct integers; `np.unique` would load NumPy's masked arrays.
+
+    Example:
+        >>> distinct(np.array([7, 5, 7]))
+        array([5, 7])
+    """
+    ordered = np.sort(values)
+    return ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
+
+
 NO_STRINGS = strings([])
 """No strings."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from tracekit.ingest import spool
 from tracekit.ingest.arrays import numbers, strings
 from tracekit.ingest.link.host import Host
 from tracekit.ingest.link.launches import Launchers
@@ -16,7 +17,6 @@ from tracekit.ingest.link.marks import PHASES
 from tracekit.ingest.link.steps import find_steps
 from tracekit.ingest.order import counter_order, device_order
 from tracekit.ingest.outline import outlined
-from tracekit.ingest.spool import Parked
 from tracekit.ingest.texts import NO_STRINGS, compact
 from tracekit.ingest.windows import windows
 from tracekit.ingest.write import TableFile, write_table
@@ -105,10 +105,13 @@ class _Writer:
         self._write_counters()
         with ExitStack() as files:  # one is still encoded while the next is linked
             self._write_host(host, steps, launchers, files)
-            return self._write_device(device, launchers, steps, files)
+            linked = self._write_device(device, launchers, steps, files)
+            if self._place.part is None:  # alone: it keeps its place, and is not written again
+                spool.clear(self._directory)
+            return linked
 
     def _outlined(self, table: Table) -> Outline:
-        return outlined(Parked(self._directory, table.name))
+        return outlined(spool.Parked(self._directory, table.name))
 
     def _file(self, table: Table, texts: dict[str, Strings]) -> TableFile:
         values = {name: strings.array for name, strings in texts.items()}

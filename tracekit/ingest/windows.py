@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracekit.ingest.arrays import distinct
 from tracekit.ingest.spool import Span
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def _borders(tables: Sequence[Outline]) -> Ints:
     if sum(table.rows for table in tables) <= ROWS:
         return np.empty(0, np.int64)
     every = max(1, ROWS // tables[0].stride)
-    return np.unique(np.sort(np.concatenate([table.sampled for table in tables]))[every::every])
+    return distinct(np.sort(np.concatenate([table.sampled for table in tables]))[every::every])
 
 
 def _cut(table: Outline, borders: Ints) -> defaultdict[int, list[Span]]:

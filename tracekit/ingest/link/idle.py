@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracekit import intervals
+from tracekit.ingest.arrays import distinct
 from tracekit.ingest.outline import outlined
 from tracekit.ingest.rows import Batch, Column, Rows
 from tracekit.ingest.texts import NO_STRINGS
@@ -38,7 +39,7 @@ def idle_batches(parked: Parked) -> Iterator[Batch]:
         end = start + busy.integers(C.DUR_NS)
         found = [
             _gaps(number, start[own], end[own], covered)
-            for number in np.unique(device).tolist()
+            for number in distinct(device).tolist()
             for own in [device == number]
         ]
         if sum(len(first) for _, first, _ in found):

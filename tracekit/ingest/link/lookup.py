@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from tracekit.ingest import spool
+from tracekit.ingest.arrays import distinct
 from tracekit.ingest.outline import outlined
 from tracekit.ingest.rows import NONE, Batch, Column, Rows
 from tracekit.ingest.windows import windows
@@ -111,7 +112,7 @@ class _InFile:
     def find(self, wanted: Ints) -> list[Ints]:
         found: list[Ints] = [np.full(len(wanted), NONE, np.int64) for _ in range(self.columns - 1)]
         block = np.searchsorted(self.first, wanted, side="right") - 1
-        needed = np.unique(block[block >= 0])
+        needed = distinct(block[block >= 0])
         for begin in range(0, len(needed), _BLOCKS):
             some = needed[begin : begin + _BLOCKS]
             asked = np.flatnonzero(np.isin(block, some))
