@@ -141,8 +141,8 @@ def distinct(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         >>> distinct(np.array([7, 5, 7]))
         array([5, 7])
     """
-    ordered = np.sort(values)
-    return ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
+    ordered: npt.NDArray[np.int64] = np.sort(values)
+    return ordered.compress(np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)])
 
 
 NO_STRINGS = strings([])
