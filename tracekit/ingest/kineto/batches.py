@@ -256,6 +256,8 @@ def _memory_device(arg: Args) -> Any:
 
 def counter_rows(counters: list[CounterEvent], tally: Tally) -> Batch:
     """A batch of samples."""
+    if not counters:
+        return Building(0).batch()
     samples = [
         (event.ts, f"{event.name}/{key}", value)
         for event in counters
