@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 _CODE = np.dtype(np.int32)
 """Codes of texts, parked: a chunk has fewer than that."""
-_INDEX, _ROWS = "parts.index", "{process}-{thread}.rows"
-"""Names of the files in a folder."""
+_INDEX = "parts.index"
+_ROWS = "{process}-{thread}.rows"
 
 
 class _Place(msgspec.Struct, array_like=True):

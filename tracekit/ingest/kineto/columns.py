@@ -109,7 +109,7 @@ def _float(value: Any) -> float | None:
         return None
 
 
-_NOWHERE = (None, None, None)
+_NO_TRIPLE = (None, None, None)
 
 
 def triples(values: Sequence[Any]) -> list[Column]:
@@ -119,7 +119,7 @@ def triples(values: Sequence[Any]) -> list[Column]:
         >>> [axis.values for axis in triples([[1, 2, 3], None])]
         [array([ 1, -1]), array([ 2, -1]), array([ 3, -1])]
     """
-    whole = [value if type(value) is list and len(value) == 3 else _NOWHERE for value in values]
+    whole = [value if type(value) is list and len(value) == 3 else _NO_TRIPLE for value in values]
     return [integers([each[axis] for each in whole]) for axis in range(3)]
 
 
