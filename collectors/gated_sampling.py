@@ -47,7 +47,7 @@ class Watched:
     @contextmanager
     def sampling(self, guard: int) -> Iterator[None]:
         """Sample the program below the process of this id while the block runs."""
-        samplers = [gated(self._gate(), [make])[0] for make in SAMPLERS]
+        samplers = [_gated(make, self._gate()) for make in SAMPLERS]
         with sampling(pid=guard, samplers=samplers) as self.taken:
             yield
 
@@ -64,17 +64,7 @@ def in_window(directory: Path, samplers: Sequence[Make] = SAMPLERS) -> list[Make
         directory: Where those processes say what they do.
         samplers: What makes the samplers, of the program's first process.
     """
-    return gated(lambda: recording(directory), samplers)
-
-
-def gated(when: Callable[[], bool], samplers: Sequence[Make] = SAMPLERS) -> list[Make]:
-    """Samplers of the program below a guard, by the guard's id.
-
-    Args:
-        when: Whether to read now.
-        samplers: What makes the samplers, of the program's first process.
-    """
-    return [_made(make, when) for make in samplers]
+    return [_gated(make, lambda: recording(directory)) for make in samplers]
 
 
 def recording(directory: Path) -> bool:
@@ -84,7 +74,8 @@ def recording(directory: Path) -> bool:
     return any(f"{name}.facts" not in names for name in taken)
 
 
-def _made(make: Make, when: Callable[[], bool]) -> Make:
+def _gated(make: Make, when: Callable[[], bool]) -> Make:
+    """What makes a sampler of the program below a guard, by the guard's id, that reads only now and then."""
     return lambda guard: _Gated(make, guard, when)
 
 
