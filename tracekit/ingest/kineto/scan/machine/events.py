@@ -18,7 +18,6 @@ from tracekit.ingest.kineto.scan.machine.gaps import (
     slot_behind,
 )
 from tracekit.ingest.kineto.scan.machine.grammar import (
-    BAD,
     CLOSE,
     COLON,
     COMMA,
@@ -34,7 +33,7 @@ from tracekit.ingest.kineto.scan.machine.keys import NOT_KEPT, slot_of
 from tracekit.ingest.kineto.scan.machine.known import behind, forget_values
 from tracekit.ingest.kineto.scan.machine.rows import add_row, counted
 from tracekit.ingest.kineto.scan.machine.values import take_value
-from tracekit.ingest.kineto.scan.machine.words import WORD, byte, compiled, poke
+from tracekit.ingest.kineto.scan.machine.words import BAD, WORD, byte, compiled, poke
 from tracekit.ingest.kineto.scan.sheets import CLOSED, DONE, N_EVENTS, PLACE, SURPRISED
 from tracekit.ingest.kineto.scan.slots import SLOT
 

@@ -8,7 +8,7 @@ in the event it lies; so the same bytes there lead to the same place, and need o
 from __future__ import annotations
 
 from tracekit.ingest.kineto.scan.layout import GAP_FIELDS, GAP_WAYS, MOST_GAPS
-from tracekit.ingest.kineto.scan.machine.words import WORD, compiled, peek, poke, word
+from tracekit.ingest.kineto.scan.machine.words import compiled, peek, poke, same
 from tracekit.ingest.kineto.split import ROOM
 
 UNKNOWN, START = 0, 1
@@ -58,27 +58,11 @@ def follower(gaps: int, last: int, at: int) -> int:
         gap = peek(gaps, followers + way)
         if gap == UNKNOWN:
             return UNKNOWN
-        if _same(peek(gaps, gap * GAP_FIELDS + _TEXT), at, length_of_gap(gaps, gap)):
+        if same(peek(gaps, gap * GAP_FIELDS + _TEXT), at, length_of_gap(gaps, gap)):
             if way > 0:
                 _put_first(gaps, followers, way, gap)
             return gap
     return UNKNOWN
-
-
-@compiled
-def _same(known: int, at: int, length: int) -> bool:
-    """Whether two texts are the same; their ends differ more often than their starts."""
-    if length < WORD:
-        return (word(known) ^ word(at)) << 8 * (WORD - length) == 0
-    left = length - WORD
-    if word(known + left) != word(at + left):
-        return False
-    while left > 0:
-        left -= WORD
-        place = left if left > 0 else 0
-        if word(known + place) != word(at + place):
-            return False
-    return True
 
 
 @compiled

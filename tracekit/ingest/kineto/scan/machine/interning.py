@@ -16,7 +16,7 @@ from tracekit.ingest.kineto.scan.interner import (
     MOST,
     PLACES,
 )
-from tracekit.ingest.kineto.scan.machine.words import WORD, compiled, peek, poke, word
+from tracekit.ingest.kineto.scan.machine.words import WORD, compiled, peek, poke, same, word
 
 _MIX = 0x9E3779B97F4A7C15 - (1 << 64)
 
@@ -42,17 +42,6 @@ def _hash(at: int, length: int) -> int:
 
 
 @compiled
-def _equal(left: int, right: int, length: int) -> bool:
-    while length >= WORD:
-        if word(left) != word(right):
-            return False
-        left += WORD
-        right += WORD
-        length -= WORD
-    return length == 0 or _tail(left, length) == _tail(right, length)
-
-
-@compiled
 def code_of(interner: int, at: int, length: int) -> int:
     """The code of the text at an address; `FULL` when there is no room for one more."""
     places, hashes, lengths = peek(interner, AT_PLACES), peek(interner, AT_HASHES), peek(interner, AT_LENGTHS)
@@ -62,7 +51,7 @@ def code_of(interner: int, at: int, length: int) -> int:
     code = peek(places, place)
     while code != EMPTY:
         known = peek(hashes, code) == wanted and peek(lengths, code) == length
-        if known and _equal(text + peek(bounds, code), at, length):
+        if known and same(text + peek(bounds, code), at, length):
             return code
         place = (place + 1) & (PLACES - 1)
         code = peek(places, place)

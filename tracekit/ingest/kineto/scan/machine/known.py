@@ -7,9 +7,9 @@ the event's name decide where a value is looked for.
 from __future__ import annotations
 
 from tracekit.ingest.kineto.scan.layout import KNOWN_BITS, NULL, VALUES
-from tracekit.ingest.kineto.scan.machine.grammar import BAD, LIST, OPEN, value_end
+from tracekit.ingest.kineto.scan.machine.grammar import LIST, OPEN, value_end
 from tracekit.ingest.kineto.scan.machine.spans import length_of, start_of
-from tracekit.ingest.kineto.scan.machine.words import WORD, byte, compiled, peek, poke, word
+from tracekit.ingest.kineto.scan.machine.words import BAD, WORD, byte, compiled, peek, poke, same, word
 from tracekit.ingest.kineto.scan.slots import SLOT
 
 _NAME = SLOT.name
@@ -32,7 +32,7 @@ def behind(at: int, places: int, origin: int) -> int:
         return value_end(at)
     entry = VALUES + _place(at, peek(places, _NAME), origin) * _FIELDS
     length = peek(places, entry + _LENGTH)
-    if length > 0 and _same(peek(places, entry + _TEXT), at, length):
+    if length > 0 and same(peek(places, entry + _TEXT), at, length):
         return at + length
     end = value_end(at)
     if end != BAD:
@@ -49,15 +49,3 @@ def _place(at: int, name: int, origin: int) -> int:
     mixed *= _MIX
     mixed = ((mixed >> _SHIFT) ^ mixed ^ word(at + WORD)) * _MIX
     return (mixed >> (64 - KNOWN_BITS)) & ((1 << KNOWN_BITS) - 1)
-
-
-@compiled
-def _same(known: int, at: int, length: int) -> bool:
-    """Whether a value stands here too; word by word from its start, for what is behind a text is no value."""
-    while length >= WORD:
-        if word(known) != word(at):
-            return False
-        known += WORD
-        at += WORD
-        length -= WORD
-    return length == 0 or (word(known) ^ word(at)) << 8 * (WORD - length) == 0

@@ -5,24 +5,21 @@ from __future__ import annotations
 import numpy as np
 
 from tracekit.ingest.kineto.scan.layout import BLOCK_Y, GRID_Y, NULL
+from tracekit.ingest.kineto.scan.machine.digits import MINUS, TENTHS, read_number, starts_number
 from tracekit.ingest.kineto.scan.machine.grammar import (
-    BAD,
     COMMA,
     LIST,
     LIST_END,
-    MINUS,
     QUOTE,
     blanks,
     is_null,
     literal_end,
-    read_number,
-    starts_number,
     text_end,
     value_end,
 )
 from tracekit.ingest.kineto.scan.machine.known import behind
 from tracekit.ingest.kineto.scan.machine.spans import span
-from tracekit.ingest.kineto.scan.machine.words import bits, byte, compiled, peek, poke
+from tracekit.ingest.kineto.scan.machine.words import BAD, bits, byte, compiled, peek, poke
 from tracekit.ingest.kineto.scan.slots import KINDS, SLOT, Kind
 from tracekit.ingest.limits import LATEST_NS
 
@@ -30,8 +27,7 @@ _NS_DIGITS = 3  # of a microsecond
 _ZERO, _NINE, _UNDERSCORE, _BACKSLASH, _ASCII = ord("0"), ord("9"), ord("_"), ord("\\"), 0x7F
 _SAFE_DIGITS = 17  # of a word's number the reference takes the last 18 characters, its sign among them
 _FIRST_LETTER, _LAST_LETTER = ord("a"), ord("z")
-_TENTHS = np.array([10**power for power in range(19)], np.int64)
-_REAL_TENTHS = _TENTHS.astype(np.float64)  # exact: up to 10^22 is
+_REAL_TENTHS = TENTHS.astype(np.float64)  # exact: up to 10^22 is
 _EXACT = 1 << 53
 _INTEGER, _TIME, _REAL, _TEXT, _JSON, _TRIPLE, _LANE = (int(kind) for kind in Kind if kind is not Kind.ARGS)
 _GRID = SLOT.grid
@@ -111,9 +107,9 @@ def _is_unsigned(at: int) -> bool:
 def _nanoseconds(digits: int, decimals: int) -> int:
     """Microseconds as nanoseconds, `NULL` where that is not exact."""
     if decimals > _NS_DIGITS:
-        beyond = _TENTHS[decimals - _NS_DIGITS]
+        beyond = TENTHS[decimals - _NS_DIGITS]
         return digits // beyond if digits % beyond == 0 else NULL
-    factor = _TENTHS[_NS_DIGITS - decimals]
+    factor = TENTHS[_NS_DIGITS - decimals]
     return digits * factor if abs(digits) < LATEST_NS // factor else NULL
 
 
