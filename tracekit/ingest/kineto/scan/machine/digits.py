@@ -112,6 +112,6 @@ def _read(at: int, count: int, before: int) -> int:
 
 @compiled
 def _eight(values: int) -> int:
-    """The number whose eight digits are the bytes of a word, the first the lowest: by pairs, then by fours."""
+    """The number whose eight digits are the bytes of a word, first the lowest: by pairs, then by fours."""
     pairs = values * 10 + (values >> 8)
     return ((pairs & _PAIRS) * _FIRST_HALF + ((pairs >> 16) & _PAIRS) * _OTHER_HALF) >> 32
