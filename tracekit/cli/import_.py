@@ -11,13 +11,18 @@ from tracekit.cli import lazy_click as click
 from tracekit.cli.options import open_store, scheduler_option, store_option
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from contextlib import AbstractContextManager
 
     from tracekit.errors import TracekitError
     from tracekit.fleet import Workers
     from tracekit.places import Place
     from tracekit.run import Run
+
+_LIBRARIES = {
+    "OPENBLAS_NUM_THREADS": "1",  # those for linear algebra wait busily for what imports never do
+    "ARROW_DEFAULT_MEMORY_POOL": "system",  # gives back what it had for reading, and clears less for writing
+}
 
 
 @click.command("import")
@@ -47,15 +52,12 @@ def command(paths: tuple[str, ...], *, label: str | None, scheduler: str | None,
     zcat trace.json.gz | tracekit import -
     tracekit import /shared/job --store /shared/runs --scheduler tcp://head:8786
     """  # noqa: D301 (click reads the \b)
-    with _nothing_collected(), _one_blas_thread():
-        import pyarrow as pa
-
+    with _nothing_collected(), _told(_LIBRARIES):
         from tracekit.cli.progress import analysis_progress, byte_progress
         from tracekit.errors import TracekitError
         from tracekit.ingest.files import printable
         from tracekit.ingest.importer import import_each
 
-    pa.set_memory_pool(pa.system_memory_pool())  # it gives memory back between reading and writing
     named = printable(label) if label is not None else None
     errors: dict[str, TracekitError] = {}
     with ExitStack() as stack:
@@ -84,17 +86,15 @@ def _nothing_collected() -> Iterator[None]:
 
 
 @contextmanager
-def _one_blas_thread() -> Iterator[None]:
-    """Load NumPy without threads for linear algebra: they wait busily for what imports never do."""
-    name = "OPENBLAS_NUM_THREADS"
-    if name in os.environ:
-        yield
-        return
-    os.environ[name] = "1"
+def _told(settings: Mapping[str, str]) -> Iterator[None]:
+    """Load libraries that look into the environment, with settings that are not there yet."""
+    added = {name: value for name, value in settings.items() if name not in os.environ}
+    os.environ.update(added)
     try:
         yield
     finally:
-        del os.environ[name]
+        for name in added:
+            del os.environ[name]
 
 
 def _cluster(scheduler: str) -> AbstractContextManager[Workers]:

@@ -13,16 +13,12 @@ import numpy as np
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     import numpy.typing as npt
 
     Numbers = npt.NDArray[np.number[Any]]
     Bools = npt.NDArray[np.bool_]
-
-
-_MANY = 1 << 12
-"""So many strings are worth loading Arrow's functions for."""
 
 
 def numbers(values: Numbers, missing: Bools | None = None) -> pa.Array:
@@ -97,36 +93,11 @@ def fitted(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return numbers(narrow, nulls) if (fits if nulls is None else fits | nulls).all() else array.cast(kind)
 
 
-def chosen(array: pa.StringArray, places: npt.NDArray[np.integer[Any]]) -> pa.StringArray:
-    """The strings at some places, in that order.
+def strings(encoded: Sequence[bytes]) -> pa.StringArray:
+    """An array of strings that are in UTF-8 already, none of them null.
 
     Example:
-        >>> chosen(strings(["a", "", "bc"]), np.array([2, 0])).to_pylist()
-        ['bc', 'a']
-    """
-    if len(places) > _MANY:
-        return array.take(numbers(places))
-    _, ends, text = array.buffers()
-    bounds = np.frombuffer(ends, np.int32)[array.offset :]
-    held = memoryview(text) if text else b""
-    return of_utf8([held[bounds[place] : bounds[place + 1]] for place in places.tolist()])
-
-
-def strings(values: Iterable[str]) -> pa.StringArray:
-    """An array of strings, none of them null.
-
-    Example:
-        >>> strings(["a", "", "bc"]).to_pylist()
-        ['a', '', 'bc']
-    """
-    return of_utf8([value.encode() for value in values])
-
-
-def of_utf8(encoded: Sequence[bytes | memoryview]) -> pa.StringArray:
-    """An array of strings that are encoded already, none of them null.
-
-    Example:
-        >>> of_utf8([b"a", b"", b"bc"]).to_pylist()
+        >>> strings([b"a", b"", b"bc"]).to_pylist()
         ['a', '', 'bc']
     """
     ends = np.array(list(accumulate(map(len, encoded), initial=0)), np.int32)
@@ -143,7 +114,3 @@ def distinct(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """
     ordered: npt.NDArray[np.int64] = np.sort(values)
     return ordered.compress(np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)])
-
-
-NO_STRINGS = strings([])
-"""No strings."""

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from tracekit.ingest import spool
-from tracekit.ingest.arrays import numbers, strings
+from tracekit.ingest.arrays import numbers
 from tracekit.ingest.link.host import Host
 from tracekit.ingest.link.launches import Launchers
 from tracekit.ingest.link.marks import PHASES
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.integer[Any]]
 
 _DEVICE = (C.PID, C.EXTERNAL_ID, *(column.name for column in DEVICE_INTERVALS.columns))
-_PHASES = strings(PHASES)
+_PHASES = [phase.encode() for phase in PHASES]
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class _Writer:
         return outlined(spool.Parked(self._directory, table.name))
 
     def _file(self, table: Table, texts: dict[str, Strings]) -> TableFile:
-        values = {name: strings.array for name, strings in texts.items()}
+        values = {name: strings.encoded for name, strings in texts.items()}
         return TableFile(table, self._place.path(table), values=values, zero_ns=self._zero)
 
     def _rank(self, rows: Rows) -> dict[str, Ints]:
@@ -123,7 +123,7 @@ class _Writer:
     def _write_host(self, host: Outline, steps: Steps, launchers: Launchers, files: ExitStack) -> None:
         events = self._outlined(ALLOCATIONS)
         hosts = files.enter_context(self._file(HOST_INTERVALS, host.texts))
-        hosts.values |= {C.PHASE: _PHASES, C.MODULE: host.texts.get(C.NAME, NO_STRINGS).array}
+        hosts.values |= {C.PHASE: _PHASES, C.MODULE: host.texts.get(C.NAME, NO_STRINGS).encoded}
         allocations = files.enter_context(self._file(ALLOCATIONS, {}))
         for window in Host(host, events, steps, self._nest).windows(self._place.host_row):
             hosts.add(window.rows, self._host_columns(window))
@@ -171,7 +171,7 @@ class _Writer:
         columns = {
             C.RANK: numbers(np.full(len(steps.number), self._place.rank, np.int32)),
             C.STEP: numbers(steps.number),
-            C.NAME: compact(np.arange(len(steps.name)), strings(steps.name)),
+            C.NAME: compact(np.arange(len(steps.name)), [name.encode() for name in steps.name]),
             C.START_NS: numbers(steps.start - self._zero),
             C.DUR_NS: numbers(steps.end - steps.start),
         }

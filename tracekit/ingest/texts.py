@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tracekit import scrubbing
 from tracekit.errors import UnusableInputError
-from tracekit.ingest.arrays import chosen, numbers, strings
+from tracekit.ingest.arrays import numbers, strings
 from tracekit.ingest.limits import MOST_TEXT_BYTES
 
 if TYPE_CHECKING:
@@ -36,9 +36,9 @@ class Strings:
     recode: list[Codes]
 
     @cached_property
-    def array(self) -> pa.StringArray:
-        """The values as an array."""
-        return strings(self.values)
+    def encoded(self) -> list[bytes]:
+        """The values in UTF-8."""
+        return [value.encode() for value in self.values]
 
     def codes(self, part: int, own: Codes) -> Codes:
         """Rows of a part, given as its own codes, as codes into `values`, -1 for null."""
@@ -103,15 +103,15 @@ class Collected:
         return Strings(values, [place[np.append(codes, np.int32(-1))] for codes in self._seen])
 
 
-def compact(codes: npt.NDArray[Any], values: pa.StringArray) -> pa.DictionaryArray:
+def compact(codes: npt.NDArray[Any], values: Sequence[bytes]) -> pa.DictionaryArray:
     """A dictionary array that holds just the values these rows use, since a file stores all it is given.
 
     Args:
         codes: A code per row, -1 for null.
-        values: What the codes stand for.
+        values: What the codes stand for, in UTF-8.
 
     Example:
-        >>> compact(np.array([2, -1, 2]), pa.array(["a", "b", "c"])).to_pylist()
+        >>> compact(np.array([2, -1, 2]), [b"a", b"b", b"c"]).to_pylist()
         ['c', None, 'c']
     """
     places = codes.astype(np.intp, copy=False)  # what NumPy picks fastest by
@@ -120,4 +120,5 @@ def compact(codes: npt.NDArray[Any], values: pa.StringArray) -> pa.DictionaryArr
     missing, used[-1] = bool(used[-1]), False
     place = np.cumsum(used, dtype=np.int32) - 1
     indices = numbers(place.take(places), codes < 0 if missing else None)
-    return pa.DictionaryArray.from_arrays(indices, chosen(values, np.flatnonzero(used)))
+    held = [values[number] for number in np.flatnonzero(used).tolist()]
+    return pa.DictionaryArray.from_arrays(indices, strings(held))

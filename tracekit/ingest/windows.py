@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     Ints = npt.NDArray[np.int64]
 
-ROWS = 1 << 17
+ROWS = 1 << 16
 """About how many rows a window has."""
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tracekit.ingest.arrays import NO_STRINGS, fitted, numbers, values_of
+from tracekit.ingest.arrays import fitted, numbers, values_of
 from tracekit.ingest.behind import Behind
 from tracekit.ingest.texts import compact
 from tracekit.schema import TEXT, C, Column, Table
@@ -99,16 +99,16 @@ class TableFile:
     Text comes as codes, -1 for null; a row group stores just the values that it uses.
 
     Attributes:
-        values: What the codes of its text columns stand for.
+        values: What the codes of its text columns stand for, in UTF-8.
     """
 
-    def __init__(self, table: Table, path: Path, *, values: dict[str, pa.StringArray], zero_ns: int) -> None:
+    def __init__(self, table: Table, path: Path, *, values: dict[str, list[bytes]], zero_ns: int) -> None:
         """Begin without a row.
 
         Args:
             table: Which table.
             path: Where it goes.
-            values: What the codes of its text columns stand for.
+            values: What the codes of its text columns stand for, in UTF-8.
             zero_ns: Instant that becomes 0.
         """
         self.values = values
@@ -186,7 +186,7 @@ class TableFile:
         array = pieces.chunk(0) if pieces.num_chunks == 1 else pieces.combine_chunks()
         if column.type != TEXT:
             return array
-        return compact(values_of(array), self.values.get(column.name, NO_STRINGS))
+        return compact(values_of(array), self.values.get(column.name, []))
 
 
 def _coded(column: Column) -> pa.DataType:

@@ -19,30 +19,26 @@ BYTES = 8 << 20
 """Room for the texts themselves."""
 FULL = -1
 EMPTY = -1
-AT_PLACES, AT_HASHES, AT_BOUNDS, AT_LENGTHS, AT_TEXT, COUNT = range(6)
-"""Places of the directory: addresses of the table's memory, and how many codes there are."""
+AT_PLACES, AT_SPANS, AT_TEXT, COUNT, USED = range(5)
+"""Places of the directory: addresses of the table's memory, how many codes there are, and bytes of texts."""
 
 
 class Interner:
     """The table: its memory, and a directory of that for the compiled functions.
 
     Attributes:
-        directory: Addresses of what follows, and how many codes there are.
-        places: Code at each place of the hash table, -1 where there is none.
-        hashes: Hash of each code.
-        bounds: Where each code's text starts.
-        lengths: Length of each code's text.
+        directory: Addresses of what follows, how many codes there are, and bytes of texts.
+        places: At each place of the hash table a text's hash and its code, which is -1 where there is none.
+        spans: Where each code's text starts, and its length.
         text: The texts, each from a multiple of eight on.
     """
 
     def __init__(self, known: Sequence[bytes], code_of: Callable[..., int]) -> None:
-        self.places = np.full(PLACES, EMPTY, np.int64)
-        self.hashes = np.empty(MOST, np.int64)
-        self.bounds = np.zeros(MOST + 1, np.int64)
-        self.lengths = np.empty(MOST, np.int64)
+        self.places = np.full((PLACES, 2), EMPTY, np.int64)
+        self.spans = np.empty((MOST, 2), np.int64)
         self.text = np.zeros(BYTES + ROOM, np.uint8)
-        memory = (self.places, self.hashes, self.bounds, self.lengths, self.text)
-        self.directory = np.array([*(array.ctypes.data for array in memory), 0], np.int64)
+        memory = (self.places, self.spans, self.text)
+        self.directory = np.array([*(array.ctypes.data for array in memory), 0, 0], np.int64)
         for text in known:
             padded = np.frombuffer(text + bytes(ROOM), np.uint8)
             code_of(self.address, padded.ctypes.data, len(text))
@@ -59,5 +55,5 @@ class Interner:
 
     def bytes_of(self, code: int) -> bytes:
         """A code's text."""
-        start = self.bounds[code]
-        return self.text[start : start + self.lengths[code]].tobytes()
+        start, length = self.spans[code].tolist()
+        return self.text[start : start + length].tobytes()

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _PREFIX = "tracekit_"
-_SCAN, _CODE_OF, _NEST, _INHERIT = "scan", "code_of", "nest", "inherit"
-_ARGUMENTS = {_SCAN: 6, _CODE_OF: 3, _NEST: 8, _INHERIT: 3}
+_ARGUMENTS = {"scan": 6, "code_of": 3, "distinct": 5, "nest": 8, "inherit": 3}
+"""How many numbers and addresses each function takes."""
 _DIGEST = hashlib.sha256().digest_size
 
 
@@ -117,6 +117,7 @@ class Code:
     Attributes:
         scan: `machine.events.scan`.
         code_of: `machine.interning.code_of`.
+        distinct: `machine.distinct.distinct`.
         nest: `machine.nest.nest`.
         inherit: `machine.nest.inherit`.
         engine: What holds the code.
@@ -124,6 +125,7 @@ class Code:
 
     scan: Callable[..., int]
     code_of: Callable[..., int]
+    distinct: Callable[..., int]
     nest: Callable[..., int]
     inherit: Callable[..., int]
     engine: Any
@@ -154,12 +156,13 @@ def _machine() -> Any:
 
 def _module() -> Any:
     """All of it as one module of LLVM's."""
+    from tracekit.ingest.kineto.scan.machine.distinct import distinct
     from tracekit.ingest.kineto.scan.machine.events import scan
     from tracekit.ingest.kineto.scan.machine.interning import code_of
     from tracekit.ingest.kineto.scan.machine.nest import inherit, nest
 
     whole = llvm.parse_assembly("")
-    for name, function in zip(_ARGUMENTS, (scan, code_of, nest, inherit), strict=True):
+    for name, function in zip(_ARGUMENTS, (scan, code_of, distinct, nest, inherit), strict=True):
         whole.link_in(llvm.parse_assembly(_as_c(function, name)))
     return whole
 

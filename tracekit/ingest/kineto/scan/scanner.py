@@ -51,7 +51,7 @@ class Scanner:
 
     def _forget(self) -> None:
         self._interner = Interner(layout.KNOWN, self._code.code_of)
-        self._texts = Texts(self._interner)
+        self._texts = Texts(self._interner, self._code)
 
     def scan(self, text: Text) -> Scanned | None:
         """Scan a chunk; None where something in it is the reference's to decode."""

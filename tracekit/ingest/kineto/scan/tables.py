@@ -15,7 +15,6 @@ from tracekit.ingest.kineto.building import Building
 from tracekit.ingest.kineto.columns import fitting_devices
 from tracekit.ingest.kineto.events import decode_counters
 from tracekit.ingest.kineto.scan import layout, sheets
-from tracekit.ingest.kineto.scan.texts import distinct
 from tracekit.ingest.rows import NONE, Column
 from tracekit.schema import ALLOCATIONS, COUNTERS, DEVICE_INTERVALS, HOST_INTERVALS, C, DeviceKind
 
@@ -79,14 +78,14 @@ def _add(built: Building, name: str, values: Ints) -> None:
 def _host(filled: Sheets, texts: Texts) -> Batch:
     rows = filled.rows(sheets.HOST, sheets.N_HOST)
     codes = dict(zip(layout.HOST_TEXTS, filled.rows(sheets.HOST_TEXTS, sheets.N_HOST), strict=True))
-    known, place = distinct(codes[C.NAME], texts.count)
+    known, place = texts.distinct(codes[C.NAME])
     _refuse_hidden_ops(known, texts)
     built = Building(rows.shape[1])
     _add_table(built, layout.HOST, rows)
-    built.texts(C.KIND, _of_few(_host_kinds(rows[-1], known, place, texts), layout.HOST_KINDS))
+    built.texts(C.KIND, _of_few(_host_kinds(rows[-1], known, place, texts), layout.HOST_KINDS, texts))
     built.texts(C.NAME, (place, texts.encoded.of(known)))
     for name in (C.INPUT_SHAPES, C.INPUT_DTYPES):
-        known, place = distinct(codes[name], texts.count)
+        known, place = texts.distinct(codes[name])
         built.texts(name, (place, texts.fragments.of(known)))
     built.texts(C.STACK, _stacks(codes[C.STACK], texts))
     _add(built, C.FLOPS, _flops(codes[C.NAME], codes[C.INPUT_SHAPES], codes[C.FLOPS], texts))
@@ -107,13 +106,13 @@ def _host_kinds(kinds: Ints, known: Ints, place: Ints, texts: Texts) -> Ints:
     return kinds
 
 
-def _of_few(numbers: Ints, values: tuple[str, ...]) -> Words:
-    found, place = distinct(numbers, len(values))
+def _of_few(numbers: Ints, values: tuple[str, ...], texts: Texts) -> Words:
+    found, place = texts.distinct(numbers)
     return place, [values[number].encode() for number in found]
 
 
 def _stacks(codes: Ints, texts: Texts) -> Words:
-    known, place = distinct(codes, texts.count)
+    known, place = texts.distinct(codes)
     stacks = texts.encoded.of(known)
     empty = stacks == b""
     if not empty.any():
@@ -141,12 +140,12 @@ def _work(codes: list[int], texts: Texts) -> int:
 
 def _device(filled: Sheets, texts: Texts) -> Batch:
     rows = filled.rows(sheets.DEVICE, sheets.N_DEVICE)
-    known, place = distinct(filled.rows(sheets.DEVICE_TEXTS, sheets.N_DEVICE)[0], texts.count)
+    known, place = texts.distinct(filled.rows(sheets.DEVICE_TEXTS, sheets.N_DEVICE)[0])
     built = Building(rows.shape[1])
     _add_table(built, layout.DEVICE, rows)
-    built.texts(C.KIND, _of_few(rows[-1], layout.DEVICE_KINDS))
+    built.texts(C.KIND, _of_few(rows[-1], layout.DEVICE_KINDS, texts))
     built.texts(C.NAME, (place, texts.encoded.of(known)))
-    copied, copy = distinct(np.where(rows[-1] == _COPY, place, NONE), len(known))
+    copied, copy = texts.distinct(np.where(rows[-1] == _COPY, place, NONE))
     _add_ends(built, copy, [names.copy_ends(name) for name in texts.strings.of(known[copied])])
     return built.batch()
 

@@ -12,30 +12,16 @@ import numpy.typing as npt
 from tracekit.ingest.kineto import names
 from tracekit.ingest.kineto.columns import compact_json
 from tracekit.ingest.kineto.scan import layout
+from tracekit.ingest.kineto.scan.interner import MOST
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tracekit.ingest.kineto.scan.interner import Interner
+    from tracekit.ingest.kineto.scan.native import Code
     from tracekit.schema import HostKind
 
 Ints: TypeAlias = npt.NDArray[np.int64]
-
-
-def distinct(codes: Ints, count: int) -> tuple[Ints, Ints]:
-    """The codes that occur, and the place of each row's among them, -1 where it has none.
-
-    Example:
-        >>> distinct(np.array([5, -1, 2, 5]), 6)
-        (array([2, 5]), array([ 1, -1,  0,  1]))
-    """
-    occurs = np.zeros(count + 1, np.bool_)
-    occurs[codes] = True  # -1 marks the place behind the last
-    occurs[-1] = False
-    found = np.flatnonzero(occurs)
-    place = np.full(count + 1, -1)
-    place[found] = np.arange(len(found))
-    return found, place[codes]
 
 
 class Known:
@@ -53,8 +39,8 @@ class Known:
         self._there = np.empty(0, np.bool_)
 
     def of(self, codes: Ints) -> npt.NDArray[Any]:
-        """It, of rising codes."""
-        missing = (int(codes[-1]) + 1 if len(codes) else 0) - len(self._there)
+        """It, of some codes."""
+        missing = int(codes.max(initial=-1)) + 1 - len(self._there)
         if missing > 0:
             more = missing + len(self._there)
             self._values = np.append(self._values, np.empty(more, self._values.dtype))
@@ -76,8 +62,9 @@ class Texts:
         kinds: Kinds of the host whose members a name may make another kind of; for each, which.
     """
 
-    def __init__(self, interner: Interner) -> None:
-        self._interner = interner
+    def __init__(self, interner: Interner, code: Code) -> None:
+        self._interner, self._code = interner, code
+        self._latest = np.full(MOST, -1)
         self.strings = Known(lambda code: _string(self.raw(code)), np.object_)
         self.encoded = Known(lambda code: _string(self.raw(code)).encode(), np.object_)
         self.fragments = Known(lambda code: compact_json(self.raw(code)), np.object_)
@@ -86,6 +73,14 @@ class Texts:
 
     def _kind(self, kind: HostKind, code: int) -> int:
         return layout.HOST_KINDS.index(names.host_kind(kind, _string(self.raw(code))))
+
+    def distinct(self, codes: Ints) -> tuple[Ints, Ints]:
+        """The codes that occur, as they come, and the place of each row's among them, -1 for none."""
+        codes = np.ascontiguousarray(codes)
+        place, found = np.empty_like(codes), np.empty_like(codes)
+        addresses = [column.ctypes.data for column in (codes, place, found, self._latest)]
+        occur = self._code.distinct(len(codes), *addresses)
+        return found[:occur], place
 
     @property
     def count(self) -> int:

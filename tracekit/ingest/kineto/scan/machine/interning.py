@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from tracekit.ingest.kineto.scan.interner import (
-    AT_BOUNDS,
-    AT_HASHES,
-    AT_LENGTHS,
     AT_PLACES,
+    AT_SPANS,
     AT_TEXT,
     BITS,
     BYTES,
@@ -15,6 +13,7 @@ from tracekit.ingest.kineto.scan.interner import (
     FULL,
     MOST,
     PLACES,
+    USED,
 )
 from tracekit.ingest.kineto.scan.machine.words import WORD, compiled, peek, poke, same, word
 
@@ -22,54 +21,57 @@ _MIX = 0x9E3779B97F4A7C15 - (1 << 64)
 
 
 @compiled
-def _tail(at: int, length: int) -> int:
-    """The last, incomplete word of a text, zero behind its end."""
-    return word(at) & ((1 << 8 * length) - 1)
+def _mixed(number: int) -> int:
+    number *= _MIX
+    return number ^ (number >> 32)
 
 
 @compiled
 def _hash(at: int, length: int) -> int:
-    found = length * _MIX
-    while length >= WORD:
-        found = (found ^ word(at)) * _MIX
-        found ^= found >> 32
+    """The hash of a text; two run beside each other, since every step waits for the one before."""
+    left, right = length, _MIX
+    while length >= 2 * WORD:
+        left, right = _mixed(left ^ word(at)), _mixed(right ^ word(at + WORD))
+        at += 2 * WORD
+        length -= 2 * WORD
+    if length >= WORD:
+        left = _mixed(left ^ word(at))
         at += WORD
         length -= WORD
     if length:
-        found = (found ^ _tail(at, length)) * _MIX
-        found ^= found >> 32
-    return found
+        right = _mixed(right ^ (word(at) & ((1 << 8 * length) - 1)))
+    return _mixed(left ^ right)
 
 
 @compiled
 def code_of(interner: int, at: int, length: int) -> int:
     """The code of the text at an address; `FULL` when there is no room for one more."""
-    places, hashes, lengths = peek(interner, AT_PLACES), peek(interner, AT_HASHES), peek(interner, AT_LENGTHS)
-    bounds, text = peek(interner, AT_BOUNDS), peek(interner, AT_TEXT)
+    places, spans, text = peek(interner, AT_PLACES), peek(interner, AT_SPANS), peek(interner, AT_TEXT)
     wanted = _hash(at, length)
     place = (wanted >> (64 - BITS)) & (PLACES - 1)
-    code = peek(places, place)
+    code = peek(places, 2 * place + 1)
     while code != EMPTY:
-        known = peek(hashes, code) == wanted and peek(lengths, code) == length
-        if known and same(text + peek(bounds, code), at, length):
+        known = peek(places, 2 * place) == wanted and peek(spans, 2 * code + 1) == length
+        if known and same(text + peek(spans, 2 * code), at, length):
             return code
         place = (place + 1) & (PLACES - 1)
-        code = peek(places, place)
+        code = peek(places, 2 * place + 1)
     return _added(interner, at, length, place, wanted)
 
 
 @compiled
 def _added(interner: int, at: int, length: int, place: int, wanted: int) -> int:
-    code, bounds = peek(interner, COUNT), peek(interner, AT_BOUNDS)
-    start = peek(bounds, code)
+    code, start = peek(interner, COUNT), peek(interner, USED)
     words = (length + WORD - 1) // WORD
     if code == MOST or start + words * WORD > BYTES:
         return FULL
     for number in range(words):
         poke(peek(interner, AT_TEXT) + start, number, word(at + number * WORD))
-    poke(peek(interner, AT_PLACES), place, code)
-    poke(peek(interner, AT_HASHES), code, wanted)
-    poke(peek(interner, AT_LENGTHS), code, length)
-    poke(bounds, code + 1, start + words * WORD)
+    places, spans = peek(interner, AT_PLACES), peek(interner, AT_SPANS)
+    poke(places, 2 * place, wanted)
+    poke(places, 2 * place + 1, code)
+    poke(spans, 2 * code, start)
+    poke(spans, 2 * code + 1, length)
     poke(interner, COUNT, code + 1)
+    poke(interner, USED, start + words * WORD)
     return code
