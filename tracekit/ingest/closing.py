@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tracekit.ingest import spool
 from tracekit.ingest.link.idle import idle_batches
-from tracekit.ingest.spool import Parked
+from tracekit.ingest.spool import Index
 from tracekit.schema import DEVICE_INTERVALS, HOST_INTERVALS
 
 if TYPE_CHECKING:
@@ -36,11 +36,11 @@ class Size:
 
 def close(trace: Trace) -> Size | None:
     """Complete a decoded trace with its idle intervals, and measure it; None when it holds no interval."""
-    device = Parked(trace.directory, DEVICE_INTERVALS.name)
-    for number, idle in enumerate(idle_batches(device)):
+    decoded = Index(trace.directory)
+    for number, idle in enumerate(idle_batches(decoded.table(DEVICE_INTERVALS.name))):
         spool.park(trace.directory, _IDLE_PART + number, {DEVICE_INTERVALS.name: idle})
-    host = Parked(trace.directory, HOST_INTERVALS.name).heads
-    work = Parked(trace.directory, DEVICE_INTERVALS.name).heads
+    host = decoded.table(HOST_INTERVALS.name).heads
+    work = Index(trace.directory).table(DEVICE_INTERVALS.name).heads
     if not host and not work:
         return None
     base = trace.top.base_ns

@@ -94,6 +94,7 @@ class _Writer:
 
     def __init__(self, trace: Trace, place: Place) -> None:
         self._directory, self._place, self._nest = trace.directory, place, trace.nest
+        self._parked = spool.Index(trace.directory)
         self._zero = place.zero_ns - trace.top.base_ns
 
     def write(self) -> Linked:
@@ -111,7 +112,7 @@ class _Writer:
             return linked
 
     def _outlined(self, table: Table) -> Outline:
-        return outlined(spool.Parked(self._directory, table.name))
+        return outlined(self._parked.table(table.name))
 
     def _file(self, table: Table, texts: dict[str, Strings]) -> TableFile:
         values = {name: strings.encoded for name, strings in texts.items()}

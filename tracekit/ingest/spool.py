@@ -12,6 +12,7 @@ import errno
 import os
 import threading
 import weakref
+from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -74,12 +75,12 @@ class _Line(msgspec.Struct, array_like=True):
 
     Attributes:
         number: The part's.
-        table: Its table; None for every one.
-        head: What it is; None when it is forgotten.
+        table: Its table.
+        head: What it is; None when it is forgotten, in every table.
     """
 
     number: int
-    table: str | None = None
+    table: str = ""
     head: Head | None = None
 
 
@@ -116,16 +117,6 @@ def _tell(directory: Path, lines: Sequence[_Line]) -> None:
     with (directory / _INDEX).open("ab", buffering=0) as file:  # at once, so that lines stay whole
         if file.write(told) != len(told):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def _heads(directory: Path, table: str) -> list[Head]:
-    """The parts of a table in order of their numbers."""
-    path = directory / _INDEX
-    found: dict[int, Head | None] = {}
-    for line in _LINES.decode_lines(path.read_bytes()) if path.exists() else []:
-        if line.table in (table, None):
-            found[line.number] = line.head
-    return [head for _, head in sorted(found.items()) if head is not None]
 
 
 def _time_of(names: Collection[str]) -> str:
@@ -182,6 +173,25 @@ class Span:
     stop: int
 
 
+class Index:
+    """What is parked in a folder; parts that are added later are not in it."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._tables: defaultdict[str, dict[int, Head]] = defaultdict(dict)
+        path = directory / _INDEX
+        for line in _LINES.decode_lines(path.read_bytes()) if path.exists() else []:
+            if line.head:
+                self._tables[line.table][line.number] = line.head
+                continue
+            for heads in self._tables.values():
+                heads.pop(line.number, None)
+
+    def table(self, name: str) -> Parked:
+        """One of its tables, in order of the parts' numbers."""
+        return Parked(self._directory, [head for _, head in sorted(self._tables[name].items())])
+
+
 class Parked:
     """One table of one trace: its parts in file order.
 
@@ -189,8 +199,9 @@ class Parked:
         heads: What is told of each part.
     """
 
-    def __init__(self, directory: Path, table: str) -> None:
-        self.heads = _heads(directory, table)
+    def __init__(self, directory: Path, heads: list[Head]) -> None:
+        """See `Index.table`."""
+        self.heads = heads
         self._directory = directory
         self._files: dict[str, int] = {}
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tracekit.ingest import spool
 from tracekit.ingest.outline import outlined
 from tracekit.ingest.rows import Batch, Column, Rows, concatenated, joined, of_arrow
-from tracekit.ingest.spool import Parked, Span
+from tracekit.ingest.spool import Index, Span
 
 Row = dict[str, Any]
 KINDS = {
@@ -70,7 +70,7 @@ def test_parts_give_back_the_rows_of_any_spans(held: list[list[Row]], data: st.D
     with tempfile.TemporaryDirectory() as folder:
         for number, rows in enumerate(held):
             spool.park(Path(folder), number, {"table": batch(rows)})
-        table = outlined(Parked(Path(folder), "table"))
+        table = outlined(Index(Path(folder)).table("table"))
         bounds = [sorted(data.draw(st.tuples(*[st.integers(0, len(rows))] * 2))) for rows in held]
         spans = [Span(part=part, first=first, stop=stop) for part, (first, stop) in enumerate(bounds)]
         found = table.read(spans, list(KINDS))
@@ -99,7 +99,7 @@ def test_rows_are_joined_and_taken_as_they_are(held: list[list[Row]], data: st.D
 
 def test_a_part_that_is_cut_off_says_so(tmp_path: Path) -> None:
     spool.park(tmp_path, 0, {"table": batch([{**dict.fromkeys(KINDS), "t_ns": 5}])})
-    table = Parked(tmp_path, "table")
+    table = Index(tmp_path).table("table")
     assert table.times(0).tolist() == [5]
     (part,) = tmp_path.glob("*.rows")
     part.write_bytes(part.read_bytes()[:4])

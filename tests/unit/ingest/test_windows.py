@@ -142,7 +142,7 @@ def test_windows_hold_every_row_once_and_instants_whole(host: list[list[Row]], s
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(windows, "ROWS", size)
         park(Path(folder), HOST_INTERVALS.name, host)
-        table = outlined(spool.Parked(Path(folder), HOST_INTERVALS.name))
+        table = outlined(spool.Index(Path(folder)).table(HOST_INTERVALS.name))
         seen = []
         for window in windows.windows([table]):
             rows = table.read(window.spans[0], [C.START_NS]).integers(C.START_NS).tolist()
@@ -159,7 +159,7 @@ def test_windows_are_about_as_large_as_asked_for_though_all_parts_overlap(
         rows = pa.RecordBatch.from_pydict({C.T_NS: pa.array(range(number, 40_000, 40), pa.int64())})
         spool.park(tmp_path, number, {"samples": of_arrow(rows)})
     monkeypatch.setattr(windows, "ROWS", 4096)
-    table = outlined(spool.Parked(tmp_path, "samples"))
+    table = outlined(spool.Index(tmp_path).table("samples"))
     found = [sum(span.stop - span.first for span in window.spans[0]) for window in windows.windows([table])]
     assert sum(found) == 40_000
     assert max(found) < 1.2 * 4096

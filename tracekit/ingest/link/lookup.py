@@ -85,7 +85,9 @@ class Lookup:
         if not self._parts:
             return _InMemory(self._taken())
         self._put_aside()
-        return _merged(spool.Parked(self._directory, self._name), self._directory / f"{self._name}.sorted")
+        return _merged(
+            spool.Index(self._directory).table(self._name), self._directory / f"{self._name}.sorted"
+        )
 
 
 @dataclass(frozen=True)
