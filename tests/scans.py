@@ -29,7 +29,7 @@ def scanner() -> Scanner:
 
 
 def text_of(content: bytes) -> Text:
-    return Text(bytearray(content) + bytes(ROOM), len(content))
+    return Text(memoryview(bytearray(content) + bytes(ROOM)), len(content))
 
 
 def chunks_of(path: Path) -> Iterator[bytes]:

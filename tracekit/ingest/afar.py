@@ -11,10 +11,10 @@ import secrets
 import shutil
 import time
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import structs
 
 from tracekit.errors import UnusableInputError
@@ -44,8 +44,7 @@ FORGOTTEN_S = 24 * 3600
 """Seconds after which what is parked is of an import that was killed; else it will be decoded again."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Spool:
+class Spool(msgspec.Struct, frozen=True, kw_only=True):
     """Where the traces of one import are parked on every machine, and where its files go.
 
     Attributes:
@@ -63,16 +62,14 @@ class Spool:
         return folder
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reading:
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
     """The task of decoding one source."""
 
     source: Source
     spool: Spool
 
 
-@dataclass(frozen=True, kw_only=True)
-class Writing:
+class Writing(msgspec.Struct, frozen=True, kw_only=True):
     """The task of writing one decoded trace."""
 
     decoded: Decoded
@@ -116,7 +113,7 @@ def write_parts(task: Writing) -> Written:
     """Write a decoded trace, where it runs."""
     trace = _parked(task).trace
     folder = task.spool.make()
-    linked = write(trace, replace(task.place, directory=folder))
+    linked = write(trace, structs.replace(task.place, directory=folder))
     if task.place.part is not None:
         for part in folder.glob("*/*.parquet"):  # what another attempt delivers must not take its place
             part.rename(part.with_stem(f"{part.stem}-{folder.name}"))

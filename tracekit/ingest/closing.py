@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from tracekit.ingest import spool
 from tracekit.ingest.link.idle import idle_batches
@@ -17,8 +18,7 @@ _IDLE_PART = 900_000
 """Number of the first part that idle rows are parked as: behind every decoded one."""
 
 
-@dataclass(frozen=True)
-class Size:
+class Size(msgspec.Struct, frozen=True):
     """What a decoded trace holds.
 
     Attributes:

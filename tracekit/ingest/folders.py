@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -140,8 +139,7 @@ def _folder(trace: Found) -> Place:
     return trace.path.parent
 
 
-@dataclass(frozen=True)
-class _Bundle:
+class _Bundle(msgspec.Struct, frozen=True):
     """Traces of one group that were found together in a folder, or in the folders in it."""
 
     folder: Place

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
 from tracekit.ingest import windows
@@ -26,8 +26,7 @@ _STRIDE = 64
 """Of so many neighbouring rows of a part the time of one is kept, where windows are large."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Outline:
+class Outline(msgspec.Struct, frozen=True, kw_only=True):
     """A parked table, ready to be read.
 
     Attributes:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -42,8 +42,7 @@ _DEVICE = (C.PID, C.EXTERNAL_ID, *(column.name for column in DEVICE_INTERVALS.co
 _PHASES = [phase.encode() for phase in PHASES]
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """Where a trace's rows go.
 
     Attributes:
@@ -69,8 +68,7 @@ class Place:
         return self.directory / table.name / f"part-{self.part:05d}.parquet"
 
 
-@dataclass(frozen=True)
-class Linked:
+class Linked(msgspec.Struct, frozen=True):
     """How much of a trace could be joined.
 
     Attributes:

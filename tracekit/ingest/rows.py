@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -40,8 +40,7 @@ class Column(NamedTuple):
         return Column(self.values.take(chosen), missing)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rows:
+class Rows(msgspec.Struct, frozen=True, kw_only=True):
     """Some rows of a table.
 
     Attributes:
@@ -63,8 +62,7 @@ class Rows:
         return Rows(count=len(chosen), columns=columns)
 
 
-@dataclass(frozen=True)
-class Batch:
+class Batch(msgspec.Struct, frozen=True):
     """Rows of one table as they are decoded, with texts of their own.
 
     Attributes:
@@ -73,7 +71,7 @@ class Batch:
     """
 
     rows: Rows
-    texts: dict[str, list[bytes]] = field(default_factory=dict)
+    texts: dict[str, list[bytes]] = msgspec.field(default_factory=dict)
 
 
 def joined(pieces: Sequence[Rows]) -> Rows:

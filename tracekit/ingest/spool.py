@@ -13,7 +13,6 @@ import os
 import threading
 import weakref
 from collections import defaultdict
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -164,8 +163,7 @@ def _fill(file: int, room: memoryview, place: int) -> None:
         left, place = left[read:], place + read
 
 
-@dataclass(frozen=True, kw_only=True)
-class Span:
+class Span(msgspec.Struct, frozen=True, kw_only=True):
     """Neighbouring rows of one part: from `first` up to, not including, `stop`."""
 
     part: int

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     Codes = npt.NDArray[np.int32]
 
 
-@dataclass(frozen=True)
-class Strings:
+class Strings(msgspec.Struct, frozen=True, dict=True):
     """One text column over all parts.
 
     Attributes:

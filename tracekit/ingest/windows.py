@@ -7,9 +7,9 @@ come from times sampled in every part; all rows of one instant are in one window
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
 from tracekit.ingest.arrays import distinct
@@ -28,8 +28,7 @@ ROWS = 1 << 16
 """About how many rows a window has."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Window:
+class Window(msgspec.Struct, frozen=True, kw_only=True):
     """The rows of some tables between two instants.
 
     Attributes:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
 from itertools import compress
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from tracekit.ingest import flops
@@ -40,8 +40,7 @@ _BLOCK = (C.BLOCK_X, C.BLOCK_Y, C.BLOCK_Z)
 _CPU = 0  # c10::DeviceType of the host
 
 
-@dataclass
-class Tally:
+class Tally(msgspec.Struct):
     """What was noticed in some chunks; adds up over them."""
 
     events: int = 0
@@ -49,7 +48,7 @@ class Tally:
     dropped: int = 0
     bad_time: int = 0
     bad_duration: int = 0
-    ignored: Counter[str] = field(default_factory=Counter)
+    ignored: Counter[str] = msgspec.field(default_factory=Counter)
 
     def add(self, other: Tally) -> None:
         """Add another chunk's tally."""
@@ -79,13 +78,12 @@ def to_batches(decoded: Decoded) -> tuple[dict[str, Batch], Tally]:
     return {name: batch for name, batch in built.items() if batch.rows.count}, tally
 
 
-@dataclass
-class _Groups:
+class _Groups(msgspec.Struct):
     """Events by the table they go to, each with its kind."""
 
-    device: dict[Any, list[Event]] = field(default_factory=lambda: defaultdict(list))
-    host: dict[Any, list[Event]] = field(default_factory=lambda: defaultdict(list))
-    memory: dict[Any, list[Event]] = field(default_factory=lambda: defaultdict(list))
+    device: dict[Any, list[Event]] = msgspec.field(default_factory=lambda: defaultdict(list))
+    host: dict[Any, list[Event]] = msgspec.field(default_factory=lambda: defaultdict(list))
+    memory: dict[Any, list[Event]] = msgspec.field(default_factory=lambda: defaultdict(list))
 
 
 def _grouped(events: list[Event], tally: Tally) -> _Groups:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import struct
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
+import msgspec
 from isal import isal_zlib
 from isal.igzip_lib import IsalError
 
@@ -66,8 +66,7 @@ def _groups(raw: io.BufferedReader) -> Iterator[bytes]:
         yield bytes(group)
 
 
-@dataclass(frozen=True)
-class Inflated:
+class Inflated(msgspec.Struct, frozen=True):
     """A run of blocks.
 
     Attributes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -75,8 +74,7 @@ class CounterEvent(msgspec.Struct, gc=False):
     args: Any = None
 
 
-@dataclass(frozen=True)
-class Decoded:
+class Decoded(msgspec.Struct, frozen=True):
     """The events of one chunk.
 
     Attributes:
@@ -148,12 +146,11 @@ def decode_counters(text: bytes) -> list[CounterEvent]:
     return _decode_samples(b"[" + text + b"]")
 
 
-@dataclass
-class _Mending:
+class _Mending(msgspec.Struct):
     """Events of a damaged chunk as they are decoded one by one."""
 
-    events: list[Event] = field(default_factory=list)
-    counters: list[CounterEvent] = field(default_factory=list)
+    events: list[Event] = msgspec.field(default_factory=list)
+    counters: list[CounterEvent] = msgspec.field(default_factory=list)
     repaired: int = 0
     dropped: int = 0
 

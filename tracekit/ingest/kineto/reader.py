@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gc
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from tracekit.errors import UnusableInputError
 from tracekit.ingest import files, spool
@@ -62,15 +64,13 @@ class KinetoTrace(Trace):
         return _not_a_trace(self.path, self.tally)
 
 
-@dataclass(frozen=True)
-class _Chunk:
+class _Chunk(msgspec.Struct, frozen=True):
     text: bytes
     directory: str
     number: int
 
 
-@dataclass(frozen=True)
-class _Piece:
+class _Piece(msgspec.Struct, frozen=True):
     """A chunk that is not copied yet."""
 
     text: Text
@@ -82,8 +82,7 @@ class _Piece:
         return _Chunk(bytes(self.text.view), str(self.directory), self.number)
 
 
-@dataclass(frozen=True)
-class _Report:
+class _Report(msgspec.Struct, frozen=True):
     """What a worker says of a chunk whose batches it has parked."""
 
     tally: Tally
@@ -173,8 +172,7 @@ def _numbered(texts: Iterator[Text], directory: Path) -> Iterator[_Piece]:
         yield _Piece(text, directory, number)
 
 
-@dataclass(frozen=True)
-class _Decoding:
+class _Decoding(msgspec.Struct, frozen=True):
     """How a chunk is decoded: scanned where a scanner is ready and not surprised, else by the reference."""
 
     pool: Pool
@@ -192,15 +190,14 @@ class _Decoding:
         return _Report(scanned.tally, not tail, bool(tail), tail)
 
 
-@dataclass
-class _Assembly:
+class _Assembly(msgspec.Struct):
     """Puts chunks together in order: joins what a wrong cut took apart, and stops where the events end.
 
     `_open` is a piece that the last chunk left without its end: by a wrong cut, or because it is damaged.
     """
 
     directory: Path
-    tally: Tally = field(default_factory=Tally)
+    tally: Tally = msgspec.field(default_factory=Tally)
     ended: bool = False
     after: bytes = b""
     _open: bytes = b""
@@ -234,7 +231,7 @@ class _Assembly:
 
     def _joined(self, chunk: _Chunk) -> _Report | None:
         """The chunk with the open piece before it; None when that piece proves to be damaged."""
-        report = _process(replace(chunk, text=self._open + b"," + chunk.text))
+        report = _process(msgspec.structs.replace(chunk, text=self._open + b"," + chunk.text))
         if report.tally.events and not report.tally.dropped:
             return report
         spool.discard(self.directory, chunk.number)

@@ -8,9 +8,11 @@ JSON, which the decoder notices, and `Pieces` (below) is asked where its events 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
 
 from tracekit.errors import UnusableInputError
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from tracekit.ingest.kineto.source import Stream
 
 CHUNK_BYTES = 8 << 20
-_OPENING = 4 << 20
+_OPENING = 1 << 18
 """Bytes that are looked at first for what stands before the events; who only looks reads no more."""
 HEADER_LIMIT = 256 << 20
 EVENT_LIMIT = 16 << 20
@@ -30,6 +32,8 @@ ROOM = 64
 """Zeros behind a piece: the widest load that looks beyond its end."""
 _OVERLAP = 1 << 16
 """A boundary with all its white space is shorter than this."""
+_NEAR = 1 << 12
+"""Bytes in which a boundary is looked for first: some events."""
 
 _CUT = re.compile(rb"\}\s*,(?=\s*\{)")
 _TOKEN = (
@@ -44,10 +48,10 @@ _END = re.compile(rb'\]\s*(?:,\s*"|\}|\Z)')
 _EVENTS_KEY = re.compile(rb"\s*:\s*\[")
 _CLOSED_BY = {b"{": b"}", b"[": b"]"}
 _SPACE = b" \t\r\n"
+_NOTHING = memoryview(b"")
 
 
-@dataclass(frozen=True)
-class Opening:
+class Opening(msgspec.Struct, frozen=True):
     """The text up to and including the bracket that opens the events, and what was read beyond it."""
 
     header: bytes
@@ -109,8 +113,7 @@ def _opens_events(text: bytes) -> bool:
     return text.lstrip()[:1] in (b"{", b"]", b"")
 
 
-@dataclass(frozen=True)
-class Text:
+class Text(msgspec.Struct, frozen=True):
     """A piece of a trace's text.
 
     Attributes:
@@ -118,30 +121,31 @@ class Text:
         length: How many bytes it has.
     """
 
-    buffer: bytearray
+    buffer: memoryview
     length: int
 
     @property
     def view(self) -> memoryview:
         """Its bytes, not copied."""
-        return memoryview(self.buffer)[: self.length]
+        return self.buffer[: self.length]
 
 
 class Buffers:
     """Memory of pieces that are done, used again: fresh memory costs as much as reading into it does."""
 
     def __init__(self) -> None:
-        self._free: list[bytearray] = []
+        self._free: list[memoryview] = []
 
-    def give(self, buffer: bytearray) -> None:
+    def give(self, buffer: memoryview) -> None:
         """Take memory back."""
         self._free.append(buffer)
 
-    def take(self, start: bytes | bytearray | memoryview, size: int) -> bytearray:
+    def take(self, start: bytes | memoryview, size: int) -> memoryview:
         """Memory that begins so, and has room for `size` bytes in all and the zeros behind a piece."""
-        buffer = self._free.pop() if self._free else bytearray()
+        buffer = self._free.pop() if self._free else _NOTHING
         if len(buffer) < size + ROOM:
-            buffer = bytearray((size | _OVERLAP - 1) + 1 + ROOM)  # the next piece may need a little more
+            room = (size | _OVERLAP - 1) + 1 + ROOM  # the next piece may need a little more
+            buffer = np.empty(room, np.uint8).data  # not cleared, and in huge pages
         buffer[: len(start)] = start
         return buffer
 
@@ -166,34 +170,33 @@ def chunks(
             if cut is None and filled > EVENT_LIMIT:
                 cut = filled, filled  # no event is so long: what it is, is the decoder's to say
             if cut:
-                carried = buffer[cut[1] : filled]
+                carried = bytes(buffer[cut[1] : filled])  # who gets the piece may give its memory back
                 yield _ended(buffer, cut[0])
                 filled, searched = len(carried), 0
                 buffer = buffers.take(carried, filled + size)
                 continue
             searched = max(0, filled - _OVERLAP)
-        if filled + size + ROOM > len(buffer):
-            buffer = buffers.take(memoryview(buffer)[:filled], 2 * (filled + size))
-        with memoryview(buffer) as room:
-            read = stream.readinto(room[filled : filled + size])
+        if filled + ROOM >= len(buffer):
+            buffer = buffers.take(buffer[:filled], 2 * (filled + size))
+        read = stream.readinto(buffer[filled : min(filled + size, len(buffer) - ROOM)])
         if not read:
             break
         filled += read
-    if buffer[:filled].strip(_SPACE):
+    if bytes(buffer[:filled]).strip(_SPACE):
         yield _ended(buffer, filled)
 
 
-def _ended(buffer: bytearray, length: int) -> Text:
+def _ended(buffer: memoryview, length: int) -> Text:
     buffer[length : length + ROOM] = bytes(ROOM)
     return Text(buffer, length)
 
 
-def _last_cut(buffer: bytearray, start: int, end: int) -> tuple[int, int] | None:
+def _last_cut(buffer: memoryview, start: int, end: int) -> tuple[int, int] | None:
     """End of the last event that another follows, and the start of that one; looks from the end on.
 
     Between them is the comma alone: if the cut proves wrong, white space there may be a string's.
     """
-    low, window = end, _OVERLAP
+    low, window = end, _NEAR
     while low > start:
         low, high = max(start, low - window), min(end, low + _OVERLAP)
         matches = list(_CUT.finditer(buffer, low, high))
@@ -203,8 +206,7 @@ def _last_cut(buffer: bytearray, start: int, end: int) -> tuple[int, int] | None
     return None
 
 
-@dataclass(frozen=True)
-class Pieces:
+class Pieces(msgspec.Struct, frozen=True):
     """A damaged or last chunk taken apart.
 
     Attributes:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from tracekit.ingest.link.lanes import NOTHING_OPEN, Inherited, Lanes, Threads
@@ -34,8 +34,7 @@ _HOST = tuple(column.name for column in HOST_INTERVALS.columns)
 _ALLOCATIONS = (C.PID, C.TID, *(column.name for column in ALLOCATIONS.columns))
 
 
-@dataclass(frozen=True, kw_only=True)
-class HostWindow:
+class HostWindow(msgspec.Struct, frozen=True, kw_only=True):
     """Rows of the host in their final order, and allocator events of the same time.
 
     Attributes:

@@ -6,9 +6,9 @@ inherited, so nothing before the window is needed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -28,8 +28,7 @@ def _none() -> Ints:
     return np.empty(0, np.int64)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Inherited:
+class Inherited(msgspec.Struct, frozen=True, kw_only=True):
     """What rows have from themselves or from those that enclose them, -1 for none.
 
     Attributes:
@@ -47,16 +46,15 @@ class Inherited:
     @classmethod
     def of(cls, columns: Sequence[Ints]) -> Inherited:
         """From its columns, in order."""
-        return cls(**{each.name: column for each, column in zip(fields(cls), columns, strict=True)})
+        return cls(**dict(zip(cls.__struct_fields__, columns, strict=True)))
 
     @property
     def columns(self) -> list[Ints]:
         """Its columns, in order."""
-        return [getattr(self, each.name) for each in fields(self)]
+        return [getattr(self, name) for name in self.__struct_fields__]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Open:
+class Open(msgspec.Struct, frozen=True, kw_only=True):
     """Rows that are open at a border and may enclose later ones, by thread and start.
 
     Attributes:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from tracekit.ingest.link.lookup import Lookup
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.integer[Any]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Launches:
+class Launches(msgspec.Struct, frozen=True, kw_only=True):
     """For each device row, the row ids of the launching call and of the op around it, -1 if unknown.
 
     Attributes:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+import msgspec
 import numpy as np
 
 from tracekit.ingest import spool
@@ -90,8 +90,7 @@ class Lookup:
         )
 
 
-@dataclass(frozen=True)
-class _InMemory:
+class _InMemory(msgspec.Struct, frozen=True):
     columns: list[Ints]
 
     def find(self, wanted: Ints) -> list[Ints]:
@@ -103,8 +102,7 @@ class _InMemory:
         return [np.where(missing, NONE, column[place]) for column in values]
 
 
-@dataclass(frozen=True)
-class _InFile:
+class _InFile(msgspec.Struct, frozen=True):
     """A file of rows of int64, by key; `first` is the first key of each block."""
 
     path: Path

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from tracekit import step_names
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 _WANTED = (C.START_NS, C.DUR_NS, C.KIND, C.NAME, C.PID, C.TID, C.EXTERNAL_ID, C.CORRELATION_ID)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Steps:
+class Steps(msgspec.Struct, frozen=True, kw_only=True):
     """Profiled steps of one process, by start: number, name and interval."""
 
     number: Ints

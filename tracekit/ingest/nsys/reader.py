@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from tracekit.places import Place
 
 
-@dataclass
-class Tally:
+class Tally(msgspec.Struct):
     """What was noticed while an export was read.
 
     Attributes:
@@ -40,9 +39,9 @@ class Tally:
         dropped: Rows by table without a usable time; they are among `rows`.
     """
 
-    rows: dict[str, int] = field(default_factory=dict)
-    bad: dict[str, int] = field(default_factory=dict)
-    dropped: dict[str, int] = field(default_factory=dict)
+    rows: dict[str, int] = msgspec.field(default_factory=dict)
+    bad: dict[str, int] = msgspec.field(default_factory=dict)
+    dropped: dict[str, int] = msgspec.field(default_factory=dict)
 
     def add(self, table: str, rows: int, *, bad: int = 0, dropped: int = 0) -> None:
         """Count a chunk."""

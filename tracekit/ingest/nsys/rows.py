@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -71,8 +71,7 @@ def named(
     return place, [change(name or "") for name in strings.of(distinct).to_pylist()]
 
 
-@dataclass(frozen=True)
-class Spans:
+class Spans(msgspec.Struct, frozen=True):
     """Starts and durations, ns.
 
     Attributes:

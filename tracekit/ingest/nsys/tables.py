@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -24,8 +24,7 @@ FEW_ROWS: Final = 4096
 """Rows at most of a table that describes the capture."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """Columns to read of a table; one that the table lacks is null in every row.
 
     Attributes:
@@ -39,14 +38,13 @@ class Wanted:
     texts: Sequence[str] = ()
 
 
-@dataclass(frozen=True)
-class Chunk:
+class Chunk(msgspec.Struct, frozen=True):
     """Some rows of a table, by column: integers with `NULL` for null, reals with NaN, texts with nulls."""
 
     rows: int
-    _integers: dict[str, Ints] = field(default_factory=dict)
-    _reals: dict[str, Floats] = field(default_factory=dict)
-    _texts: dict[str, pa.Array] = field(default_factory=dict)
+    _integers: dict[str, Ints] = msgspec.field(default_factory=dict)
+    _reals: dict[str, Floats] = msgspec.field(default_factory=dict)
+    _texts: dict[str, pa.Array] = msgspec.field(default_factory=dict)
 
     def integers(self, name: str) -> Ints:
         """A column of whole numbers; all `NULL` where the table lacks it."""

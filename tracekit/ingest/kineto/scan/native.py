@@ -12,7 +12,6 @@ import hashlib
 import os
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import llvmlite
 import llvmlite.binding as llvm
+import msgspec
 
 from tracekit import schema
 from tracekit.ingest import flops, kineto, limits
@@ -110,8 +110,7 @@ def _inline(module: Any, machine: Any) -> None:
     passes.getModulePassManager().run(module, passes)
 
 
-@dataclass(frozen=True)
-class Code:
+class Code(msgspec.Struct, frozen=True):
     """What is compiled; called with addresses and numbers, other threads run beside it.
 
     Attributes:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
 from tracekit.ingest.kineto.batches import Tally
@@ -25,8 +25,7 @@ _SPARE = 8
 """The next text may be longer by this part of a text."""
 
 
-@dataclass(frozen=True)
-class Scanned:
+class Scanned(msgspec.Struct, frozen=True):
     """A chunk's rows.
 
     Attributes:
