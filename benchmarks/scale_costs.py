@@ -25,9 +25,8 @@ from benchmarks.inputs import bases
 from benchmarks.runner.memory import highest
 from tracekit.fleet import workers
 from tracekit.ingest import afar
-from tracekit.ingest.crew import Decoded
+from tracekit.ingest.crew import Decoded, Place
 from tracekit.ingest.jobs import plan
-from tracekit.ingest.process import Place
 from tracekit.ingest.sources import Source
 from tracekit.meta import Collector, PartFile, RunMeta
 from tracekit.parts import Delivered, told_of

@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import msgspec
-import pyarrow.parquet as pq
 
 from tracekit import places
 from tracekit.meta import PartFile, TableFile
@@ -93,6 +92,8 @@ def seal(files: Sequence[Path]) -> TableFile:
     digest = hashlib.sha256()
     for file in files:
         _digested(file, digest)
+    import pyarrow.parquet as pq
+
     return TableFile(
         rows=sum(pq.read_metadata(file).num_rows for file in files),
         bytes=sum(file.stat().st_size for file in files),
@@ -147,6 +148,8 @@ def told_of(table: str, file: Path) -> Delivered:
     """What is told of a file of this machine that is in place, or goes there."""
     digest = hashlib.sha256()
     _digested(file, digest)
+    import pyarrow.parquet as pq
+
     rows = pq.read_metadata(file).num_rows
     size = file.stat().st_size
     return Delivered(table=table, file=PartFile(file.name, rows, size, digest.hexdigest(), footer(file)))

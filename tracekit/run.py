@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
-import pyarrow as pa
-
 from tracekit import meta as run_meta
 from tracekit import places, pruning, table_files
 from tracekit.schema import BUSY_KINDS, TABLES, C
@@ -17,6 +15,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     import pandas as pd
+    import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.dataset as ds
 
@@ -122,6 +121,7 @@ class Run:
         Takes and raises what `arrow` does.
         """
         import pandas as pd
+        import pyarrow as pa
 
         held = self.arrow(name, columns=columns, where=where, window=window)
         specs = {column.name: column for column in TABLES[name].columns}
@@ -232,12 +232,13 @@ def _by_start(table: pa.Table) -> pa.Table:
 
 def _converted(column: pa.ChunkedArray, spec: Column) -> object:
     """One column as pandas has it: integers exact, with a mask only where null is possible."""
-    if pa.types.is_integer(column.type) and not spec.nullable:
+    if spec.is_integer and not spec.nullable:
         return column.to_numpy()
     return column.to_pandas(types_mapper=_nullable_type)
 
 
 def _nullable_type(type_: pa.DataType) -> object:
     import pandas as pd
+    import pyarrow as pa
 
     return {pa.int64(): pd.Int64Dtype(), pa.int32(): pd.Int32Dtype()}.get(type_)

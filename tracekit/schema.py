@@ -6,18 +6,18 @@ nullable is null where the source does not say; zero never means "unknown".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
+import msgspec
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SCHEMA_VERSION: Final = 1
 VERSION_KEY: Final = b"tracekit.schema_version"
 HOST_DEVICE: Final = -1
 """The value of `device` for memory of the host."""
-
-TEXT: Final = pa.dictionary(pa.int32(), pa.string())
 
 
 class C:
@@ -137,27 +137,67 @@ class Memory(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True)
-class Column:
+class ValueType(StrEnum):
+    """What a column holds; Arrow is loaded by who asks for a type of its, not by who names a column."""
+
+    INT32 = "int32"
+    INT64 = "int64"
+    FLOAT64 = "float64"
+    BOOL = "bool"
+    STRING = "string"
+    TEXT = "text"
+    """Strings that many rows share: each is stored once."""
+
+    @property
+    def arrow(self) -> pa.DataType:
+        """The Arrow type.
+
+        Example:
+            >>> ValueType.TEXT.arrow
+            DictionaryType(dictionary<values=string, indices=int32, ordered=0>)
+        """
+        import pyarrow as pa
+
+        return pa.dictionary(pa.int32(), pa.string()) if self is ValueType.TEXT else pa.type_for_alias(self)
+
+
+class Column(msgspec.Struct, frozen=True):
     """One column.
 
     Attributes:
         name: Its name.
-        type: Its Arrow type.
+        values: What it holds.
         meaning: What a value says.
         nullable: Whether it may be null.
         between: The least and the largest value that there can be; None where its type is all that limits it.
     """
 
     name: str
-    type: pa.DataType
+    values: ValueType
     meaning: str
     nullable: bool = False
     between: tuple[int, int] | None = None
 
     @property
+    def type(self) -> pa.DataType:
+        """Its Arrow type."""
+        return self.values.arrow
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it holds text that rows share."""
+        return self.values is ValueType.TEXT
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether it holds integers."""
+        return self.values in (ValueType.INT32, ValueType.INT64)
+
+    @property
     def field(self) -> pa.Field:
         """The Arrow field of this column."""
+        import pyarrow as pa
+
         return pa.field(self.name, self.type, nullable=self.nullable)
 
     def fits(self, stored: pa.Field | None) -> bool:
@@ -165,8 +205,7 @@ class Column:
         return self.nullable if stored is None else bool(stored.type == self.type)
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(msgspec.Struct, frozen=True):
     """One table of a run: what a row is, and its columns in order."""
 
     name: str
@@ -181,6 +220,8 @@ class Table:
             >>> STEPS.arrow.names
             ['rank', 'step', 'name', 'start_ns', 'dur_ns']
         """
+        import pyarrow as pa
+
         return pa.schema(
             [column.field for column in self.columns],
             metadata={VERSION_KEY: str(SCHEMA_VERSION).encode()},
@@ -190,6 +231,7 @@ class Table:
         """Columns that a file does not hold as they are here; one that may be null here may be absent there.
 
         Example:
+            >>> import pyarrow as pa
             >>> STEPS.unfit(STEPS.arrow.remove(0).set(0, pa.field("step", pa.string())))
             ['rank', 'step']
         """
@@ -197,65 +239,67 @@ class Table:
         return [one.name for one in self.columns if not one.fits(held.get(one.name))]
 
 
-def _maybe(name: str, type_: pa.DataType, meaning: str) -> Column:
-    return Column(name, type_, meaning, nullable=True)
+def _maybe(name: str, values: ValueType, meaning: str) -> Column:
+    return Column(name, values, meaning, nullable=True)
 
 
+_INT32, _INT64, _FLOAT64 = ValueType.INT32, ValueType.INT64, ValueType.FLOAT64
+_TEXT = ValueType.TEXT
 _FARTHEST = (3 << 61) - 1
 _LENGTH = (0, _FARTHEST)
 _INSTANT = (1 - (1 << 61), _FARTHEST)
 """Imports make no other times; 64 bits hold the distance of any two instants."""
 
 _RANK = Column(
-    C.RANK, pa.int32(), "rank of the process in its job; 0 for a single process", between=(0, (1 << 20) - 1)
+    C.RANK, _INT32, "rank of the process in its job; 0 for a single process", between=(0, (1 << 20) - 1)
 )
-_STEP = _maybe(C.STEP, pa.int64(), "number of the profiled step it belongs to")
-_START = Column(C.START_NS, pa.int64(), "start, ns since the run's t0", between=_INSTANT)
-_DUR = Column(C.DUR_NS, pa.int64(), "duration, ns", between=_LENGTH)
-_ROW_ID = Column(C.ROW_ID, pa.int64(), "identifies the row within its table")
-_CORRELATION = _maybe(C.CORRELATION_ID, pa.int64(), "joins a runtime call to what it launched")
+_STEP = _maybe(C.STEP, _INT64, "number of the profiled step it belongs to")
+_START = Column(C.START_NS, _INT64, "start, ns since the run's t0", between=_INSTANT)
+_DUR = Column(C.DUR_NS, _INT64, "duration, ns", between=_LENGTH)
+_ROW_ID = Column(C.ROW_ID, _INT64, "identifies the row within its table")
+_CORRELATION = _maybe(C.CORRELATION_ID, _INT64, "joins a runtime call to what it launched")
 
 DEVICE_INTERVALS: Final = Table(
     "device_intervals",
     "one interval on a device",
     (
         _ROW_ID,
-        Column(C.KIND, TEXT, "kernel, memcpy, memset, graph, sync or idle"),
-        Column(C.NAME, TEXT, "full name as recorded"),
+        Column(C.KIND, _TEXT, "kernel, memcpy, memset, graph, sync or idle"),
+        Column(C.NAME, _TEXT, "full name as recorded"),
         _RANK,
-        Column(C.DEVICE, pa.int32(), "device index"),
-        _maybe(C.STREAM, pa.int64(), "stream"),
-        _maybe(C.CONTEXT, pa.int64(), "context"),
+        Column(C.DEVICE, _INT32, "device index"),
+        _maybe(C.STREAM, _INT64, "stream"),
+        _maybe(C.CONTEXT, _INT64, "context"),
         _START,
         _DUR,
         _STEP,
         _CORRELATION,
-        _maybe(C.LAUNCH_ROW, pa.int64(), "host row of the launching runtime call"),
-        _maybe(C.OP_ROW, pa.int64(), "host row of the innermost op that launched it"),
-        _maybe(C.GRID_X, pa.int64(), "blocks in x"),
-        _maybe(C.GRID_Y, pa.int64(), "blocks in y"),
-        _maybe(C.GRID_Z, pa.int64(), "blocks in z"),
-        _maybe(C.BLOCK_X, pa.int64(), "threads of a block in x"),
-        _maybe(C.BLOCK_Y, pa.int64(), "threads of a block in y"),
-        _maybe(C.BLOCK_Z, pa.int64(), "threads of a block in z"),
-        _maybe(C.REGISTERS, pa.int64(), "registers per thread"),
-        _maybe(C.STATIC_SHARED_BYTES, pa.int64(), "static shared memory of a block, bytes"),
+        _maybe(C.LAUNCH_ROW, _INT64, "host row of the launching runtime call"),
+        _maybe(C.OP_ROW, _INT64, "host row of the innermost op that launched it"),
+        _maybe(C.GRID_X, _INT64, "blocks in x"),
+        _maybe(C.GRID_Y, _INT64, "blocks in y"),
+        _maybe(C.GRID_Z, _INT64, "blocks in z"),
+        _maybe(C.BLOCK_X, _INT64, "threads of a block in x"),
+        _maybe(C.BLOCK_Y, _INT64, "threads of a block in y"),
+        _maybe(C.BLOCK_Z, _INT64, "threads of a block in z"),
+        _maybe(C.REGISTERS, _INT64, "registers per thread"),
+        _maybe(C.STATIC_SHARED_BYTES, _INT64, "static shared memory of a block, bytes"),
         _maybe(
             C.DYNAMIC_SHARED_BYTES,
-            pa.int64(),
+            _INT64,
             "dynamic shared memory of a block, bytes (static and dynamic together from torch.profiler)",
         ),
-        _maybe(C.OCCUPANCY_PCT, pa.float64(), "estimated achieved occupancy, percent"),
-        _maybe(C.GRAPH_ID, pa.int64(), "CUDA graph"),
-        _maybe(C.GRAPH_NODE_ID, pa.int64(), "node within the CUDA graph"),
-        _maybe(C.BYTES, pa.int64(), "bytes copied or set"),
-        _maybe(C.COPY_KIND, TEXT, "H2D, D2H, D2D, P2P, H2H or unknown"),
-        _maybe(C.SRC_MEMORY, TEXT, "pageable, pinned, device, unified, array or unknown"),
-        _maybe(C.DST_MEMORY, TEXT, "pageable, pinned, device, unified, array or unknown"),
-        _maybe(C.SRC_DEVICE, pa.int32(), "device copied from"),
-        _maybe(C.DST_DEVICE, pa.int32(), "device copied to"),
-        _maybe(C.IDLE_CAUSE, TEXT, "why the device was idle"),
-        _maybe(C.IDLE_OP_ROW, pa.int64(), "host row that filled the idle interval"),
+        _maybe(C.OCCUPANCY_PCT, _FLOAT64, "estimated achieved occupancy, percent"),
+        _maybe(C.GRAPH_ID, _INT64, "CUDA graph"),
+        _maybe(C.GRAPH_NODE_ID, _INT64, "node within the CUDA graph"),
+        _maybe(C.BYTES, _INT64, "bytes copied or set"),
+        _maybe(C.COPY_KIND, _TEXT, "H2D, D2H, D2D, P2P, H2H or unknown"),
+        _maybe(C.SRC_MEMORY, _TEXT, "pageable, pinned, device, unified, array or unknown"),
+        _maybe(C.DST_MEMORY, _TEXT, "pageable, pinned, device, unified, array or unknown"),
+        _maybe(C.SRC_DEVICE, _INT32, "device copied from"),
+        _maybe(C.DST_DEVICE, _INT32, "device copied to"),
+        _maybe(C.IDLE_CAUSE, _TEXT, "why the device was idle"),
+        _maybe(C.IDLE_OP_ROW, _INT64, "host row that filled the idle interval"),
     ),
 )
 
@@ -264,26 +308,26 @@ HOST_INTERVALS: Final = Table(
     "one interval on a host thread",
     (
         _ROW_ID,
-        Column(C.KIND, TEXT, "op, runtime, annotation, python, overhead or sync"),
-        Column(C.NAME, TEXT, "full name as recorded"),
+        Column(C.KIND, _TEXT, "op, runtime, annotation, python, overhead or sync"),
+        Column(C.NAME, _TEXT, "full name as recorded"),
         _RANK,
-        Column(C.PID, pa.int64(), "process"),
-        Column(C.TID, pa.int64(), "thread"),
+        Column(C.PID, _INT64, "process"),
+        Column(C.TID, _INT64, "thread"),
         _START,
         _DUR,
         _STEP,
-        _maybe(C.PARENT_ROW, pa.int64(), "host row of the innermost enclosing interval on the thread"),
-        Column(C.DEPTH, pa.int32(), "number of enclosing intervals on the thread"),
+        _maybe(C.PARENT_ROW, _INT64, "host row of the innermost enclosing interval on the thread"),
+        Column(C.DEPTH, _INT32, "number of enclosing intervals on the thread"),
         _CORRELATION,
-        _maybe(C.EXTERNAL_ID, pa.int64(), "the profiler's own id of the op"),
-        _maybe(C.SEQUENCE, pa.int64(), "autograd sequence number: joins forward and backward"),
-        _maybe(C.FWD_TID, pa.int64(), "thread of the forward op of a backward op"),
-        _maybe(C.PHASE, TEXT, "forward, backward, optimizer, zero_grad or dataload"),
-        _maybe(C.INPUT_SHAPES, TEXT, "shapes of the inputs, compact JSON"),
-        _maybe(C.INPUT_DTYPES, TEXT, "dtypes of the inputs, compact JSON"),
-        _maybe(C.STACK, TEXT, "call stack, innermost frame first"),
-        _maybe(C.MODULE, TEXT, "the enclosing torch.nn.Module"),
-        _maybe(C.FLOPS, pa.int64(), "floating point operations"),
+        _maybe(C.EXTERNAL_ID, _INT64, "the profiler's own id of the op"),
+        _maybe(C.SEQUENCE, _INT64, "autograd sequence number: joins forward and backward"),
+        _maybe(C.FWD_TID, _INT64, "thread of the forward op of a backward op"),
+        _maybe(C.PHASE, _TEXT, "forward, backward, optimizer, zero_grad or dataload"),
+        _maybe(C.INPUT_SHAPES, _TEXT, "shapes of the inputs, compact JSON"),
+        _maybe(C.INPUT_DTYPES, _TEXT, "dtypes of the inputs, compact JSON"),
+        _maybe(C.STACK, _TEXT, "call stack, innermost frame first"),
+        _maybe(C.MODULE, _TEXT, "the enclosing torch.nn.Module"),
+        _maybe(C.FLOPS, _INT64, "floating point operations"),
     ),
 )
 
@@ -292,10 +336,10 @@ STEPS: Final = Table(
     "one profiled step",
     (
         _RANK,
-        Column(C.STEP, pa.int64(), "number of the step"),
-        Column(C.NAME, TEXT, "name of the marker"),
+        Column(C.STEP, _INT64, "number of the step"),
+        Column(C.NAME, _TEXT, "name of the marker"),
         _START,
-        Column(C.DUR_NS, pa.int64(), "duration of the marker on the host, ns", between=_LENGTH),
+        Column(C.DUR_NS, _INT64, "duration of the marker on the host, ns", between=_LENGTH),
     ),
 )
 
@@ -303,12 +347,12 @@ COUNTERS: Final = Table(
     "counters",
     "one sample",
     (
-        Column(C.T_NS, pa.int64(), "time, ns since the run's t0", between=_INSTANT),
-        Column(C.SOURCE, TEXT, "nvml, process, torch or nsys"),
-        _maybe(C.DEVICE, pa.int32(), "device index"),
-        Column(C.METRIC, TEXT, "what was sampled"),
-        Column(C.UNIT, TEXT, "unit of the value"),
-        Column(C.VALUE, pa.float64(), "the value"),
+        Column(C.T_NS, _INT64, "time, ns since the run's t0", between=_INSTANT),
+        Column(C.SOURCE, _TEXT, "nvml, process, torch or nsys"),
+        _maybe(C.DEVICE, _INT32, "device index"),
+        Column(C.METRIC, _TEXT, "what was sampled"),
+        Column(C.UNIT, _TEXT, "unit of the value"),
+        Column(C.VALUE, _FLOAT64, "the value"),
     ),
 )
 
@@ -316,14 +360,14 @@ ALLOCATIONS: Final = Table(
     "allocations",
     "one allocator event",
     (
-        Column(C.T_NS, pa.int64(), "time, ns since the run's t0", between=_INSTANT),
+        Column(C.T_NS, _INT64, "time, ns since the run's t0", between=_INSTANT),
         _RANK,
-        Column(C.DEVICE, pa.int32(), "device index; -1 is the host"),
-        Column(C.BYTES, pa.int64(), "bytes, negative when freed"),
-        _maybe(C.ADDRESS, pa.int64(), "address; the 64 bits reinterpreted as signed"),
-        _maybe(C.TOTAL_ALLOCATED, pa.int64(), "bytes allocated after the event"),
-        _maybe(C.TOTAL_RESERVED, pa.int64(), "bytes reserved after the event"),
-        _maybe(C.OP_ROW, pa.int64(), "host row of the innermost op that allocated"),
+        Column(C.DEVICE, _INT32, "device index; -1 is the host"),
+        Column(C.BYTES, _INT64, "bytes, negative when freed"),
+        _maybe(C.ADDRESS, _INT64, "address; the 64 bits reinterpreted as signed"),
+        _maybe(C.TOTAL_ALLOCATED, _INT64, "bytes allocated after the event"),
+        _maybe(C.TOTAL_RESERVED, _INT64, "bytes reserved after the event"),
+        _maybe(C.OP_ROW, _INT64, "host row of the innermost op that allocated"),
     ),
 )
 

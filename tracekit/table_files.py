@@ -8,8 +8,6 @@ from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from tracekit import parts, places
 from tracekit.errors import UnusableInputError
 from tracekit.schema import C
@@ -17,13 +15,12 @@ from tracekit.schema import C
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    import pyarrow as pa
     import pyarrow.dataset as ds
 
     from tracekit.places import Place
     from tracekit.schema import Column, Table
 
-DAMAGE = (OSError, pa.ArrowException, UnicodeError)
-"""What Arrow and the file system raise of a file that is not there, cut, or changed."""
 _FOOTERS = 16
 """Files on object storage whose footers are read at a time."""
 _NAMED = 5
@@ -97,6 +94,8 @@ def sound(table: Table, rows: pa.Table) -> pa.Table:
         MisfitError: A column has nulls, and always has values; or values are beyond what there can be.
         pyarrow.ArrowInvalid: A text is not UTF-8.
     """
+    import pyarrow as pa
+
     known = {column.name: column for column in table.columns}
     for name, values in zip(rows.column_names, rows.columns, strict=True):
         if values.null_count and not known[name].nullable:
@@ -131,6 +130,13 @@ def _check_ends(rows: pa.Table) -> None:
         raise MisfitError(f"an interval ends later than {_LATEST}")
 
 
+def _misfits() -> tuple[type[Exception], ...]:
+    """What is raised of a file that is not there, cut, or changed, or holds what its table cannot."""
+    from pyarrow import ArrowException
+
+    return OSError, ArrowException, UnicodeError, MisfitError
+
+
 @contextmanager
 def reading(name: str, run_id: str) -> Iterator[None]:
     """Tell in one line that a table of a run cannot be read, whatever was met while reading it.
@@ -139,6 +145,7 @@ def reading(name: str, run_id: str) -> Iterator[None]:
         UnusableInputError: A file is missing or unreadable, or is not as its table is.
 
     Example:
+        >>> import pyarrow as pa
         >>> try:
         ...     with reading("steps", "a"):
         ...         raise pa.ArrowInvalid("no footer")
@@ -148,7 +155,7 @@ def reading(name: str, run_id: str) -> Iterator[None]:
     """
     try:
         yield
-    except (*DAMAGE, MisfitError) as error:
+    except _misfits() as error:
         raise UnusableInputError(
             f"table {name} of run {run_id} cannot be read: {places.reason(error)}",
             hint=f"see what is damaged with `tracekit verify {run_id}`",

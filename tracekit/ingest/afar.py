@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from tracekit.fleet import Outcome, Workers
-    from tracekit.ingest.process import Place
+    from tracekit.ingest.crew import Place
     from tracekit.ingest.sources import Source
     from tracekit.places import Place as Address
     from tracekit.store import Draft

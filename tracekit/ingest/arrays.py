@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from tracekit.ingest.rows import NONE, Batch, Column, Rows
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -105,12 +107,43 @@ def strings(encoded: Sequence[bytes]) -> pa.StringArray:
     return pa.Array.from_buffers(pa.string(), len(encoded), buffers, null_count=0)
 
 
-def distinct(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Sorted distinct integers; `np.unique` would load NumPy's masked arrays.
+def compact(codes: npt.NDArray[Any], values: Sequence[bytes]) -> pa.DictionaryArray:
+    """A dictionary array that holds just the values these rows use, since a file stores all it is given.
+
+    Args:
+        codes: A code per row, -1 for null.
+        values: What the codes stand for, in UTF-8.
 
     Example:
-        >>> distinct(np.array([7, 5, 7]))
-        array([5, 7])
+        >>> compact(np.array([2, -1, 2]), [b"a", b"b", b"c"]).to_pylist()
+        ['c', None, 'c']
     """
-    ordered: npt.NDArray[np.int64] = np.sort(values)
-    return ordered.compress(np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)])
+    places = codes.astype(np.intp, copy=False)  # what NumPy picks fastest by
+    used = np.zeros(len(values) + 1, np.bool_)
+    used[places] = True  # null marks the place behind the last value
+    missing, used[-1] = bool(used[-1]), False
+    place = np.cumsum(used, dtype=np.int32) - 1
+    indices = numbers(place.take(places), codes < 0 if missing else None)
+    held = [values[number] for number in np.flatnonzero(used).tolist()]
+    return pa.DictionaryArray.from_arrays(indices, strings(held))
+
+
+def of_arrow(batch: pa.RecordBatch) -> Batch:
+    """An Arrow batch of integers, reals and dictionaries of strings; columns without a value are left out.
+
+    Example:
+        >>> of_arrow(pa.RecordBatch.from_pydict({"a": [7, None], "b": pa.nulls(2)})).rows.columns
+        {'a': Column(values=array([ 7, -1]), missing=array([False,  True]))}
+    """
+    columns: dict[str, Column] = {}
+    texts: dict[str, list[bytes]] = {}
+    for name, array in zip(batch.schema.names, batch.columns, strict=True):
+        if array.null_count == batch.num_rows:
+            continue
+        if isinstance(array, pa.DictionaryArray):
+            columns[name] = Column(filled(array.indices, NONE))
+            texts[name] = [value.encode() for value in array.dictionary.to_pylist()]
+        else:
+            kind = np.float64 if pa.types.is_floating(array.type) else np.int64
+            columns[name] = Column(filled(array, NONE).astype(kind, copy=False), nulls_of(array))
+    return Batch(Rows(count=batch.num_rows, columns=columns), texts)

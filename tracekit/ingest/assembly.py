@@ -11,9 +11,8 @@ from msgspec import structs
 
 from tracekit.errors import TracekitError
 from tracekit.ingest import files, notes, ranks
-from tracekit.ingest.crew import Decoded, Failed, Written
+from tracekit.ingest.crew import Decoded, Failed, Place, Written
 from tracekit.ingest.origin import completed
-from tracekit.ingest.process import Place
 from tracekit.ingest.samples import write_samples
 from tracekit.meta import Diagnostic, Level
 

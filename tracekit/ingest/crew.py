@@ -8,13 +8,54 @@ import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from tracekit.errors import TracekitError
     from tracekit.ingest.closing import Size
-    from tracekit.ingest.process import Linked, Place
     from tracekit.ingest.sources import Source
     from tracekit.ingest.trace import Trace
     from tracekit.parts import Delivered
+    from tracekit.schema import Table
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a trace's rows go.
+
+    Attributes:
+        directory: The run being written.
+        part: Number of the part files; None when the trace is the whole run.
+        rank: Its rank.
+        host_row: Row id of its first host row.
+        device_row: Row id of its first device row.
+        zero_ns: The run's zero, ns since the epoch.
+    """
+
+    directory: Path
+    part: int | None
+    rank: int
+    host_row: int
+    device_row: int
+    zero_ns: int
+
+    def path(self, table: Table) -> Path:
+        """The file that takes the trace's rows of a table."""
+        if self.part is None:
+            return self.directory / f"{table.name}.parquet"
+        return self.directory / table.name / f"part-{self.part:05d}.parquet"
+
+
+class Linked(msgspec.Struct, frozen=True):
+    """How much of a trace could be joined.
+
+    Attributes:
+        device: Device rows that a host should have launched (idle ones left out).
+        unlinked: Those of them without a launching call.
+        launches: Calls of the host that may have put work on a device.
+    """
+
+    device: int
+    unlinked: int
+    launches: int
 
 
 class Decoded(msgspec.Struct, frozen=True, kw_only=True):

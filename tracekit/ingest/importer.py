@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tracekit.fleet import Workers
+    from tracekit.ingest.crew import Place
     from tracekit.ingest.decoding import Decoders
-    from tracekit.ingest.process import Place
     from tracekit.ingest.samples import Sample
     from tracekit.run import Run
     from tracekit.store import Store

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tracekit.ingest.closing import Size
+    from tracekit.ingest.crew import Linked
     from tracekit.ingest.jobs import Source
     from tracekit.ingest.kineto.toplevel import TopLevel
-    from tracekit.ingest.process import Linked
     from tracekit.ingest.trace import Trace
 
 _LISTED = 8

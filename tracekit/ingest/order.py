@@ -84,3 +84,14 @@ def allocation_order(rows: Rows) -> Ints:
 def counter_order(rows: Rows) -> Ints:
     """Of samples, which keep the order of the file within an instant."""
     return sorted_positions(rows.integers(C.T_NS))
+
+
+def distinct(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Sorted distinct integers; `np.unique` would load NumPy's masked arrays.
+
+    Example:
+        >>> distinct(np.array([7, 5, 7]))
+        array([5, 7])
+    """
+    ordered: npt.NDArray[np.int64] = np.sort(values)
+    return ordered.compress(np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)])

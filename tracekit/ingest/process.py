@@ -5,29 +5,29 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 
 from tracekit.ingest import spool
-from tracekit.ingest.arrays import numbers
+from tracekit.ingest.arrays import compact, numbers
+from tracekit.ingest.crew import Linked
 from tracekit.ingest.link.host import Host
 from tracekit.ingest.link.launches import Launchers
 from tracekit.ingest.link.marks import PHASES
 from tracekit.ingest.link.steps import find_steps
 from tracekit.ingest.order import counter_order, device_order
 from tracekit.ingest.outline import outlined
-from tracekit.ingest.texts import NO_STRINGS, compact
+from tracekit.ingest.texts import NO_STRINGS
 from tracekit.ingest.windows import windows
 from tracekit.ingest.write import TableFile, write_table
 from tracekit.schema import ALLOCATIONS, COUNTERS, DEVICE_INTERVALS, HOST_INTERVALS, STEPS, C, DeviceKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     import numpy.typing as npt
 
+    from tracekit.ingest.crew import Place
     from tracekit.ingest.link.host import HostWindow
     from tracekit.ingest.link.steps import Steps
     from tracekit.ingest.outline import Outline
@@ -40,46 +40,6 @@ if TYPE_CHECKING:
 
 _DEVICE = (C.PID, C.EXTERNAL_ID, *(column.name for column in DEVICE_INTERVALS.columns))
 _PHASES = [phase.encode() for phase in PHASES]
-
-
-class Place(msgspec.Struct, frozen=True):
-    """Where a trace's rows go.
-
-    Attributes:
-        directory: The run being written.
-        part: Number of the part files; None when the trace is the whole run.
-        rank: Its rank.
-        host_row: Row id of its first host row.
-        device_row: Row id of its first device row.
-        zero_ns: The run's zero, ns since the epoch.
-    """
-
-    directory: Path
-    part: int | None
-    rank: int
-    host_row: int
-    device_row: int
-    zero_ns: int
-
-    def path(self, table: Table) -> Path:
-        """The file that takes the trace's rows of a table."""
-        if self.part is None:
-            return self.directory / f"{table.name}.parquet"
-        return self.directory / table.name / f"part-{self.part:05d}.parquet"
-
-
-class Linked(msgspec.Struct, frozen=True):
-    """How much of a trace could be joined.
-
-    Attributes:
-        device: Device rows that a host should have launched (idle ones left out).
-        unlinked: Those of them without a launching call.
-        launches: Calls of the host that may have put work on a device.
-    """
-
-    device: int
-    unlinked: int
-    launches: int
 
 
 def write(trace: Trace, place: Place) -> Linked:

@@ -6,9 +6,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
-import pyarrow as pa
-
-from tracekit.ingest.arrays import filled, nulls_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -120,24 +117,3 @@ def concatenated(batches: Sequence[Batch]) -> Batch:
             known.extend(own)
         pieces.append(Rows(count=batch.rows.count, columns=columns))
     return Batch(joined(pieces), texts)
-
-
-def of_arrow(batch: pa.RecordBatch) -> Batch:
-    """An Arrow batch of integers, reals and dictionaries of strings; columns without a value are left out.
-
-    Example:
-        >>> of_arrow(pa.RecordBatch.from_pydict({"a": [7, None], "b": pa.nulls(2)})).rows.columns
-        {'a': Column(values=array([ 7, -1]), missing=array([False,  True]))}
-    """
-    columns: dict[str, Column] = {}
-    texts: dict[str, list[bytes]] = {}
-    for name, array in zip(batch.schema.names, batch.columns, strict=True):
-        if array.null_count == batch.num_rows:
-            continue
-        if isinstance(array, pa.DictionaryArray):
-            columns[name] = Column(filled(array.indices, NONE))
-            texts[name] = [value.encode() for value in array.dictionary.to_pylist()]
-        else:
-            kind = np.float64 if pa.types.is_floating(array.type) else np.int64
-            columns[name] = Column(filled(array, NONE).astype(kind, copy=False), nulls_of(array))
-    return Batch(Rows(count=batch.num_rows, columns=columns), texts)

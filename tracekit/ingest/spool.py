@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import msgspec
 import numpy as np
 
-from tracekit.ingest.arrays import distinct
+from tracekit.ingest.order import distinct
 from tracekit.ingest.rows import NONE, Batch, Column, Rows
 from tracekit.schema import C
 
@@ -107,7 +107,8 @@ def discard(directory: Path, number: int) -> None:
 def clear(directory: Path) -> None:
     """Give back the space of all parts, which nobody reads any more; that takes as long as reading some."""
     for path in directory.glob(_ROWS.format(process="*", thread="*")):
-        path.unlink(missing_ok=True)
+        os.truncate(path, 0)  # now, not when the last who has it open lets go of it
+        path.unlink()
 
 
 def _tell(directory: Path, lines: Sequence[_Line]) -> None:

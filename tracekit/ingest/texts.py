@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
-import pyarrow as pa
 
 from tracekit import scrubbing
 from tracekit.errors import UnusableInputError
-from tracekit.ingest.arrays import numbers, strings
 from tracekit.ingest.limits import MOST_TEXT_BYTES
 
 if TYPE_CHECKING:
@@ -100,24 +98,3 @@ class Collected:
         at = {value: place for place, value in enumerate(values)}
         place = np.fromiter(chain(map(at.__getitem__, told), [-1]), np.int32, len(told) + 1)
         return Strings(values, [place[np.append(codes, np.int32(-1))] for codes in self._seen])
-
-
-def compact(codes: npt.NDArray[Any], values: Sequence[bytes]) -> pa.DictionaryArray:
-    """A dictionary array that holds just the values these rows use, since a file stores all it is given.
-
-    Args:
-        codes: A code per row, -1 for null.
-        values: What the codes stand for, in UTF-8.
-
-    Example:
-        >>> compact(np.array([2, -1, 2]), [b"a", b"b", b"c"]).to_pylist()
-        ['c', None, 'c']
-    """
-    places = codes.astype(np.intp, copy=False)  # what NumPy picks fastest by
-    used = np.zeros(len(values) + 1, np.bool_)
-    used[places] = True  # null marks the place behind the last value
-    missing, used[-1] = bool(used[-1]), False
-    place = np.cumsum(used, dtype=np.int32) - 1
-    indices = numbers(place.take(places), codes < 0 if missing else None)
-    held = [values[number] for number in np.flatnonzero(used).tolist()]
-    return pa.DictionaryArray.from_arrays(indices, strings(held))

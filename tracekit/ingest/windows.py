@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from tracekit.ingest.arrays import distinct
+from tracekit.ingest.order import distinct
 from tracekit.ingest.spool import Span
 
 if TYPE_CHECKING:

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tracekit.ingest.arrays import fitted, numbers, values_of
+from tracekit.ingest.arrays import compact, fitted, numbers, values_of
 from tracekit.ingest.behind import Behind
-from tracekit.ingest.texts import compact
-from tracekit.schema import TEXT, C, Column, Table
+from tracekit.schema import C, Column, Table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,11 +78,11 @@ def _writer(table: Table, path: Path) -> pq.ParquetWriter:
         table.arrow,
         compression="zstd",
         compression_level=1,
-        use_dictionary=[each.name for each in table.columns if each.type == TEXT],
+        use_dictionary=[each.name for each in table.columns if each.is_text],
         column_encoding={
             each.name: "DELTA_BINARY_PACKED"
             for each in table.columns
-            if pa.types.is_integer(each.type) and each.name not in _PLAIN
+            if each.is_integer and each.name not in _PLAIN
         },
         write_page_checksum=True,
         write_statistics=[each.name for each in table.columns if each.name in _ASKED],
@@ -151,9 +150,9 @@ class TableFile:
         type_ = _coded(column)
         if column.name in computed:
             values = computed[column.name]
-            missing = values < 0 if column.nullable and column.type != TEXT else None
+            missing = values < 0 if column.nullable and not column.is_text else None
             return fitted(numbers(values, missing), type_)
-        if column.type == TEXT:
+        if column.is_text:
             return numbers(rows.integers(column.name))
         if column.name not in rows.columns:
             return pa.nulls(rows.count, type_)
@@ -184,10 +183,10 @@ class TableFile:
     def _final(self, column: Column, group: pa.Table) -> pa.Array:
         pieces = group.column(column.name)
         array = pieces.chunk(0) if pieces.num_chunks == 1 else pieces.combine_chunks()
-        if column.type != TEXT:
+        if not column.is_text:
             return array
         return compact(values_of(array), self.values.get(column.name, []))
 
 
 def _coded(column: Column) -> pa.DataType:
-    return pa.int64() if column.type == TEXT else column.type
+    return pa.int64() if column.is_text else column.type

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tracekit.schema import TABLES, Column, Table
+from tracekit.schema import TABLES, Column, Table, ValueType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -20,27 +20,28 @@ if TYPE_CHECKING:
 
 RUN_ID: Final = "run_id"
 _GLOB = set("*?[")
-_TYPES = {pa.int32(): "INTEGER", pa.int64(): "BIGINT", pa.float64(): "DOUBLE"}
+_TYPES = {ValueType.INT32: "INTEGER", ValueType.INT64: "BIGINT", ValueType.FLOAT64: "DOUBLE"}
+_STRING, _INT64, _BOOL = ValueType.STRING, ValueType.INT64, ValueType.BOOL
 RUNS: Final = Table(
     "runs",
     "one run of the store",
     (
-        Column(RUN_ID, pa.string(), "identifies the run"),
-        Column("created_at", pa.string(), "when it was recorded, UTC"),
-        Column("label", pa.string(), "name given by the user", nullable=True),
-        Column("workload", pa.string(), "what ran", nullable=True),
-        Column("mode", pa.string(), "train or infer", nullable=True),
-        Column("level", pa.string(), "how it ran: eager, compile, torchscript or libtorch", nullable=True),
-        Column("machine", pa.string(), "where it ran: cpu or cuda", nullable=True),
-        Column("batch_size", pa.int64(), "samples of a step", nullable=True),
-        Column("collector", pa.string(), "what recorded it"),
-        Column("git_sha", pa.string(), "commit", nullable=True),
-        Column("git_branch", pa.string(), "branch", nullable=True),
-        Column("git_dirty", pa.bool_(), "whether there were uncommitted changes", nullable=True),
-        Column("t0_unix_ns", pa.int64(), "the zero of the run's times, ns since the Unix epoch"),
-        Column("unprofiled_step_ns", pa.int64(), "lower median step without a profiler, ns", nullable=True),
-        Column("rows", pa.int64(), "rows of all tables"),
-        Column("stored_bytes", pa.int64(), "size of its Parquet files, bytes"),
+        Column(RUN_ID, _STRING, "identifies the run"),
+        Column("created_at", _STRING, "when it was recorded, UTC"),
+        Column("label", _STRING, "name given by the user", nullable=True),
+        Column("workload", _STRING, "what ran", nullable=True),
+        Column("mode", _STRING, "train or infer", nullable=True),
+        Column("level", _STRING, "how it ran: eager, compile, torchscript or libtorch", nullable=True),
+        Column("machine", _STRING, "where it ran: cpu or cuda", nullable=True),
+        Column("batch_size", _INT64, "samples of a step", nullable=True),
+        Column("collector", _STRING, "what recorded it"),
+        Column("git_sha", _STRING, "commit", nullable=True),
+        Column("git_branch", _STRING, "branch", nullable=True),
+        Column("git_dirty", _BOOL, "whether there were uncommitted changes", nullable=True),
+        Column("t0_unix_ns", _INT64, "the zero of the run's times, ns since the Unix epoch"),
+        Column("unprofiled_step_ns", _INT64, "lower median step without a profiler, ns", nullable=True),
+        Column("rows", _INT64, "rows of all tables"),
+        Column("stored_bytes", _INT64, "size of its Parquet files, bytes"),
     ),
 )
 """The store's runs as a table."""
@@ -113,7 +114,7 @@ def _source(
 ) -> tuple[str, list[Path]]:
     """What selects a run's table, from its columns on, and the files that it reads."""
     if not run.rows(table.name):
-        empty = ", ".join(f"NULL::{_TYPES.get(one.type, 'VARCHAR')} AS {one.name}" for one in table.columns)
+        empty = ", ".join(f"NULL::{_TYPES.get(one.values, 'VARCHAR')} AS {one.name}" for one in table.columns)
         return f"{empty} WHERE false", []
     dataset = run.dataset(table.name)
     files = [Path(file).resolve() for file in dataset.files]
@@ -122,7 +123,7 @@ def _source(
         return f'{", ".join(one.name for one in table.columns)} FROM "{handle}"', []
     stored = set(pq.read_schema(files[0]).names)
     columns = [
-        one.name if one.name in stored else f"NULL::{_TYPES.get(one.type, 'VARCHAR')} AS {one.name}"
+        one.name if one.name in stored else f"NULL::{_TYPES.get(one.values, 'VARCHAR')} AS {one.name}"
         for one in table.columns
     ]
     listed = ", ".join(_literal(str(file)) for file in files)

@@ -13,15 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tracekit.ingest import spool, windows
+from tracekit.ingest.arrays import of_arrow
 from tracekit.ingest.closing import close
+from tracekit.ingest.crew import Linked, Place
 from tracekit.ingest.kineto.batches import Tally
 from tracekit.ingest.kineto.reader import KinetoTrace
 from tracekit.ingest.kineto.toplevel import TopLevel
 from tracekit.ingest.link import lookup
 from tracekit.ingest.outline import outlined
-from tracekit.ingest.process import Linked, Place, write
-from tracekit.ingest.rows import of_arrow
-from tracekit.schema import ALLOCATIONS, DEVICE_INTERVALS, HOST_INTERVALS, TEXT, C
+from tracekit.ingest.process import write
+from tracekit.schema import ALLOCATIONS, DEVICE_INTERVALS, HOST_INTERVALS, C
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,7 +91,7 @@ def parts(row: st.SearchStrategy[Row], rows: int) -> st.SearchStrategy[list[list
 
 def batch(rows: list[Row]) -> pa.RecordBatch:
     columns = {
-        name: pa.array([row[name] for row in rows], pa.string()).dictionary_encode().cast(TEXT)
+        name: pa.array([row[name] for row in rows], pa.string()).dictionary_encode()
         if name in (C.KIND, C.NAME)
         else pa.array([row[name] for row in rows], pa.int64())
         for name in sorted(rows[0])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracekit import intervals
-from tracekit.ingest.arrays import distinct
+from tracekit.ingest.order import distinct
 from tracekit.ingest.outline import outlined
 from tracekit.ingest.rows import Batch, Column, Rows
 from tracekit.ingest.texts import NO_STRINGS

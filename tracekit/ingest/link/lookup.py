@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from tracekit.ingest import spool
-from tracekit.ingest.arrays import distinct
+from tracekit.ingest.order import distinct
 from tracekit.ingest.outline import outlined
 from tracekit.ingest.rows import NONE, Batch, Column, Rows
 from tracekit.ingest.windows import windows

@@ -12,12 +12,12 @@ import pyarrow as pa
 
 from tracekit.errors import UnusableInputError
 from tracekit.ingest import files, spool
+from tracekit.ingest.arrays import of_arrow
 from tracekit.ingest.kineto.toplevel import Distributed
 from tracekit.ingest.nsys import about, device, host, samples, vendor
 from tracekit.ingest.nsys.opening import open_tables
 from tracekit.ingest.nsys.rows import timely
 from tracekit.ingest.nsys.strings import Strings
-from tracekit.ingest.rows import of_arrow
 from tracekit.ingest.trace import Trace
 from tracekit.meta import Diagnostic, Level
 from tracekit.schema import ALLOCATIONS, COUNTERS, DEVICE_INTERVALS, HOST_INTERVALS, C

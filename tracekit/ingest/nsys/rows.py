@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tracekit.ingest.limits import LATEST_NS
 from tracekit.ingest.nsys.tables import NULL
-from tracekit.schema import TEXT, C
+from tracekit.schema import C, ValueType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -127,5 +127,5 @@ def batch(schema: pa.Schema, known: dict[str, pa.Array], count: int) -> pa.Recor
 
 def parked(*, texts: Sequence[str], integers: Sequence[str], reals: Sequence[str] = ()) -> pa.Schema:
     """The schema of a parked table: every part has all of its columns."""
-    fields = [(name, TEXT) for name in texts] + [(name, pa.int64()) for name in integers]
+    fields = [(name, ValueType.TEXT.arrow) for name in texts] + [(name, pa.int64()) for name in integers]
     return pa.schema(fields + [(name, pa.float64()) for name in reals])

@@ -36,11 +36,12 @@ _DIGEST = hashlib.sha256().digest_size
 def place() -> Path:
     """The file that has, or will have, the machine code."""
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return root / "tracekit" / "scan" / f"{_made_of()[:24]}.o"
+    return root / "tracekit" / "scan" / f"{_made_of(sys.version)[:24]}.o"
 
 
-def _made_of() -> str:
-    digest = hashlib.sha256(f"{sys.version} {llvmlite.__version__} {_target()}".encode())
+@cache
+def _made_of(python: str) -> str:
+    digest = hashlib.sha256(f"{python} {llvmlite.__version__} {_target()}".encode())
     sources = Path(kineto.__file__).parent.rglob("*.py")
     for file in [Path(schema.__file__), Path(flops.__file__), Path(limits.__file__), *sorted(sources)]:
         digest.update(file.read_bytes())
