@@ -34,7 +34,7 @@ def open(reference: str = "latest", *, store: str | None = None) -> Run:  # noqa
         >>> import tracekit
         >>> tracekit.open("latest").table("steps")  # doctest: +SKIP
     """
-    from tracekit.ingest import resolve
+    from tracekit.references import resolve
     from tracekit.store import Store, locate
 
     return resolve(Store(locate(store)), reference)

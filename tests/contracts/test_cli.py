@@ -75,6 +75,14 @@ def test_an_import_of_a_trace_imports_nothing_that_only_others_need(
     assert imported & OF_OTHERS == set()
 
 
+@pytest.mark.parametrize("command", [["runs"], ["show", "latest"]], ids=lambda command: command[0])
+def test_runs_are_told_of_without_anything_heavy(command: list[str], tmp_path: Path) -> None:
+    _imported("import", str(TRACE), "--store", str(tmp_path))
+    imported, told = _imported(*command, "--store", str(tmp_path))
+    assert imported & HEAVY == set()
+    assert "training" in told
+
+
 def _imported(*arguments: str) -> tuple[set[str], str]:
     """The modules that a command imports, and what it prints."""
     command = [sys.executable, "-c", IMPORTED, *arguments]

@@ -20,10 +20,11 @@ from tests.traces import kernels_text
 from tracekit import analysis, places
 from tracekit.cli.main import run as tracekit
 from tracekit.errors import RunNotFoundError
-from tracekit.ingest import import_traces, resolve
+from tracekit.ingest import import_traces
 from tracekit.ingest.write import write_table as write_rows
 from tracekit.keeping import Shelf
 from tracekit.parts import deliver
+from tracekit.references import resolve
 from tracekit.schema import DEVICE_INTERVALS, TABLES, C
 from tracekit.store import Store
 

@@ -73,8 +73,8 @@ def command(
 
         click.echo(listing(available(), output_format), nl=False)
         return
-    from tracekit.ingest import resolve
     from tracekit.keeping import Shelf
+    from tracekit.references import resolve
 
     run, names = chosen(run, names)
     place = open_store(store)

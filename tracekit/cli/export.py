@@ -57,7 +57,7 @@ def command(
     tracekit export latest --to csv -o tables.zip
     """  # noqa: D301 - what keeps the lines of an example is an escape
     from tracekit.export.reading import Source
-    from tracekit.ingest import resolve
+    from tracekit.references import resolve
 
     found = resolve(open_store(store), run)
     source = Source(found, _window(found, steps) if steps else None)

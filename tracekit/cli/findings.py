@@ -56,8 +56,8 @@ def command(
     from tracekit.cli.analyze import chosen
     from tracekit.cli.progress import analysis_progress
     from tracekit.findings import advise
-    from tracekit.ingest import resolve
     from tracekit.keeping import Shelf
+    from tracekit.references import resolve
 
     run, names = chosen(run, names)
     place = open_store(store)

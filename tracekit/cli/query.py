@@ -132,7 +132,7 @@ def _asked(
 
 def _runs(store: Store, references: tuple[str, ...]) -> list[Run]:
     """The runs meant, each once."""
-    from tracekit.ingest import resolve
+    from tracekit.references import resolve
 
     found = {run.path.resolve(): run for run in (resolve(store, one) for one in references or ("latest",))}
     return list(found.values())

@@ -71,8 +71,8 @@ def command(
     tracekit report before --analyses kernels,idle_gaps --title "Before the fix"
     """  # noqa: D301 - what keeps the lines of an example is an escape
     from tracekit.export.output import whole
-    from tracekit.ingest import resolve
     from tracekit.keeping import Shelf
+    from tracekit.references import resolve
 
     names = _names(analyses)
     place = open_store(store)

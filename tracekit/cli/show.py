@@ -23,7 +23,7 @@ def command(*, run: str, output_format: str, store: str | None) -> None:
 
     from tracekit import render
     from tracekit.cli.facts import FACT, flatten, sections
-    from tracekit.ingest import resolve
+    from tracekit.references import resolve
 
     meta = resolve(open_store(store), run).meta
     if output_format == "json":

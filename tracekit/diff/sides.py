@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from tracekit import gitinfo
 from tracekit.errors import RunNotFoundError, UnusableInputError
-from tracekit.ingest import resolve
 from tracekit.meta import RUN_ID
+from tracekit.references import resolve
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,6 @@ from tracekit.ingest.importer import (
     import_traces,
 )
 from tracekit.ingest.jobs import Job, plan
-from tracekit.ingest.references import resolve
 from tracekit.ingest.samples import Sample
 from tracekit.ingest.unprofiled import import_unprofiled
 
@@ -20,5 +19,4 @@ __all__ = [
     "import_traces",
     "import_unprofiled",
     "plan",
-    "resolve",
 ]

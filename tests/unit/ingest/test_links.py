@@ -161,7 +161,7 @@ def test_ranks_become_parts_of_one_run(store: Store, tmp_path: Path) -> None:
 
 
 def test_a_trace_path_is_imported_once(store: Store, tmp_path: Path) -> None:
-    from tracekit.ingest import resolve
+    from tracekit.references import resolve
 
     path = tmp_path / "trace.json"
     path.write_bytes(trace(busy_program()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -107,3 +108,12 @@ def test_a_part_that_is_cut_off_says_so(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="cut off") as raised:
         table.times(0)
     assert raised.value.errno == errno.EIO
+
+
+def test_the_space_of_parts_is_given_back_while_somebody_has_them_open(tmp_path: Path) -> None:
+    spool.park(tmp_path, 0, {"table": batch([{**dict.fromkeys(KINDS), "t_ns": 5}])})
+    (part,) = tmp_path.glob("*.rows")
+    with part.open("rb") as held:
+        spool.clear(tmp_path)
+        assert os.fstat(held.fileno()).st_size == 0
+    assert not part.exists()

@@ -13,8 +13,9 @@ from samples.simulator import examples, nsys
 from tests.unit.ingest.nsys.exports import imported, kernel, parquet, sqlite, tables
 from tracekit import nsight, owners
 from tracekit.errors import UnusableInputError
-from tracekit.ingest import plan, resolve
+from tracekit.ingest import plan
 from tracekit.ingest.nsys import report
+from tracekit.references import resolve
 from tracekit.schema import DEVICE_INTERVALS
 
 if TYPE_CHECKING:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit import places, scrubbing
 from tracekit.errors import UnusableInputError
-from tracekit.ingest.files import Kind, is_told_apart, kind
-from tracekit.ingest.importer import import_job
-from tracekit.ingest.jobs import plan
-from tracekit.ingest.sources import identities
 from tracekit.meta import FILE_NAME
 
 if TYPE_CHECKING:
@@ -38,12 +35,21 @@ def resolve(store: Store, reference: str) -> Run:
 def _is_raw(reference: str) -> bool:
     """Whether a path is there that is not a run."""
     path = places.parse(reference)
-    if not reference or str(path) == "-":
+    if not reference or str(path) == "-" or (isinstance(path, Path) and not _may_be_raw(path)):
         return False
+    from tracekit.ingest.files import Kind, kind
+
     return kind(path) is not Kind.NOTHING and kind(path / FILE_NAME) is not Kind.FILE
 
 
+def _may_be_raw(path: Path) -> bool:
+    """Whether there is anything but a run: to see that what imports traces need not be loaded."""
+    return os.path.lexists(path) and not (path / FILE_NAME).is_file()
+
+
 def _imported(store: Store, path: Place) -> Run:
+    from tracekit.ingest import import_job, plan
+
     jobs = plan([path])
     if len(jobs) > 1:
         raise UnusableInputError(
@@ -54,6 +60,9 @@ def _imported(store: Store, path: Place) -> Run:
 
 def _earlier(store: Store, job: Job) -> Run | None:
     """The newest run imported from these very files."""
+    from tracekit.ingest.files import is_told_apart
+    from tracekit.ingest.sources import identities
+
     given = identities(job.sources)
     if not is_told_apart(given):
         return None
