@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 _count = lru_cache(1 << 12)(flops.count)  # chunk after chunk has the same calls
 _REALS = {C.OCCUPANCY_PCT}
+_ALWAYS = {C.DEVICE, C.DUR_NS, C.PID, C.START_NS, C.T_NS, C.TID}
+"""Columns that every row has a value of: the scan gives one where the event has none."""
 _COPY = layout.DEVICE_KINDS.index(DeviceKind.MEMCPY)
 
 
@@ -67,7 +69,10 @@ def _ignored(filled: Sheets, texts: Texts) -> Counter[str]:
 def _add_table(built: Building, layout_of: Mapping[str, int], rows: Ints) -> None:
     """Add the columns that a sheet begins with."""
     for name, values in zip(layout_of, rows, strict=False):
-        _add(built, name, fitting_devices(values) if name == C.DEVICE else values)
+        if name in _ALWAYS:
+            built.numbers(name, Column(fitting_devices(values) if name == C.DEVICE else values))
+        else:
+            _add(built, name, values)
 
 
 def _add(built: Building, name: str, values: Ints) -> None:
