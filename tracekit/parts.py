@@ -92,10 +92,8 @@ def seal(files: Sequence[Path]) -> TableFile:
     digest = hashlib.sha256()
     for file in files:
         _digested(file, digest)
-    import pyarrow.parquet as pq
-
     return TableFile(
-        rows=sum(pq.read_metadata(file).num_rows for file in files),
+        rows=sum(map(_rows, files)),
         bytes=sum(file.stat().st_size for file in files),
         sha256=digest.hexdigest(),
         footers={file.name: footer(file) for file in files},
@@ -148,11 +146,16 @@ def told_of(table: str, file: Path) -> Delivered:
     """What is told of a file of this machine that is in place, or goes there."""
     digest = hashlib.sha256()
     _digested(file, digest)
-    import pyarrow.parquet as pq
-
-    rows = pq.read_metadata(file).num_rows
     size = file.stat().st_size
-    return Delivered(table=table, file=PartFile(file.name, rows, size, digest.hexdigest(), footer(file)))
+    return Delivered(
+        table=table, file=PartFile(file.name, _rows(file), size, digest.hexdigest(), footer(file))
+    )
+
+
+def _rows(file: Path) -> int:
+    import pyarrow.parquet as pq  # who only reads what is told of files does without
+
+    return pq.read_metadata(file).num_rows
 
 
 def _digested(file: Path, digest: hashlib._Hash) -> None:

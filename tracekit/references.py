@@ -44,7 +44,7 @@ def _is_raw(reference: str) -> bool:
 
 def _may_be_raw(path: Path) -> bool:
     """Whether there is anything but a run: to see that what imports traces need not be loaded."""
-    return os.path.lexists(path) and not (path / FILE_NAME).is_file()
+    return os.path.lexists(path) and not os.path.isfile(path / FILE_NAME)  # noqa: PTH113 (never raises)
 
 
 def _imported(store: Store, path: Place) -> Run:
