@@ -155,7 +155,8 @@ def told_of(table: str, file: Path) -> Delivered:
 def _rows(file: Path) -> int:
     import pyarrow.parquet as pq  # who only reads what is told of files does without
 
-    return pq.read_metadata(file).num_rows
+    rows: int = pq.read_metadata(file).num_rows
+    return rows
 
 
 def _digested(file: Path, digest: hashlib._Hash) -> None:
