@@ -7,10 +7,10 @@ import os
 import stat
 from contextlib import contextmanager
 from enum import Enum, auto
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracekit.errors import UnusableInputError
-from tracekit.ingest.kineto.source import STDIN
 from tracekit.places.remote import RemoteError
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from tracekit.places import Place
 
+STDIN = Path("-")
 _SAMPLE = 1 << 20
 
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tracekit.errors import TracekitError
-from tracekit.ingest.files import Kind, kind
-from tracekit.ingest.kineto.source import STDIN
+from tracekit.ingest.files import STDIN, Kind, kind
 from tracekit.ingest.nsys import is_nsys
 from tracekit.ingest.ranks import Found, look_each
 from tracekit.ingest.sources import Job, Source, alone, cycles

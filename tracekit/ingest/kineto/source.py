@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 import zlib
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from isal import isal_zlib
 from isal.igzip_lib import IsalError
 
 from tracekit.errors import UnusableInputError
+from tracekit.ingest.files import STDIN
 from tracekit.ingest.kineto.blocks import inflate
 from tracekit.ingest.pool import cores
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from tracekit.places import Place
 
-STDIN = Path("-")
 _GZIP = b"\x1f\x8b"
 _GZIP_FORMAT = 31  # zlib's window size for a gzip header and trailer
 _BLOCK = 1 << 16
