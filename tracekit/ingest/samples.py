@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import msgspec
 import pyarrow as pa
 
 from tracekit.ingest.write import write_table
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-class Sample(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class Sample:
     """One sample.
 
     Attributes:
