@@ -93,7 +93,7 @@ class Host:
         lanes = self._lanes(rows, carried, first)
         events = self._allocations.read(window.spans[1], _ALLOCATIONS)
         events = events.take(allocation_order(events))
-        found = Inherited.of([lanes.of_window(column) for column in lanes.inherited.columns])
+        found = Inherited(*[lanes.of_window(column) for column in lanes.inherited.columns])
         linked = HostWindow(
             first=first,
             rows=rows,

@@ -16,8 +16,6 @@ from tracekit.ingest import nesting
 from tracekit.ingest.rows import NONE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tracekit.ingest.nesting import Nest
 
 Ints: TypeAlias = npt.NDArray[np.integer[Any]]
@@ -28,7 +26,7 @@ def _none() -> Ints:
     return np.empty(0, np.int64)
 
 
-class Inherited(msgspec.Struct, frozen=True, kw_only=True):
+class Inherited(msgspec.Struct, frozen=True):
     """What rows have from themselves or from those that enclose them, -1 for none.
 
     Attributes:
@@ -43,15 +41,10 @@ class Inherited(msgspec.Struct, frozen=True, kw_only=True):
     forward: Ints
     module: Ints
 
-    @classmethod
-    def of(cls, columns: Sequence[Ints]) -> Inherited:
-        """From its columns, in order."""
-        return cls(**dict(zip(cls.__struct_fields__, columns, strict=True)))
-
     @property
     def columns(self) -> list[Ints]:
         """Its columns, in order."""
-        return [getattr(self, name) for name in self.__struct_fields__]
+        return list(msgspec.structs.astuple(self))
 
 
 class Open(msgspec.Struct, frozen=True, kw_only=True):
@@ -158,7 +151,7 @@ class Lanes:
         self.parent, self.depth, values = nest.nested(
             self._thread, self._start, self._end, carried.depth, [np.concatenate(pair) for pair in pairs]
         )
-        self.inherited = Inherited.of(values)
+        self.inherited = Inherited(*values)
 
     def of_window(self, column: Ints) -> Ints:
         """What a column has of the window's own rows."""
@@ -194,5 +187,5 @@ class Lanes:
             end=self._end[kept],
             row=self.row[kept],
             depth=self.depth[kept],
-            inherited=Inherited.of([column[kept] for column in self.inherited.columns]),
+            inherited=Inherited(*[column[kept] for column in self.inherited.columns]),
         )
