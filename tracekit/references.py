@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit import places, scrubbing
 from tracekit.errors import UnusableInputError
 from tracekit.meta import FILE_NAME
+from tracekit.places import STDIN, Kind, kind
 
 if TYPE_CHECKING:
     from tracekit.ingest.jobs import Job
@@ -35,16 +35,9 @@ def resolve(store: Store, reference: str) -> Run:
 def _is_raw(reference: str) -> bool:
     """Whether a path is there that is not a run."""
     path = places.parse(reference)
-    if not reference or str(path) == "-" or (isinstance(path, Path) and not _may_be_raw(path)):
+    if not reference or path == STDIN:
         return False
-    from tracekit.ingest.files import Kind, kind
-
     return kind(path) is not Kind.NOTHING and kind(path / FILE_NAME) is not Kind.FILE
-
-
-def _may_be_raw(path: Path) -> bool:
-    """Whether there is anything but a run: to see that what imports traces need not be loaded."""
-    return os.path.lexists(path) and not os.path.isfile(path / FILE_NAME)  # noqa: PTH113 (never raises)
 
 
 def _imported(store: Store, path: Place) -> Run:

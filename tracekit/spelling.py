@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 _UNSAFE = re.compile(
@@ -22,6 +23,16 @@ def clean(text: str) -> str:
         'a\\x1b[2Jb'
     """
     return _UNSAFE.sub(lambda match: _spelled(ord(match[0])), text)
+
+
+def printable(text: str) -> str:
+    r"""Text from the file system in valid UTF-8.
+
+    Example:
+        >>> printable("\udcff.json")
+        '�.json'
+    """
+    return os.fsencode(text).decode("utf-8", "replace")
 
 
 def message(text: str) -> str:

@@ -55,8 +55,8 @@ def command(paths: tuple[str, ...], *, label: str | None, scheduler: str | None,
     with _nothing_collected(), _told(_LIBRARIES):
         from tracekit.cli.progress import analysis_progress, byte_progress
         from tracekit.errors import TracekitError
-        from tracekit.ingest.files import printable
         from tracekit.ingest.importer import import_each
+        from tracekit.spelling import printable
 
     named = printable(label) if label is not None else None
     errors: dict[str, TracekitError] = {}

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import structs
 
+from tracekit import places
 from tracekit.errors import UnusableInputError
 from tracekit.fleet import scratch
-from tracekit.ingest import files
 from tracekit.ingest.crew import Decoded, Failed, Written
 from tracekit.ingest.decoding import closed, read, reading
 from tracekit.ingest.kineto.scan.ready import scanners
@@ -90,7 +90,7 @@ def decode(task: Reading) -> list[Decoded | Failed]:
 def _check(task: Reading) -> None:
     """Raise where the machine does not see what the others see."""
     path, address = task.source.path, task.spool.address
-    if files.kind(path) is files.Kind.NOTHING:
+    if places.kind(path) is places.Kind.NOTHING:
         raise UnusableInputError(
             f"{path} is not there on a worker", hint="name traces that every worker finds under the same path"
         )

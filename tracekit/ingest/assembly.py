@@ -15,6 +15,7 @@ from tracekit.ingest.crew import Decoded, Failed, Place, Written
 from tracekit.ingest.origin import completed
 from tracekit.ingest.samples import write_samples
 from tracekit.meta import Diagnostic, Level
+from tracekit.spelling import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -150,7 +151,7 @@ def _left_out(failed: Failed) -> Diagnostic:
     source, error = failed.source, failed.error
     name = files.name(source.path)
     which = name if source.rank is None else f"rank {source.rank} ({name})"
-    said = files.printable(error.message.replace(str(source.path), name))
+    said = printable(error.message.replace(str(source.path), name))
     return Diagnostic(Level.ERROR, LEFT_OUT, f"left out {which}: {said}")
 
 

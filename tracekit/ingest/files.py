@@ -1,57 +1,22 @@
-"""Paths as they are given: what they name, what tells a file apart, and how it may be spelled in UTF-8."""
+"""Files as they are given: size and name, what tells them apart, what is said when one cannot be read."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-import stat
 from contextlib import contextmanager
-from enum import Enum, auto
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracekit.errors import UnusableInputError
-from tracekit.places.remote import RemoteError
+from tracekit.places import STDIN, Kind, kind
+from tracekit.spelling import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tracekit.places import Place
 
-STDIN = Path("-")
 _SAMPLE = 1 << 20
-
-
-class Kind(Enum):
-    """What a path names."""
-
-    NOTHING = auto()
-    FOLDER = auto()
-    FILE = auto()
-    STREAM = auto()
-    """Standard input, a pipe or a device: it can be read once, from front to back."""
-
-
-def kind(path: Place) -> Kind:
-    """What a path names; nothing, too, when the system refuses to look.
-
-    Raises:
-        UnusableInputError: Object storage refuses to look, and would refuse again.
-    """
-    if path == STDIN:
-        return Kind.STREAM
-    try:
-        mode = path.stat().st_mode
-    except RemoteError as error:
-        raise UnusableInputError(
-            f"{printable(str(path))} cannot be read: {error}",
-            hint="check the address, the credentials and the network",
-        ) from error
-    except (OSError, ValueError):
-        return Kind.NOTHING
-    if stat.S_ISDIR(mode):
-        return Kind.FOLDER
-    return Kind.FILE if stat.S_ISREG(mode) else Kind.STREAM
 
 
 def size(path: Place) -> int:
@@ -117,13 +82,3 @@ def reading(path: Place) -> Iterator[None]:
 def name(path: Place) -> str:
     """A file's name in valid UTF-8, whatever its bytes are."""
     return printable(path.name)
-
-
-def printable(text: str) -> str:
-    r"""Text from the file system in valid UTF-8.
-
-    Example:
-        >>> printable("\udcff.json")
-        '�.json'
-    """
-    return os.fsencode(text).decode("utf-8", "replace")

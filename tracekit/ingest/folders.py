@@ -11,12 +11,13 @@ from msgspec import structs
 
 from tracekit import places
 from tracekit.errors import UnusableInputError
-from tracekit.ingest.files import name, printable, reading
+from tracekit.ingest.files import name, reading
 from tracekit.ingest.kineto.source import open_trace
 from tracekit.ingest.nsys import formats, report
 from tracekit.ingest.ranks import Found, look_each, named
 from tracekit.ingest.sources import Job, Source, alone, cycles
 from tracekit.meta import Diagnostic, Level
+from tracekit.spelling import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

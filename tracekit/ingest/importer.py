@@ -128,7 +128,7 @@ def import_job(
         collector=Collector("import", __version__),
         diagnostics=[*job.notes],
     )
-    if workers and not any(files.kind(source.path) is files.Kind.STREAM for source in job.sources):
+    if workers and not any(places.kind(source.path) is places.Kind.STREAM for source in job.sources):
         from tracekit.ingest.afar import afar  # what only workers of a cluster need
 
         with store.draft(meta.run_id) as draft, afar(workers, draft, progress) as crew:

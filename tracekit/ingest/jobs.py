@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tracekit.errors import TracekitError
-from tracekit.ingest.files import STDIN, Kind, kind
 from tracekit.ingest.nsys import is_nsys
 from tracekit.ingest.ranks import Found, look_each
 from tracekit.ingest.sources import Job, Source, alone, cycles
-from tracekit.places import Place
+from tracekit.places import STDIN, Kind, Place, kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,18 +1,21 @@
 """Where runs and traces lie: a path of this machine, or an address on object storage that answers as one.
 
 `address` reads and spells what people type, `remote` is the path on object storage, `filesystems` connects,
-`failures` says in a line why that did not work, `whole` puts a file in place so that nobody sees half of it,
-and brings one here.
+`failures` says in a line why that did not work, `kinds` tells what is there, `whole` puts a file in place so
+that nobody sees half of it, and brings one here.
 """
 
 from __future__ import annotations
 
 from .address import expand, is_address, parse
 from .failures import reason
+from .kinds import STDIN, Kind, kind
 from .remote import Place, RemotePath, Stat, inside
 from .whole import fetch, move, put
 
 __all__ = [
+    "STDIN",
+    "Kind",
     "Place",
     "RemotePath",
     "Stat",
@@ -20,6 +23,7 @@ __all__ = [
     "fetch",
     "inside",
     "is_address",
+    "kind",
     "move",
     "parse",
     "put",

@@ -11,9 +11,9 @@ from isal import isal_zlib
 from isal.igzip_lib import IsalError
 
 from tracekit.errors import UnusableInputError
-from tracekit.ingest.files import STDIN
 from tracekit.ingest.kineto.blocks import inflate
 from tracekit.ingest.pool import cores
+from tracekit.places import STDIN
 
 if TYPE_CHECKING:
     import io

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tracekit import places
 from tracekit.ingest import files
 from tracekit.ingest.nsys import report
 from tracekit.ingest.nsys.vendor import MARKS, SUFFIX, TABLES
@@ -16,10 +17,10 @@ _MAGIC = b"SQLite format 3\0"
 
 def is_nsys(path: Place) -> bool:
     """Whether a path is for this reader: a SQLite database, a report, or a folder of its tables."""
-    match files.kind(path):
-        case files.Kind.FOLDER:
+    match places.kind(path):
+        case places.Kind.FOLDER:
             return is_parquet_export(path)
-        case files.Kind.FILE:
+        case places.Kind.FILE:
             return report.is_report(path) or is_sqlite(path)
         case _:
             return False
@@ -38,4 +39,4 @@ def is_parquet_export(path: Place) -> bool:
     except OSError:
         return False
     wanted = (inside.get(f"{table}{SUFFIX}") for table in TABLES | MARKS)
-    return any(file is not None and files.kind(file) is files.Kind.FILE for file in wanted)
+    return any(file is not None and places.kind(file) is places.Kind.FILE for file in wanted)

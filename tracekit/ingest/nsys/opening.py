@@ -6,12 +6,12 @@ import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tracekit import places
 from tracekit.errors import UnusableInputError
-from tracekit.ingest import files
 from tracekit.ingest.nsys import report
 from tracekit.ingest.nsys.sqlite import SqliteTables
 from tracekit.ingest.nsys.vendor import MARKS, TABLES
-from tracekit.places import fetch
+from tracekit.spelling import printable
 
 if TYPE_CHECKING:
     from tracekit.ingest.nsys.parquet import ParquetTables
@@ -45,8 +45,8 @@ def open_tables(path: Place, directory: Path) -> SqliteTables | ParquetTables:
     Raises:
         UnusableInputError: It holds none of an export's tables.
     """
-    local = fetch(path, directory)
-    if files.kind(local) is files.Kind.FOLDER:
+    local = places.fetch(path, directory)
+    if places.kind(local) is places.Kind.FOLDER:
         from tracekit.ingest.nsys.parquet import ParquetTables
 
         return ParquetTables(local)
@@ -54,7 +54,7 @@ def open_tables(path: Place, directory: Path) -> SqliteTables | ParquetTables:
     if not tables.names() & (TABLES | MARKS):
         tables.close()
         raise UnusableInputError(
-            f"{files.printable(str(path))} is an SQLite database, but no export of Nsight Systems",
+            f"{printable(str(path))} is an SQLite database, but no export of Nsight Systems",
             hint="export the report: nsys export --type=sqlite REPORT.nsys-rep",
         )
     return tables

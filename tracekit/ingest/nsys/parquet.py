@@ -9,11 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tracekit import places
 from tracekit.errors import UnusableInputError
-from tracekit.ingest import files
 from tracekit.ingest.limits import HARMLESS_ROWS, MOST_GROUP_BYTES, MOST_ROWS_PER_BYTE
 from tracekit.ingest.nsys.tables import CHUNK_ROWS, FEW_ROWS, NULL, Chunk, Wanted
 from tracekit.ingest.nsys.vendor import SUFFIX
+from tracekit.spelling import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,7 +31,7 @@ class ParquetTables:
         self._files = {
             file.name.removesuffix(SUFFIX): file
             for file in sorted(path.glob(f"*{SUFFIX}"))
-            if files.kind(file) is files.Kind.FILE  # a pipe would be waited for
+            if places.kind(file) is places.Kind.FILE  # a pipe would be waited for
         }
 
     @property
@@ -98,7 +99,7 @@ class ParquetTables:
         except (OSError, ValueError, OverflowError, pa.ArrowException) as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise UnusableInputError(
-                f"{files.printable(str(self._files[table]))} is damaged: {reason}",
+                f"{printable(str(self._files[table]))} is damaged: {reason}",
                 hint="export the report again: nsys export --type=parquetdir REPORT.nsys-rep",
             ) from error
 

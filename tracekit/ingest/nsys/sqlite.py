@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from tracekit.errors import UnusableInputError
-from tracekit.ingest.files import printable
 from tracekit.ingest.nsys import guard
 from tracekit.ingest.nsys.tables import CHUNK_ROWS, FEW_ROWS, NULL, Chunk, Wanted
+from tracekit.spelling import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
