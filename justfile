@@ -11,13 +11,21 @@ setup:
     test -x {{python}} || python3 -m venv .venv
     {{python}} -m pip install -c constraints.txt -e '.[torch,dashboard,dev]'
 
-# All tests, with the coverage floor.
-test:
-    {{python}} -m pytest -n 2 --cov
+# The default tier of the tests: under 8 minutes on two cores.
+test *arguments:
+    {{python}} -m pytest -n 2 {{arguments}}
+
+# Both tiers: the default one, and if it passes the exhaustive variants.
+test-all: test
+    {{python}} -m pytest -n 2 -m slow
 
 # Unit tests and contracts only, stopping at the first failure.
 test-fast *arguments:
-    {{python}} -m pytest -x -m "not slow" tests/unit tests/contracts {{arguments}}
+    {{python}} -m pytest -x tests/unit tests/contracts {{arguments}}
+
+# The slowest files, tests and fixtures, with their share. `just test-times -m slow` measures the slow tier.
+test-times *arguments:
+    {{python}} -m pytest -n 2 -p tests.times {{arguments}}
 
 # The dashboard in a real browser.
 test-browser *arguments:

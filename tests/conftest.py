@@ -1,14 +1,14 @@
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
 
+from tests import environment, tiers
 from tests.object_storage import serving
+from tests.shared_runs import SharedRuns
 from tracekit import places
 from tracekit.store import Store
 
@@ -19,14 +19,27 @@ if TYPE_CHECKING:
 
     Git = Callable[..., str]
 
-# timings never decide a test; and where changes are judged, each is asked the same
-settings.register_profile("tracekit", deadline=None, derandomize="CI" in os.environ)
-settings.load_profile("tracekit")
+
+def pytest_configure(config: pytest.Config) -> None:
+    environment.normalize()
+    tiers.choose(config)
 
 
-@pytest.fixture(autouse=True)
-def _no_store_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("TRACEKIT_STORE", raising=False)
+@pytest.hookimpl(tryfirst=True)  # before pytest deselects by marker
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    tiers.mark_properties(config, items)
+
+
+@pytest.fixture(scope="session")
+def shared_runs(tmp_path_factory: pytest.TempPathFactory) -> SharedRuns:
+    """Runs of traces that tests only read, each imported once."""
+    return SharedRuns(Store(tmp_path_factory.mktemp("shared") / "store"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _shared_runs_stay_as_they_are(shared_runs: SharedRuns) -> Iterator[None]:
+    yield
+    assert shared_runs.changed() == []
 
 
 @pytest.fixture

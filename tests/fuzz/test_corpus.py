@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from fuzz.case import Case, unpacked
 from fuzz.readers import READERS, reader
+from tests.tiers import examples
 
 CORPUS = sorted(Path(__file__).with_name("corpus").glob("*.zip"))
 SEEDED = 40
@@ -32,7 +33,9 @@ def test_a_seeded_pass_finds_no_defect_and_reads_some(name: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", READERS)
-@settings(derandomize=True, max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    derandomize=True, max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(random=st.randoms(use_true_random=False))
 def test_whatever_hypothesis_makes_finds_no_defect(
     name: str, random: Random, tmp_path_factory: pytest.TempPathFactory

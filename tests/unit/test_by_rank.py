@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from samples.simulator.large import Shape
 from tests.jobs import imported
+from tests.tiers import examples
 from tracekit import by_rank, rank_view
 from tracekit.analysis import Result, analyze, available
 from tracekit.errors import UnusableInputError
@@ -55,7 +56,7 @@ def test_these_analyses_work_rank_by_rank() -> None:
     assert {"gpu_breakdown", "kernels", "overlap", "ranks"} <= set(SPREAD)
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(6), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     steps=st.lists(st.integers(-1, 3), min_size=2, max_size=5).filter(lambda each: max(each) >= 0),
     slow=st.integers(0, 4),

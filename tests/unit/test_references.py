@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.runs import make_meta, make_run
+from tests.tiers import examples
 from tracekit.errors import RunNotFoundError, TracekitError, UnusableInputError
 from tracekit.meta import FILE_NAME
 from tracekit.run import Run
@@ -88,7 +89,9 @@ def invoke(store: Store, capsys: pytest.CaptureFixture[str]) -> Callable[..., Do
     return call
 
 
-@settings(derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
+@settings(
+    derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(150)
+)
 @given(
     st.text(max_size=30) | st.lists(st.sampled_from(["..", ".", "/", "~", "latest", ":", "a"])).map("".join)
 )

@@ -21,6 +21,7 @@ from tracekit.analyses.critical_path import NO_HOST, UNLINKED_NOTE
 
 from samples.simulator import Program, write
 from tests.builders import Row, device, host, kernel, make_run, memcpy, step
+from tests.tiers import examples
 from tests.traces import imported
 from tracekit.analysis import Result, analyze
 from tracekit.savings import budget
@@ -334,7 +335,7 @@ def shuffled(run: Run, where: Path) -> Run:
     return make_run(where, **tables)
 
 
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 @given(st.integers(0, 10**6))
 @example(7)
 def test_laws(seed: int) -> None:

@@ -13,6 +13,7 @@ from tracekit.analyses._shared.common import NO_DEVICE, NO_STEPS, NOT_RECORDED
 from tracekit.analyses.gpu_breakdown import OPAQUE_GRAPHS
 
 from tests.builders import Row, device, host, kernel, make_run, memcpy, memset, step
+from tests.tiers import examples
 from tracekit.analysis import analyze
 from tracekit.schema import BUSY_KINDS, C, DeviceKind, HostKind
 
@@ -172,7 +173,7 @@ def painted(rows: list[tuple[str, int, int]], kinds: set[str], low: int, high: i
     return int(line[low:high].sum())
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(intervals, min_size=1, max_size=12))
 def test_parts_sum_to_the_window_and_equal_painting(rows: list[tuple[str, int, int]]) -> None:
     table = breakdown(rows)
@@ -191,7 +192,7 @@ def test_parts_sum_to_the_window_and_equal_painting(rows: list[tuple[str, int, i
     assert merged["active_ns"] == painted(rows, {"kernel"}, 20, 200)
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(st.lists(intervals, min_size=1, max_size=8), st.randoms(use_true_random=False))
 def test_order_of_rows_does_not_matter(rows: list[tuple[str, int, int]], random: Any) -> None:
     shuffled = list(rows)

@@ -12,6 +12,7 @@ from tracekit.analyses._shared.common import NO_DEVICE, NO_STEPS, NOT_RECORDED
 from tracekit.analyses.idle_gaps import NEVER_IDLE
 
 from tests.builders import Row, device, host, kernel, make_run, memcpy, step
+from tests.tiers import examples
 from tracekit import intervals
 from tracekit.analysis import analyze
 from tracekit.schema import BUSY_KINDS, C, CopyKind, DeviceKind, HostKind
@@ -430,7 +431,7 @@ def built(plan: list[tuple[int, int, int, int, bool]]) -> tuple[list[Row], list[
     return calls, rows
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(plan=programs(), seed=st.integers(0, 99))
 def test_causes_sum_to_the_idle_time_whatever_the_order_of_rows(
     plan: list[tuple[int, int, int, int, bool]], seed: int, tmp_path_factory: pytest.TempPathFactory

@@ -14,6 +14,7 @@ from tracekit.analyses._memory.tables import TIMELINE_POINTS
 from tracekit.analyses.memory import FEW_STEPS, NO_ADDRESSES, NO_EVENTS, NO_TOTALS
 
 from tests.builders import Row, host, kernel, make_run, step
+from tests.tiers import examples
 from tracekit.analysis import analyze
 from tracekit.schema import C, HostKind
 
@@ -270,7 +271,7 @@ def test_peaks_of_the_process_are_told(tmp_path: Path) -> None:
     assert (list(result.tables), result.notes) == (["peaks"], (NO_EVENTS,))
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 9)), min_size=1, max_size=25))
 def test_unfreed_bytes_and_live_bytes_are_those_of_a_plain_ledger(requests: list[tuple[int, int]]) -> None:
     held: dict[int, int] = {}

@@ -13,6 +13,7 @@ from tracekit.analyses.gpu_breakdown import OPAQUE_GRAPHS
 from tracekit.analyses.overlap import NO_STREAMS, NOTHING
 
 from tests.builders import Row, device, host, kernel, make_run, memcpy, memset, step
+from tests.tiers import examples
 from tracekit.analysis import analyze
 from tracekit.schema import C, DeviceKind
 
@@ -190,7 +191,7 @@ def interval() -> st.SearchStrategy[tuple[int, int, int]]:
     return st.tuples(st.integers(0, 3), st.integers(0, 60), st.integers(0, 30))
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.lists(interval(), min_size=1, max_size=14), st.randoms())
 def test_parts_sum_to_the_union_and_equal_a_count_of_moments(spans: list[Any], random: Any) -> None:
     makers = [kernel, talk, lambda a, b: copy(a, b, "H2D"), lambda a, b: copy(a, b, "D2H")]

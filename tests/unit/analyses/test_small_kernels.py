@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from tracekit.analyses.small_kernels import NO_KERNELS
 
 from tests.builders import host, kernel, make_run, memcpy
+from tests.tiers import examples
 from tracekit.analysis import analyze
 from tracekit.schema import C, HostKind
 
@@ -146,7 +147,7 @@ def test_unlinked_kernels_leave_the_cost_of_a_launch_unknown(tmp_path: Path) -> 
     assert "cost of a launch is unknown" in result.notes[0]
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(
     places=st.lists(st.tuples(st.integers(1, 3), st.integers(0, 40)), min_size=5, max_size=25),
     seed=st.randoms(use_true_random=False),

@@ -10,6 +10,7 @@ from tracekit.analyses._small import zero_grad
 from tracekit.analyses.zero_grad_gaps import HOST_ONLY, NO_RANGES
 
 from tests.builders import host, kernel, make_run, memset, step
+from tests.tiers import examples
 from tracekit.analysis import analyze
 from tracekit.schema import C, HostKind
 
@@ -177,7 +178,7 @@ def test_range_names() -> None:
     assert [bool(zero_grad.NAMED.search(name)) for name in wanted + others] == [True] * 4 + [False] * 3
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     spans=st.lists(st.tuples(st.integers(0, 200), st.integers(0, 30), st.booleans()), min_size=1, max_size=12)
 )

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tracekit.dashboards.timeline import draw, wire
 
+from tests.tiers import examples
 from tests.unit.dashboards.timeline_runs import index_of, lanes_run, unpacked
 
 Spans = list[tuple[int, int]]
@@ -68,7 +69,7 @@ def always_dense(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(draw, "SOME", 0)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(lane, min_size=1, max_size=3), st.integers(-5, 150), st.integers(1, 300), st.integers(1, 90))
 def test_density_is_exact(lanes: list[Spans], start: int, length: int, width: int) -> None:
     window = draw.Window(start=start, end=start + length, width=width)
@@ -91,7 +92,7 @@ def test_density_is_exact(lanes: list[Spans], start: int, length: int, width: in
         assert names == [f"kernel {sum(wanted[column]['longest']) % 3}" for column in one["column"]]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(lane, min_size=1, max_size=3), st.integers(-5, 150), st.integers(1, 300))
 def test_few_intervals_are_sent_as_they_are(lanes: list[Spans], start: int, length: int) -> None:
     window = draw.Window(start=start, end=start + length, width=10)

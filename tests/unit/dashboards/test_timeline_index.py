@@ -20,6 +20,7 @@ from tracekit.dashboards.timeline.build import VERSION, build, seal
 from tracekit.dashboards.timeline.opened import Opened
 
 from tests.builders import device, host, kernel, make_run, step
+from tests.tiers import examples
 from tests.unit.dashboards.timeline_runs import HOSTILE, index_of, training_run
 from tracekit.schema import C, CopyKind, DeviceKind, HostKind
 from tracekit.store import Store
@@ -331,7 +332,7 @@ def rows_of(nest: Any, number: int, depth: int, clock: Iterator[int]) -> list[di
     return rows
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(nests)
 def test_depth_counts_what_encloses_of_the_same_sort(nest: Any) -> None:
     rows = rows_of(nest, 0, 0, count())

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tracekit.dashboards.timeline import export, finding, totals
 
+from tests.tiers import examples
 from tests.unit.dashboards.test_timeline_draw import Spans, lane, touches
 from tests.unit.dashboards.timeline_runs import HOSTILE, index_of, lanes_run, training_run
 from tracekit.schema import C
@@ -28,7 +29,7 @@ def expected(lanes: list[Spans], start: int, end: int) -> dict[str, tuple[int, i
     return {name: (len(parts), sum(parts), max(parts)) for name, parts in found.items()}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(lane, min_size=1, max_size=3), st.integers(-5, 150), st.integers(1, 300), st.booleans())
 def test_totals_are_those_of_the_parts_in_the_range(
     lanes: list[Spans], start: int, length: int, small: bool

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.builders import host, kernel, make_run, memcpy, step
+from tests.tiers import examples
 from tracekit.diff import Diff, Options, diff
 from tracekit.diff.ledgers import Terms
 from tracekit.schema import C
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 OPTIONS = Options(explain=False, varying=("shapes",))
 STEP_NS = 10_000
-few = settings(max_examples=15)
+few = settings(max_examples=examples(15))
 
 KINDS = ["gemm", "elementwise", "copy", "k"]
 

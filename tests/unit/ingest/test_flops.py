@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.tiers import examples
 from tracekit.ingest.flops import COUNTED, count
 
 IMAGE, WEIGHT = [2, 4, 9, 11], [8, 2, 3, 3]
@@ -107,7 +108,7 @@ def test_damaged_values_are_unknown(stride: str) -> None:
     assert convolution(stride=stride) is None
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     name=st.sampled_from(sorted(COUNTED)),
     shapes=st.recursive(st.integers(-3, 9) | st.none() | st.text(max_size=2), st.lists, max_leaves=12),

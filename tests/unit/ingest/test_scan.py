@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import samples
 from tests.scans import agrees, chunks_of, scanner, text_of
+from tests.tiers import examples
 from tests.unit.ingest.events import (
     COUNTER,
     EVENTS,
@@ -149,7 +150,7 @@ def test_what_is_odd_is_left_to_the_reference(content: bytes) -> None:
     assert scanner().scan(text_of(content)) is None
 
 
-@settings(derandomize=True, max_examples=400, suppress_health_check=[HealthCheck.too_slow])
+@settings(derandomize=True, max_examples=examples(400), suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(st.sampled_from(EVENTS), min_size=1, max_size=5),
     st.sampled_from([None, 1]),
@@ -168,7 +169,7 @@ def test_damage_is_never_taken_for_an_event(
     agrees(bytes(content))
 
 
-@settings(derandomize=True, max_examples=200)
+@settings(derandomize=True, max_examples=examples(200))
 @given(st.binary(max_size=60), st.integers(0, 400))
 def test_bytes_of_any_kind_are_survived(noise: bytes, place: int) -> None:
     content = text(OP, KERNEL)

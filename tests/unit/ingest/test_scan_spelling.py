@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.scans import agrees
+from tests.tiers import examples
 from tracekit.ingest.kineto.scan.slots import KEYS, SLOT
 
 OWN = [key.decode() for key in KEYS[: SLOT.args]]
@@ -71,7 +72,7 @@ def events(draw: st.DrawFn) -> str:
     return "{" + ", ".join(part for part in parts if part) + "}"
 
 
-@settings(derandomize=True, max_examples=300, deadline=None)
+@settings(derandomize=True, max_examples=examples(300), deadline=None)
 @given(st.lists(events(), min_size=1, max_size=3))
 def test_the_spelling_does_not_matter(spelled: list[str]) -> None:
     agrees(",".join(spelled).encode())

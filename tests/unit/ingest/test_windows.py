@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.tiers import examples
 from tracekit.ingest import spool, windows
 from tracekit.ingest.arrays import of_arrow
 from tracekit.ingest.closing import close
@@ -123,7 +124,7 @@ def imported(fill: Callable[[Path], None], *, size: int) -> tuple[Tables, Linked
         return {path.stem: pq.read_table(path) for path in run.glob("*.parquet")}, linked
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(parts(HOST, 12), parts(DEVICE, 8), parts(ALLOCATION, 6), st.integers(1, 9), st.booleans())
 def test_the_size_of_windows_does_not_show(
     host: list[list[Row]], device: list[list[Row]], events: list[list[Row]], size: int, scoped: bool

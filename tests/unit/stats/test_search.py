@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.tiers import examples
 from tracekit.errors import UnusableInputError
 from tracekit.stats.noise import Noise
 from tracekit.stats.search import next_step
@@ -49,7 +50,7 @@ def steps(last: int, jumps: dict[int, float]) -> np.ndarray:
 
 
 @given(st.integers(1, 200).flatmap(lambda last: st.tuples(st.just(last), st.integers(1, last))))
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_a_count_that_changed_is_found_by_halving(case: tuple[int, int]) -> None:
     last, culprit = case
     found, measured = searched(

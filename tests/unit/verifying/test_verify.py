@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from samples.simulator import kineto
 from samples.simulator.examples import training
 from tests.runs import make_meta, make_run, step_rows, write_table
+from tests.tiers import examples
 from tracekit.errors import UnusableInputError
 from tracekit.ingest.importer import import_traces
 from tracekit.meta import FILE_NAME
@@ -160,7 +161,7 @@ def test_runs_of_versions_without_a_seal_are_whole(run: Run) -> None:
     assert verify(run).is_whole
 
 
-@settings(derandomize=True, max_examples=60)
+@settings(derandomize=True, max_examples=examples(60))
 @given(data=st.data())
 def test_a_bit_that_changed_anywhere_is_found(imported: Run, data: st.DataObject) -> None:
     """`verify` finds it; whoever reads the table gets rows, or one line that says what to do."""

@@ -1,0 +1,45 @@
+"""The two tiers of tests, and how many examples a property test tries in each.
+
+The default tier is `pytest -n 2`; the slow tier is `pytest -n 2 -m slow`. Property tests run in both, with
+ten times the examples in the slow one.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import settings
+
+DEFAULT, SLOW = "default tier", "slow tier"
+_FEWER = 10
+"""A property test tries one in so many of its examples in the default tier."""
+_LEAST = 5
+
+
+def choose(config: pytest.Config) -> None:
+    """Load the hypothesis profile of the tier that `-m` selects; call it before tests are imported."""
+    # timings never decide a test; and where changes are judged, each is asked the same
+    common = {"deadline": None, "derandomize": "CI" in os.environ}
+    settings.register_profile(SLOW, **common)
+    settings.register_profile(DEFAULT, **common, max_examples=examples(100, tier=DEFAULT))
+    settings.load_profile(tier_of(config))
+
+
+def tier_of(config: pytest.Config) -> str:
+    """The tier that the marker expression selects; one that excludes nothing is the slow one."""
+    return DEFAULT if "not slow" in config.option.markexpr else SLOW
+
+
+def examples(most: int, *, tier: str | None = None) -> int:
+    """How many examples of `most` the tier tries."""
+    chosen = tier or settings.get_current_profile_name()
+    return most if chosen == SLOW else max(most // _FEWER, min(most, _LEAST))
+
+
+def mark_properties(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Select property tests for the slow tier as well, where they try all of their examples."""
+    if tier_of(config) == SLOW:
+        for item in items:
+            if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+                item.add_marker(pytest.mark.slow)
