@@ -21,7 +21,8 @@ _IMPACTS = {"serious", "critical"}
 
 def serious(page: Page) -> list[str]:
     """Violations that are serious or critical, a line each, with the elements and what axe says of them."""
-    page.evaluate(AXE_FILE_PATH.read_text(encoding="utf-8"))
+    if page.evaluate("typeof axe") == "undefined":
+        page.evaluate(AXE_FILE_PATH.read_text(encoding="utf-8"))
     found: list[dict[str, Any]] = page.evaluate(_RUN)
     return [
         f"{each['id']} ({each['impact']}): {each['help']}: {node['html']}: {node['why']}"
