@@ -34,7 +34,7 @@ _UNFINISHED = ",".join(
         '.tk-block[aria-busy="true"]',
         ".dash-graph--pending",
         ".ag-header-row:empty:visible",
-        ".ag-center-cols-container:empty:visible",
+        '.ag-root:not([aria-rowcount="1"]) .ag-center-cols-container:empty:visible',
         ".ag-delay-render",
     )
 )
