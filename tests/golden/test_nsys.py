@@ -16,14 +16,13 @@ import pytest
 from tests.traces import table
 from tracekit import registry
 from tracekit.analysis import analyze
-from tracekit.ingest import import_traces
 from tracekit.ingest.nsys.vendor import copy
 from tracekit.schema import C
-from tracekit.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from tests.shared_runs import SharedRuns
     from tracekit.run import Run
 
 EXPORTS = Path(__file__).parents[2] / ".." / "shared" / "nsys"
@@ -41,9 +40,8 @@ def test_recorded_exports_are_absent() -> None:
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
-    store = Store(tmp_path_factory.mktemp("store"))
-    return {name: import_traces(store, [EXPORTS / name])[0] for name in GOLDEN}
+def runs(shared_runs: SharedRuns) -> dict[str, Run]:
+    return {name: shared_runs.of(EXPORTS / name) for name in GOLDEN}
 
 
 @pytest.mark.parametrize("name", WITH_DEVICE)
