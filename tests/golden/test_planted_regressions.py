@@ -32,6 +32,7 @@ from samples.simulator.planted.regressions import (
     program,
     step_ns,
 )
+from tests import tiers
 from tests.runs import START, write_table
 from tests.shared_runs import copy_of
 from tests.unit.checking.gates import commit, state
@@ -56,6 +57,8 @@ K = 5
 ORDER = "ABBAABBAAB"
 BETWEEN_RUNS, BETWEEN_STEPS, MEASURED_STEPS = 0.005, 0.01, 20
 BARE = Options(explain=False)
+REPRESENTATIVE = ("61056", "65594")
+"""Work and waits that are added, and work that takes longer."""
 
 
 @cache
@@ -132,14 +135,14 @@ def test_five_runs_a_side_find_each_of_them(bench: Bench, name: str) -> None:
     assert (peak.name, peak.verdict, peak.ratio) == ("device_peak", Verdict.PASS, 1.0)
 
 
-@pytest.mark.parametrize("name", SLOWDOWNS)
+@pytest.mark.parametrize("name", tiers.thinned(SLOWDOWNS, default=REPRESENTATIVE))
 def test_the_other_way_round_each_is_an_improvement(bench: Bench, name: str) -> None:
     chosen = case(name)
     found = diff(*bench.sides(chosen.head, chosen.base, seed=chosen.pull), options=BARE)
     assert found.verdict is Verdict.IMPROVEMENT
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", tiers.thinned(range(10), default=[0]))
 @pytest.mark.parametrize("training", [True, False])
 def test_noise_alone_passes(bench: Bench, seed: int, *, training: bool) -> None:
     same = Change(training=training)
@@ -148,7 +151,7 @@ def test_noise_alone_passes(bench: Bench, seed: int, *, training: bool) -> None:
     assert (found.causes, found.counts) == ((), ())
 
 
-@pytest.mark.parametrize("name", SLOWDOWNS)
+@pytest.mark.parametrize("name", tiers.thinned(SLOWDOWNS, default=REPRESENTATIVE))
 def test_head_minus_base_is_the_negative_of_base_minus_head(bench: Bench, name: str) -> None:
     chosen = case(name)
     a, b = bench.once(chosen.base), bench.once(chosen.head)
@@ -331,7 +334,7 @@ NAMED = {
 """What the explanation of each says in words."""
 
 
-@pytest.mark.parametrize("name", SLOWDOWNS)
+@pytest.mark.parametrize("name", tiers.thinned(SLOWDOWNS, default=REPRESENTATIVE))
 def test_a_check_of_stored_runs_fails_and_leads_to_the_cause(
     bench: Bench, commits: tuple[str, str], capsys: pytest.CaptureFixture[str], name: str
 ) -> None:

@@ -36,6 +36,8 @@ SHUFFLED = (
 )
 MOST_UNKNOWN = 0.15
 """The largest share of the idle time whose cause may be unknown."""
+BEGAN_LATE = [f"KellerJordan__modded-nanogpt/h100_8rank_normuon/rank{rank}.json.gz" for rank in range(3, 8)]
+"""Captures of ranks whose host had launched much of the first step before they began."""
 CAUSES = {
     "AMD-AGI__TraceLens/h100_owlv2.json.gz": "dataload",
     "AMD-AGI__TraceLens/vllm_decode_full_hipgraph.json.gz": "kernel_to_kernel",
@@ -147,7 +149,11 @@ def test_causes_sum_to_the_idle_time_of_each_device(name: str, shared_runs: Shar
     for name_of in ("by_cause", "by_op") if whole.sum() else ():
         sums = result.tables[name_of].groupby([C.RANK, C.DEVICE])["idle_ns"].sum()
         assert sums.to_dict() == whole.to_dict()
-    assert summary["unknown_ns"].sum() <= MOST_UNKNOWN * whole.sum()
+    unknown = summary["unknown_ns"].sum()
+    if name in BEGAN_LATE:
+        by_op = result.tables["by_op"]
+        unknown -= by_op.loc[by_op["op"] == "(launch not recorded)", "idle_ns"].sum()
+    assert unknown <= MOST_UNKNOWN * whole.sum()
 
 
 @pytest.mark.parametrize("name", [name for name in TRUTH if name in CAUSES])
