@@ -6,33 +6,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from samples.simulator import write
 from samples.simulator.planted import memory_ranks as planted
 from samples.simulator.planted.memory_ranks import KIB, MIB, STEPS
-from tests.golden.test_planted import imported, length, rows
+from tests.golden.test_planted import length, rows
 from tracekit.analysis import Finding, analyze
 from tracekit.schema import C
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from samples.simulator import Program
+    from tests.shared_runs import SharedRuns
     from tracekit.run import Run
-    from tracekit.store import Store
 
 
 @pytest.fixture
-def load(store: Store, tmp_path: Path) -> Any:
-    """Writes programs as traces and imports them as one run."""
-    count = iter(range(100))
-
-    def call(*programs: Program) -> Run:
-        folder = tmp_path / str(next(count))
-        folder.mkdir()
-        paths = [write(program, folder / f"rank{program.rank}.json") for program in programs]
-        return imported(store, *paths)
-
-    return call
+def load(shared_runs: SharedRuns) -> Any:
+    """Imports the traces of programs as one run."""
+    return shared_runs.simulated
 
 
 def found(run: Run, analysis: str) -> dict[str, Finding]:
