@@ -27,6 +27,10 @@ test-fast *arguments:
 test-times *arguments:
     {{python}} -m pytest -n 2 -p tests.times {{arguments}}
 
+# Which planted defects the default tier notices: one after the other, in a copy. See `just mutants --help`.
+mutants *arguments:
+    {{python}} -m tests.mutants {{arguments}}
+
 # The dashboard in a real browser.
 test-browser *arguments:
     {{python}} -m pytest -n 2 tests/browser {{arguments}}
