@@ -327,7 +327,7 @@ def scene_in(folder: Path, name: str) -> Iterator[Scene]:
 
 def at_random(scene: Scene, times: int, *, seed: int) -> list[After]:
     """Kill it so often, at moments of the time that it takes after its first operation on files."""
-    scene.seconds()  # the first one fills caches
+    assert scene.operations  # which fills caches
     whole = scene.seconds()
     chosen = random.Random(f"{scene.name} {seed}")
     return [scene.kill_after(chosen.uniform(0, whole)) for _ in range(times)]

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import llvmlite.binding as llvm
 import pytest
 
 from tracekit import doctor
@@ -76,8 +77,13 @@ def test_what_the_c_program_needs_is_named(monkeypatch: pytest.MonkeyPatch, tmp_
     assert (found.status, found.next_step) == ("ok", "")
 
 
-def test_the_scanner_is_compiled_when_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_the_scanner_is_compiled_when_asked_for(
+    whole: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    if not whole:  # an empty module is compiled and kept as the scanner is, in no time
+        monkeypatch.setattr(native, "_module", lambda: llvm.parse_assembly(""))
     assert "not compiled yet" in scanner_check(tmp_path).detail
     native.compiled()
     assert scanner_check(tmp_path).detail == f"imports decode with {native.place()}"
