@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 DEFAULT, SLOW = "default tier", "slow tier"
 _FEWER = 10
@@ -19,8 +19,13 @@ _LEAST = 5
 
 def choose(config: pytest.Config) -> None:
     """Load the hypothesis profile of the tier that `-m` selects; call it before tests are imported."""
-    # timings never decide a test; and where changes are judged, each is asked the same
-    common = {"deadline": None, "derandomize": "CI" in os.environ}
+    # timings never decide a test, nor how long its examples take to draw on a busy machine; and where
+    # changes are judged, each is asked the same
+    common = {
+        "deadline": None,
+        "derandomize": "CI" in os.environ,
+        "suppress_health_check": [HealthCheck.too_slow],
+    }
     settings.register_profile(SLOW, **common)
     settings.register_profile(DEFAULT, **common, max_examples=examples(100, tier=DEFAULT))
     settings.load_profile(tier_of(config))
