@@ -10,7 +10,7 @@ import os
 from typing import TYPE_CHECKING, TypeVar
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable
@@ -27,8 +27,13 @@ _LEAST = 5
 
 def choose(config: pytest.Config) -> None:
     """Load the hypothesis profile of the tier that `-m` selects; call it before tests are imported."""
-    # timings never decide a test; and where changes are judged, each is asked the same
-    common = {"deadline": None, "derandomize": "CI" in os.environ}
+    # timings never decide a test, nor how long its examples take to draw on a busy machine; and where
+    # changes are judged, each is asked the same
+    common = {
+        "deadline": None,
+        "derandomize": "CI" in os.environ,
+        "suppress_health_check": [HealthCheck.too_slow],
+    }
     settings.register_profile(SLOW, **common)
     settings.register_profile(DEFAULT, **common, max_examples=examples(100, tier=DEFAULT))
     settings.load_profile(tier_of(config))

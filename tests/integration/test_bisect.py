@@ -44,7 +44,7 @@ def history(
     git: Git, levels: Mapping[int, float], *, broken: Mapping[int, str] | None = None, commits: int = COMMITS
 ) -> list[str]:
     """Commits after a first one; from each number in `levels` on, a step takes that long."""
-    level, shas = 10.0, []
+    level = 10.0
     for number in range(commits + 1):
         level = levels.get(number, level)
         Path("level.txt").write_text(f"{level}\n")
@@ -52,8 +52,7 @@ def history(
         Path("bench.py").write_text((broken or {}).get(number, PROGRAM))
         git("add", ".")
         git("commit", "--quiet", f"--message=change {number}")
-        shas.append(git("rev-parse", "HEAD"))
-    return shas
+    return git("rev-list", "--reverse", f"--max-count={commits + 1}", "HEAD").splitlines()
 
 
 def words(shas: list[str], counter: Path, *options: str) -> list[str]:

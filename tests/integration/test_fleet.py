@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with cluster(tmp_path_factory.mktemp("cluster")) as found:
+    with cluster(tmp_path_factory.mktemp("cluster"), workers=4) as found:
         yield found
 
 
@@ -142,7 +142,7 @@ def test_workers_of_another_version_are_refused(four: Cluster, monkeypatch: pyte
 def test_a_cluster_that_ends_fails_what_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with cluster(tmp_path, workers=2) as found, connection.connected(found.address) as fleet:
+    with cluster(tmp_path) as found, connection.connected(found.address) as fleet:
         patient = ClusterWorkers(fleet._client, found.address, patience_s=3)
         outcomes = patient.map(deeds.wait_for, [str(tmp_path / "other"), str(pipe)])
         assert next(outcomes).index == 0
