@@ -27,7 +27,7 @@ def piped(**surroundings: str) -> str:
 
 
 def test_help_keeps_its_colors_where_they_are_asked_for() -> None:
-    assert "\x1b[" in piped(FORCE_COLOR="1")
+    assert "\x1b[" in piped(FORCE_COLOR="1", TERM="xterm-256color")
 
 
 def test_help_has_no_colors_in_a_pipe() -> None:

@@ -84,9 +84,9 @@ def test_an_unknown_analysis_is_refused_and_a_folder_takes_the_file(
     done = tracekit("report", "--analyses", "nope")
     assert (done.code, done.err.count("\n")) == (2, 1)
     Path("folder").mkdir()
-    assert tracekit("report", "-o", "folder").out == f"folder/{run.id}.html\n"
+    assert tracekit("report", "-o", "folder", "--analyses", "ops").out == f"folder/{run.id}.html\n"
     Path("other").write_text("x")
-    assert tracekit("report", "-o", "other/r.html").code == 2
+    assert tracekit("report", "-o", "other/r.html", "--analyses", "ops").code == 2
 
 
 def test_a_run_without_anything_has_a_report(
