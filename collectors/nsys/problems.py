@@ -21,6 +21,8 @@ _FORBIDDEN = re.compile(r"ERR_NVGPUCTRPERM|INSUFFICIENT_PRIVILEGES|perf_event|[P
 _TELLING = re.compile(
     r"(?i)error|fail|cannot|could not|unable|denied|unrecogni[sz]ed|invalid|illegal|ERR_|no reports"
 )
+_PATH = re.compile(r"\S*$|/.*\.(nsys-rep|qdrep|qdstrm|sqlite)$")
+"""A line that is a path alone, which may hold any word."""
 _BAR = re.compile(r"\[[^\]]*\]\s*|\s*\d+%\s*")
 
 
@@ -86,7 +88,9 @@ def telling(log: str) -> str:
     Example:
         >>> telling("Collecting data...\nERR_NVGPUCTRPERM: no access\n[1/1] [====100%] run.nsys-rep\n")
         'ERR_NVGPUCTRPERM: no access'
+        >>> telling("RuntimeError: no kernel\nGenerated:\n    /home/my failures/run.nsys-rep\n")
+        'RuntimeError: no kernel'
     """
     said = [line.strip() for line in log.replace("\r", "\n").splitlines()]
-    lines = [line for line in said if " " in line and _TELLING.search(line)]  # a path alone tells nothing
+    lines = [line for line in said if not _PATH.match(line) and _TELLING.search(line)]
     return lines[-1] if lines else last_line("\n".join(_BAR.sub("", line) for line in said))

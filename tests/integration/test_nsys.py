@@ -121,7 +121,7 @@ def test_a_gpu_with_work_is_a_recording(lab: Lab) -> None:
     assert lab.record().device == "cuda"
 
 
-@pytest.mark.plays(program="fails")
+@pytest.mark.plays(program="fails", folder="my failures/.tmp-1-recording")
 def test_a_program_that_fails_says_why(lab: Lab) -> None:
     with pytest.raises(CollectionError, match=r"exit code 1: RuntimeError: no kernel image is available"):
         lab.record()
