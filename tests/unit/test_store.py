@@ -165,6 +165,13 @@ def test_a_removal_that_ends_half_way_leaves_no_run(store: Store, monkeypatch: p
     assert store.runs() == []
 
 
+def test_a_run_of_another_store_is_not_removed(store: Store, tmp_path: Path) -> None:
+    outside = make_run(Store(tmp_path / "other"))
+    with pytest.raises(UnusableInputError, match="is no run of the store"):
+        store.remove(outside)
+    assert outside.path.exists()
+
+
 def test_the_store_lies_where_it_is_named_else_in_the_repository(
     git: Git, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
