@@ -31,12 +31,14 @@ import sysconfig
 import time
 import tomllib
 import venv
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import cache_from_source
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import TYPE_CHECKING
+
+import psutil
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -155,21 +157,30 @@ class Tree:
             UnfitError: There are no such tests, or pytest itself failed.
         """
         words = [str(self._python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, *tests]
-        done = subprocess.run(
-            words,
-            cwd=self.root,
-            env=self._variables(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-        )
+        with TemporaryFile() as output:  # not a pipe, which a process that a test leaves would keep open
+            done = subprocess.run(
+                words,
+                cwd=self.root,
+                env=self._variables(),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+            )
+            output.seek(0)
+            told = output.read().decode(errors="replace")
+        self._end_leftovers()
         if done.returncode in (_PASSED, _NO_TESTS):
             return []
         if done.returncode in _CANNOT_RUN:
-            raise UnfitError(f"pytest cannot run {' '.join(tests) or 'the tier'}:\n{done.stdout[-2000:]}")
-        return _FAILED.findall(done.stdout.rpartition(_SUMMARY)[2]) or [f"pytest: code {done.returncode}"]
+            raise UnfitError(f"pytest cannot run {' '.join(tests) or 'the tier'}:\n{told[-2000:]}")
+        return _FAILED.findall(told.rpartition(_SUMMARY)[2]) or [f"pytest: code {done.returncode}"]
+
+    def _end_leftovers(self) -> None:
+        """End the processes of the copy that a test which failed half-way did not end."""
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                if process.cmdline()[:1] == [str(self._python)]:
+                    process.kill()
 
     @contextmanager
     def changed(self, mutant: Mutant) -> Iterator[None]:
