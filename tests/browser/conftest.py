@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import TYPE_CHECKING
+import socket
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from playwright.sync_api import Browser, BrowserContext
+    from playwright.sync_api import Browser, BrowserContext, BrowserType
 
     Opening = Callable[..., Watch]
 
@@ -48,15 +49,46 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="package")
-def browser() -> Iterator[Browser]:
+def chromium() -> Iterator[BrowserType]:
+    with sync_playwright() as playwright:
+        yield playwright.chromium
+
+
+@pytest.fixture(scope="package")
+def launch() -> dict[str, Any]:
+    """How Chromium is started."""
     executable = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if executable is None:
         pytest.skip("no Chromium on the PATH: apt-get install chromium")
     arguments = [*_ARGUMENTS, *(["--no-sandbox"] if os.geteuid() == 0 else [])]
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=executable, headless=True, args=arguments)
-        yield opened
-        opened.close()
+    return {"executable_path": executable, "headless": True, "args": arguments}
+
+
+@pytest.fixture(scope="package")
+def browser(chromium: BrowserType, launch: dict[str, Any]) -> Iterator[Browser]:
+    """A browser whose contexts know nothing of each other; each compiles all scripts at every load."""
+    opened = chromium.launch(**launch)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="package")
+def profile(
+    chromium: BrowserType, launch: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[BrowserContext]:
+    """A profile on the disk: only there does Chromium keep compiled scripts, which is half of a load."""
+    folder = tmp_path_factory.mktemp("profile")
+    context = chromium.launch_persistent_context(folder, **launch, reduced_motion="reduce")
+    context.set_default_timeout(TIMEOUT_MS)
+    yield context
+    context.close()
+
+
+@pytest.fixture(scope="session")
+def port() -> Iterator[socket.socket]:
+    """A port for one server after another: compiled scripts are kept by address."""
+    with socket.create_server(("127.0.0.1", 0), backlog=128) as listening:
+        yield listening
 
 
 @pytest.fixture(scope="session")
@@ -68,31 +100,32 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 @pytest.fixture
-def empty_site(tmp_path: Path) -> Iterator[Served]:
+def empty_site(tmp_path: Path, port: socket.socket) -> Iterator[Served]:
     """A dashboard over a store without runs."""
-    with served(Store(tmp_path / "store")) as answering:
+    with served(Store(tmp_path / "store"), port=port) as answering:
         yield answering
 
 
 @pytest.fixture(scope="package")
-def profiles(browser: Browser) -> Iterator[dict[str, BrowserContext]]:
-    """A profile of the browser for each theme, so that scripts are fetched and compiled once."""
-    made = {theme: browser.new_context(color_scheme=theme) for theme in ("light", "dark")}
-    for context in made.values():
-        context.set_default_timeout(TIMEOUT_MS)
-    yield made
-    for context in made.values():
-        context.close()
+def opening(profile: BrowserContext) -> Opening:
+    """Opens tabs that remember nothing of those before."""
+
+    def opened(at: Served, *, theme: str = "light", width: int = WIDE) -> Watch:
+        watch = Watch.of(profile, at.address)
+        watch.page.emulate_media(color_scheme=theme)
+        watch.page.set_viewport_size({"width": width, "height": 900})
+        return watch
+
+    return opened
 
 
 @pytest.fixture
-def tab(profiles: dict[str, BrowserContext]) -> Iterator[Opening]:
+def tab(opening: Opening) -> Iterator[Opening]:
     """Opens tabs; after the test nothing may have gone wrong in any of them."""
     watches: list[Watch] = []
 
-    def opened(at: Served, *, theme: str = "light", width: int = WIDE) -> Watch:
-        watches.append(Watch.of(profiles[theme], at.address))
-        watches[-1].page.set_viewport_size({"width": width, "height": 900})
+    def opened(at: Served, **how: Any) -> Watch:
+        watches.append(opening(at, **how))
         return watches[-1]
 
     try:
@@ -102,13 +135,3 @@ def tab(profiles: dict[str, BrowserContext]) -> Iterator[Opening]:
     finally:
         for watch in watches:
             watch.page.close()
-
-
-@pytest.fixture
-def fresh_tab(browser: Browser, site: Served) -> Iterator[Watch]:
-    """A tab in a profile of its own, which remembers nothing from before."""
-    with browser.new_context(color_scheme="light") as context:
-        context.set_default_timeout(TIMEOUT_MS)
-        watch = Watch.of(context, site.address)
-        yield watch
-        watch.quiet()

@@ -24,6 +24,14 @@ NAMES = (
     "\u202eright to left\u202c \u0000\u0007 tab\tline\nend",
     "%s %d {0} ${x} `y` 'z' \\ / ../../etc/passwd?run=x&from=1#page",
 )
+INJECTED = f"""() => [
+  ...document.querySelectorAll([
+    '#page img[src="x"]', '[onerror]', '[onload]', 'iframe', 'a[href^="javascript" i]',
+    'object', 'embed', '#page script', 'svg[onload]',
+  ].join(",")),
+  ...[...document.querySelectorAll("#page b")].filter((one) => one.textContent === "bold"),
+].map((one) => one.outerHTML.slice(0, 200)).concat(window.{MARK} ? [`executed ${{window.{MARK}}}`] : [])"""
+"""Finds elements of a page that a name became, and whether one was executed."""
 LABEL = f'<img src=x onerror="window.{MARK}=10"> =1+1'
 
 

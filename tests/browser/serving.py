@@ -13,6 +13,7 @@ from tracekit.dashboards.app import create_app
 from werkzeug.serving import make_server
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Iterator
 
     from tracekit.store import Store
@@ -37,14 +38,23 @@ class Served:
 
 
 @contextmanager
-def served(store: Store, runs: dict[str, str] | None = None) -> Iterator[Served]:
-    """A dashboard over a store."""
+def served(
+    store: Store, runs: dict[str, str] | None = None, *, port: socket.socket | None = None
+) -> Iterator[Served]:
+    """A dashboard over a store.
+
+    Args:
+        store: The store.
+        runs: Ids of its runs, by a short name.
+        port: A socket that listens and that no other server uses meanwhile; a port of its own by default.
+    """
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = make_server("127.0.0.1", 0, create_app(store).server, threaded=True)
+    listening = None if port is None else port.fileno()
+    server = make_server("127.0.0.1", 0, create_app(store).server, threaded=True, fd=listening)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield Served(f"http://127.0.0.1:{server.server_port}", runs or {})
+        yield Served(f"http://127.0.0.1:{server.socket.getsockname()[1]}", runs or {})
     finally:
         server.shutdown()
         thread.join()

@@ -3,68 +3,56 @@
 from __future__ import annotations
 
 import re
-import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
 pytest.importorskip("playwright", reason="playwright is not installed")
 from playwright.sync_api import expect
-from tracekit.dashboards.app import create_app
-from werkzeug.serving import make_server
 
+from tests.browser.serving import served
 from tests.unit.dashboards.pairs import BASE, HEAD, OTHER, pair_store
 from tests.unit.dashboards.test_history_page import recorded
 from tests.unit.dashboards.test_sweeps_page import swept
 from tracekit.store import Store
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Iterator
-    from pathlib import Path
 
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Page
 
-TIMEOUT_MS = 30_000
-
-
-@pytest.fixture
-def tab(browser: Browser, address: str) -> Iterator[Page]:
-    """A tab in which nothing may go wrong, nor leave the machine; it closes before the server does."""
-    wrong: list[str] = []
-    with browser.new_context(viewport={"width": 1440, "height": 900}) as context:
-        page = context.new_page()
-        page.set_default_timeout(TIMEOUT_MS)
-        page.on("console", lambda one: wrong.append(one.text) if one.type == "error" else None)
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("request", lambda one: None if _inside(one.url) else wrong.append(one.url))
-        page.on("dialog", lambda one: wrong.append(one.message))
-        yield page
-    assert wrong == []
+    from tests.browser.conftest import Opening
+    from tests.browser.serving import Served
 
 
-def _inside(url: str) -> bool:
-    return url.startswith(("http://127.0.0.1:", "data:", "blob:"))
-
-
-@pytest.fixture
-def address(tmp_path: Path) -> Iterator[str]:
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory, port: socket.socket) -> Iterator[Served]:
     """A dashboard over a pair, a sweep and a history."""
-    pair_store(tmp_path)
-    store = Store(tmp_path)
+    folder = tmp_path_factory.mktemp("compared")
+    pair_store(folder)
+    store = Store(folder)
     for at, size in enumerate((8, 16, 32)):
         swept(store, at, 1000 * size, batch_size=size)
     for day, length in ((1, 1000), (2, 2000)):
         recorded(store, day, length, length + 1, length + 2)
-    server = make_server("127.0.0.1", 0, create_app(store).server, threaded=True)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
+    with served(store, port=port) as answering:
+        yield answering
+
+
+@pytest.fixture
+def address(compared: Served) -> str:
+    return compared.address
+
+
+@pytest.fixture
+def tab(tab: Opening, compared: Served) -> Page:
+    """A tab in which nothing may go wrong, nor leave the machine."""
+    return tab(compared).page
 
 
 def arrived(page: Page, heading: str) -> None:
-    expect(page.get_by_role("heading", name=heading)).to_be_visible(timeout=TIMEOUT_MS)
+    expect(page.get_by_role("heading", name=heading)).to_be_visible()
 
 
 def test_a_base_is_chosen_declared_and_compared(tab: Page, address: str) -> None:
@@ -84,7 +72,7 @@ def test_a_choice_keeps_the_focus_and_sides_swap(tab: Page, address: str) -> Non
     tab.goto(f"{address}/compare?run={HEAD}&base={BASE}")
     arrived(tab, "What work changed")
     tab.get_by_role("link", name="by kernel").press("Enter")
-    expect(tab.get_by_role("link", name="✓ by kernel")).to_be_focused(timeout=TIMEOUT_MS)
+    expect(tab.get_by_role("link", name="✓ by kernel")).to_be_focused()
     tab.get_by_role("link", name="⇄ Swap").click()
     expect(tab).to_have_url(re.compile(f"run={BASE}&base={HEAD}&by=kernel"))
     tab.get_by_role("tab", name="Only in A (1)").click()
@@ -104,7 +92,7 @@ def test_a_sweep_shows_another_metric_as_a_heatmap(tab: Page, address: str) -> N
     tab.get_by_role("link", name="throughput").click()
     expect(tab.get_by_role("link", name="✓ throughput")).to_be_visible()
     expect(tab).to_have_url(re.compile("y=throughput"))
-    expect(tab.locator(".js-plotly-plot .scatterlayer .trace")).to_have_count(1, timeout=TIMEOUT_MS)
+    expect(tab.locator(".js-plotly-plot .scatterlayer .trace")).to_have_count(1)
 
 
 def test_a_change_of_history_leads_to_its_comparison(tab: Page, address: str) -> None:
@@ -113,4 +101,4 @@ def test_a_change_of_history_leads_to_its_comparison(tab: Page, address: str) ->
     expect(tab.get_by_text("▲ regression")).to_be_visible()
     tab.get_by_role("link", name="with the commit before").click()
     expect(tab).to_have_url(re.compile("/compare\\?.*repeats=all"))
-    expect(tab.get_by_role("link", name="✓ all repeats (3 and 3)")).to_be_visible(timeout=TIMEOUT_MS)
+    expect(tab.get_by_role("link", name="✓ all repeats (3 and 3)")).to_be_visible()

@@ -10,31 +10,66 @@ from tracekit.dashboards.answers.analysis_page import FIRST
 from tracekit.dashboards.site import registered
 
 from tests.browser.axe import serious
-from tests.browser.watch import NARROW
+from tests.browser.hostile import INJECTED
+from tests.browser.watch import NARROW, WIDE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.browser.conftest import Opening
     from tests.browser.serving import Served
+    from tests.browser.watch import Watch
 
-PAGES = list(registered())
-MADE_BY_HAND = [name for name, page in registered().items() if page.order < FIRST]
+PAGES = registered()
+MADE_BY_HAND = [name for name, page in PAGES.items() if page.order < FIRST]
+THEMES = ("light", "dark")
+VISITS = [
+    pytest.param(
+        name, theme, run, base, id=f"{name}-{theme}-{run}", marks=[pytest.mark.slow] if run == "gpu" else []
+    )
+    for number, name in enumerate(PAGES)
+    for run, base, theme in (
+        ("hostile", "gpu", THEMES[number % 2]),
+        ("gpu", "base", THEMES[1 - number % 2]),
+    )
+]
+"""Every page in both themes; in the default tier in one of them, with the names that are hardest to show."""
 
 
-@pytest.mark.parametrize("name", PAGES)
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_a_page_is_sound_and_accessible(site: Served, tab: Opening, name: str, theme: str) -> None:
-    watch = tab(site, theme=theme)
-    page = watch.open(site.url(name, "gpu"))
+@pytest.fixture(scope="module")
+def tabs(opening: Opening, site: Served) -> Iterator[dict[str, Watch]]:
+    """A tab in each theme, for page after page: to load a document costs more than to draw it."""
+    opened = {theme: opening(site, theme=theme) for theme in THEMES}
+    for watch in opened.values():
+        watch.open(site.url("runs", "gpu"))
+    yield opened
+    for watch in opened.values():
+        watch.page.close()
+
+
+@pytest.mark.parametrize(("name", "theme", "run", "base"), VISITS)
+def test_a_page_is_sound_and_accessible(
+    site: Served, tabs: dict[str, Watch], name: str, theme: str, run: str, base: str
+) -> None:
+    watch = tabs[theme]
+    watch.resize(WIDE)
+    watch.go(site.url(name, run, base=site.runs[base]), PAGES[name].title)
+    assert watch.unsound() + watch.page.evaluate(INJECTED) == []
+    assert watch.page.locator("html").get_attribute("data-mantine-color-scheme") == theme
+    assert not "\n".join(serious(watch.page))
+    watch.resize(NARROW)
     assert watch.unsound() == []
-    assert page.locator("html").get_attribute("data-mantine-color-scheme") == theme
-    assert not "\n".join(serious(page))
-    page.set_viewport_size({"width": NARROW, "height": 900})
-    page.reload()
-    watch.settled()
-    assert watch.unsound() == []
+    watch.quiet()
 
 
-@pytest.mark.parametrize(("run", "base"), [("cpu", ""), ("job", ""), ("gpu", "base"), ("base", "job")])
+@pytest.mark.parametrize(
+    ("run", "base"),
+    [
+        ("cpu", ""),
+        pytest.param("job", "", marks=pytest.mark.slow),
+        pytest.param("base", "job", marks=pytest.mark.slow),
+    ],
+)
 def test_the_menu_leads_to_sound_pages(site: Served, tab: Opening, run: str, base: str) -> None:
     watch = tab(site)
     watch.open(site.url("runs", run, **({"base": site.runs[base]} if base else {})))

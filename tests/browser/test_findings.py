@@ -37,13 +37,14 @@ def test_a_selection_that_the_chosen_rank_leaves_out_is_told(site: Served, tab: 
 
 
 def test_evidence_of_another_rank_is_shown_though_one_is_chosen(site: Served, tab: Opening) -> None:
-    page = tab(site).open(site.url("overview", "job", rank=1))
+    watch = tab(site)
+    page = watch.open(site.url("overview", "job", rank=1))
     links = page.locator("#advice .tk-finding").get_by_role("link", name="Show on the timeline")
     expect(links.first).to_be_visible()
     expect(page.locator("#advice-tick")).to_have_count(0)
     addresses = links.evaluate_all("links => links.map((one) => one.getAttribute('href'))")
     assert any("rank=1" not in address for address in addresses)
     for address in addresses:
-        page.goto(site.address + address)
+        watch.go(site.address + address, "Timeline")
         expect(page.locator(".tkl-status")).to_contain_text("from")
         expect(page.locator(".tkl-status")).not_to_contain_text("leaves out")

@@ -3,36 +3,32 @@
 from __future__ import annotations
 
 import re
-import shutil
-import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
+from playwright.sync_api import expect
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = shutil.which("chromium")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
-
-from tracekit.dashboards.app import create_app  # noqa: E402
-from werkzeug.serving import make_server  # noqa: E402
-
-from tests.builders import host, kernel, make_run  # noqa: E402
-from tracekit.schema import C  # noqa: E402
-from tracekit.store import Store  # noqa: E402
+from tests.browser.serving import served
+from tests.builders import host, kernel, make_run
+from tracekit.schema import C
+from tracekit.store import Store
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Iterator
-    from pathlib import Path
 
-expect = playwright.expect
+    from playwright.sync_api import Page
+
+    from tests.browser.conftest import Opening
+    from tests.browser.serving import Served
+
 HOSTILE = "<img src=x onerror='window.hurt=1'>" + "x" * 300
-WAIT_MS = 30_000
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def flames(tmp_path_factory: pytest.TempPathFactory, port: socket.socket) -> Iterator[Served]:
     """Two roots: `long` of 3 ms around a hostile name and `inner`, and `short` of 1 ms."""
-    path: Path = tmp_path_factory.mktemp("flame")
+    path = tmp_path_factory.mktemp("flame")
     make_run(
         path / "store",
         host_intervals=[
@@ -43,35 +39,20 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         ],
         device_intervals=[kernel(10, 1_010, **{C.OP_ROW: 3})],
     )
-    server = make_server("127.0.0.1", 0, create_app(Store(path / "store")).server, threaded=True)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
+    with served(Store(path / "store"), port=port) as answering:
+        yield answering
 
 
 @pytest.fixture
-def page(browser: Any, address: str) -> Iterator[Any]:
+def page(tab: Opening, flames: Served) -> Page:
     """The page of the flame graph; what the browser complains of or asks others for fails the test."""
-    opened = browser.new_page(viewport={"width": 1440, "height": 900})
-    complaints: list[str] = []
-    opened.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
-    opened.on("pageerror", lambda error: complaints.append(str(error)))
-    opened.on(
-        "request",
-        lambda asked: (
-            None if asked.url.startswith((address, "data:", "blob:")) else complaints.append(asked.url)
-        ),
-    )
-    opened.goto(f"{address}/flame")
-    expect(opened.locator("#flame canvas")).to_be_visible(timeout=WAIT_MS)
-    yield opened
-    assert complaints == []
-    opened.close()
+    opened = tab(flames).page
+    opened.goto(flames.url("flame"))
+    expect(opened.locator("#flame canvas")).to_be_visible()
+    return opened
 
 
-def test_arrows_walk_the_tree_and_say_where_they_are(page: Any) -> None:
+def test_arrows_walk_the_tree_and_say_where_they_are(page: Page) -> None:
     said = page.locator("#flame-said")
     page.locator("#flame canvas").focus()
     page.keyboard.press("ArrowDown")
@@ -84,10 +65,11 @@ def test_arrows_walk_the_tree_and_say_where_they_are(page: Any) -> None:
     expect(said).to_contain_text("host total 4.00 ms, 100.0 % of all")
 
 
-def test_a_click_zooms_and_escape_goes_back(page: Any) -> None:
+def test_a_click_zooms_and_escape_goes_back(page: Page) -> None:
     canvas = page.locator("#flame canvas")
-    width = canvas.bounding_box()["width"]
-    canvas.click(position={"x": width * 0.9, "y": 33})
+    box = canvas.bounding_box()
+    assert box
+    canvas.click(position={"x": box["width"] * 0.9, "y": 33})
     expect(page.locator("#flame-said")).to_contain_text("all › short")
     canvas.hover(position={"x": 20, "y": 33})
     expect(page.locator(".tk-flame-tip")).to_contain_text("short\nhost total 1.00 ms, 25.0 % of all")
@@ -96,7 +78,7 @@ def test_a_click_zooms_and_escape_goes_back(page: Any) -> None:
     expect(page.locator(".tk-flame-tip")).to_contain_text("long")
 
 
-def test_search_says_how_many_and_how_long(page: Any) -> None:
+def test_search_says_how_many_and_how_long(page: Page) -> None:
     page.locator("#flame canvas").focus()
     page.keyboard.press("/")
     expect(page.locator("#flame-search")).to_be_focused()
@@ -106,14 +88,14 @@ def test_search_says_how_many_and_how_long(page: Any) -> None:
     expect(page.locator("#flame-found")).to_have_text("no name holds this")
 
 
-def test_hostile_names_are_text(page: Any) -> None:
+def test_hostile_names_are_text(page: Page) -> None:
     canvas = page.locator("#flame canvas")
     canvas.hover(position={"x": 20, "y": 55})
     expect(page.locator(".tk-flame-tip")).to_contain_text("<img src=x onerror=")
     assert page.evaluate("window.hurt") is None
 
 
-def test_the_width_can_be_device_time_and_the_address_says_so(page: Any) -> None:
+def test_the_width_can_be_device_time_and_the_address_says_so(page: Page) -> None:
     page.get_by_role("link", name="Device time").click()
     expect(page).to_have_url(re.compile("side=device"))
     page.locator('#flame[data-side="device"] canvas').focus()

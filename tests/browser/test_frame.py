@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from tests.browser.conftest import Opening
     from tests.browser.serving import Served
-    from tests.browser.watch import Watch
 
 SCHEME = "data-mantine-color-scheme"
 
@@ -30,28 +29,23 @@ def test_the_first_page_answers_and_its_title_names_it(site: Served, tab: Openin
     expect(page.get_by_role("navigation", name="Pages").get_by_role("link").first).to_be_visible()
 
 
-def test_the_theme_toggle_is_remembered_over_a_reload(site: Served, fresh_tab: Watch) -> None:
-    page = fresh_tab.open(site.url("kernels", "gpu"))
+def test_the_theme_toggle_is_remembered_over_a_reload(site: Served, tab: Opening) -> None:
+    watch = tab(site)
+    page = watch.open(site.url("integrity", "gpu"))
     root = page.locator("html")
     expect(root).to_have_attribute(SCHEME, "light")
     page.locator("#theme-toggle").click()
     expect(root).to_have_attribute(SCHEME, "dark")
     page.reload()
-    fresh_tab.settled()
+    watch.settled()
     expect(root).to_have_attribute(SCHEME, "dark")
     page.locator("#theme-toggle").click()
     expect(root).to_have_attribute(SCHEME, "light")
 
 
-def test_the_theme_of_a_new_visitor_is_the_system_s(site: Served, tab: Opening) -> None:
-    for theme in ("light", "dark"):
-        page = tab(site, theme=theme).open(site.url("runs"))
-        expect(page.locator("html")).to_have_attribute(SCHEME, theme)
-
-
 def test_the_run_picker_changes_the_run_and_the_address(site: Served, tab: Opening) -> None:
     watch = tab(site)
-    page = watch.open(site.url("kernels", "gpu"))
+    page = watch.open(site.url("integrity", "gpu"))
     expect(page.locator("#run")).to_have_value(re.compile("after"))
     page.locator("#run").click()
     page.get_by_role("option").filter(has_text="two ranks").first.click()
@@ -63,7 +57,7 @@ def test_the_run_picker_changes_the_run_and_the_address(site: Served, tab: Openi
 
 def test_the_rank_picker_offers_the_ranks_of_the_run(site: Served, tab: Opening) -> None:
     watch = tab(site)
-    page = watch.open(site.url("kernels", "job"))
+    page = watch.open(site.url("integrity", "job"))
     choose(page, "rank", "1")
     expect(page).to_have_url(re.compile("rank=1"))
     watch.settled()
@@ -75,7 +69,7 @@ def test_the_rank_picker_offers_the_ranks_of_the_run(site: Served, tab: Opening)
 
 def test_another_run_forgets_the_rank_of_the_one_before(site: Served, tab: Opening) -> None:
     watch = tab(site)
-    page = watch.open(site.url("kernels", "job", rank=1))
+    page = watch.open(site.url("integrity", "job", rank=1))
     page.locator("#run").click()
     page.get_by_role("option").filter(has_text="after").first.click()
     expect(page).to_have_url(re.compile("run=" + site.runs["gpu"]))
@@ -101,7 +95,7 @@ def test_a_deep_link_gives_the_same_page_after_a_reload(site: Served, tab: Openi
 
 def test_back_and_forward_follow_the_pages(site: Served, tab: Opening) -> None:
     watch = tab(site)
-    page = watch.open(site.url("kernels", "gpu"))
+    page = watch.open(site.url("integrity", "gpu"))
     title = page.locator("#page h1").inner_text()
     page.get_by_role("navigation", name="Pages").get_by_role("link", name="Overview").click()
     expect(page.locator("#page h1")).to_have_text("Overview")

@@ -2,36 +2,36 @@ from __future__ import annotations
 
 import math
 import re
-import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from playwright.sync_api import expect
+from tracekit.dashboards.grids.formats import number_format
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-
-from tracekit.dashboards.app import create_app  # noqa: E402
-from tracekit.dashboards.grids.formats import number_format  # noqa: E402
-from werkzeug.serving import make_server  # noqa: E402
-
-from tests.builders import host, kernel, make_run, step  # noqa: E402
-from tracekit.render import human  # noqa: E402
-from tracekit.render.cells import SCALES  # noqa: E402
-from tracekit.schema import C  # noqa: E402
-from tracekit.store import Store  # noqa: E402
+from tests.browser.conftest import TIMEOUT_MS
+from tests.browser.serving import served
+from tests.browser.watch import Watch
+from tests.builders import host, kernel, make_run, step
+from tracekit.render import human
+from tracekit.render.cells import SCALES
+from tracekit.schema import C
+from tracekit.store import Store
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Iterator
-    from pathlib import Path
 
-    from playwright.sync_api import Page
+    from playwright.sync_api import Browser, Page
 
-playwright.expect.set_options(timeout=30_000)
+    from tests.browser.conftest import Opening
+    from tests.browser.serving import Served
+
 HOSTILE = "void <script>window.hurt=1</script><b>bold</b><img src=x onerror='window.hurt=1'>" + "x" * 300
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    path: Path = tmp_path_factory.mktemp("grids")
+def gridded(tmp_path_factory: pytest.TempPathFactory, port: socket.socket) -> Iterator[Served]:
+    path = tmp_path_factory.mktemp("grids")
     names = [HOSTILE, *(f"kernel_{number}" for number in range(40))]
     make_run(
         path / "store",
@@ -42,29 +42,32 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         ],
         steps=[step(1, 0, 5_000)],
     )
-    server = make_server("127.0.0.1", 0, create_app(Store(path / "store")).server, threaded=True)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
+    with served(Store(path / "store"), port=port) as answering:
+        yield answering
 
 
 @pytest.fixture
-def page(browser: Any, address: str) -> Iterator[Page]:
-    """A page whose errors and requests beyond the server fail the test, Perfetto's own aside."""
-    context = browser.new_context(viewport={"width": 1440, "height": 900})
-    opened: Page = context.new_page()
-    wrong: list[str] = []
-    opened.on("console", lambda said: wrong.append(said.text) if said.type in {"error", "warning"} else None)
-    opened.on("pageerror", lambda error: wrong.append(str(error)))
-    inside = (address, "data:", "blob:")
-    opened.on(
-        "request", lambda asked: None if asked.url.startswith(inside) else wrong.append(f"asked {asked.url}")
-    )
-    yield opened
-    context.close()
-    assert wrong == []
+def address(gridded: Served) -> str:
+    return gridded.address
+
+
+@pytest.fixture
+def page(tab: Opening, gridded: Served) -> Page:
+    """A page whose warnings, errors and requests beyond the server fail the test."""
+    watch = tab(gridded)
+    watch.levels |= {"warning"}
+    return watch.page
+
+
+@pytest.fixture
+def apart(browser: Browser, gridded: Served) -> Iterator[Page]:
+    """Such a page whose routes and clock are no other page's; it may open Perfetto."""
+    with browser.new_context() as context:
+        context.set_default_timeout(TIMEOUT_MS)
+        watch = Watch.of(context, gridded.address)
+        watch.levels |= {"warning"}
+        yield watch.page
+        watch.quiet()
 
 
 def values() -> list[float]:
@@ -77,15 +80,15 @@ def values() -> list[float]:
     return [*positive, *(-value for value in positive)]
 
 
-@pytest.mark.parametrize("unit", [*SCALES, "share", "count", "×", ""])
-def test_numbers_read_as_everywhere_else(page: Page, address: str, unit: str) -> None:
+def test_numbers_read_as_everywhere_else(page: Page, address: str) -> None:
     page.goto(address)
     page.locator("h1").wait_for()
     given = [value for value in values() if math.isfinite(value)]
-    cases = [[value, number_format(unit, decimals=isinstance(value, float))] for value in given]
-    shown = page.evaluate("cases => cases.map(([value, format]) => tracekit.human(value, format))", cases)
-    expected = [human(value, unit) for value in given]
-    assert dict(zip(given, shown, strict=True)) == dict(zip(given, expected, strict=True))
+    for unit in (*SCALES, "share", "count", "×", ""):
+        cases = [[value, number_format(unit, decimals=isinstance(value, float))] for value in given]
+        shown = page.evaluate("cases => cases.map(([value, format]) => tracekit.human(value, format))", cases)
+        expected = [human(value, unit) for value in given]
+        assert dict(zip(given, shown, strict=True)) == dict(zip(given, expected, strict=True)), unit
 
 
 def test_other_values_read_as_everywhere_else(page: Page, address: str) -> None:
@@ -102,9 +105,9 @@ def named(page: Page, title: str) -> Any:
 def test_names_of_traces_are_text_in_cells_and_tooltips(page: Page, address: str) -> None:
     page.goto(f"{address}/kernels?sort=names:sum_ns:asc")
     cell = named(page, "By full name").locator('[col-id="name"] .tk-name', has_text="<script>")
-    playwright.expect(cell).to_have_text(HOSTILE)
+    expect(cell).to_have_text(HOSTILE)
     cell.hover()
-    playwright.expect(page.locator(".ag-tooltip")).to_have_text(HOSTILE)
+    expect(page.locator(".ag-tooltip")).to_have_text(HOSTILE)
     assert page.evaluate("window.hurt === undefined && !document.querySelector('.ag-root img, .ag-root b')")
 
 
@@ -115,18 +118,18 @@ def test_a_sort_is_in_the_address_and_the_page_stays(page: Page, address: str) -
     grid = table.get_by_role("grid", name="By full name").or_(
         table.get_by_role("treegrid", name="By full name")
     )
-    playwright.expect(grid).to_have_count(1)
+    expect(grid).to_have_count(1)
     filled: list[str] = []
     page.on(
         "request", lambda asked: filled.append(asked.url) if "aria-busy" in (asked.post_data or "") else None
     )
     table.locator(".ag-header-cell", has_text="sum").click()
-    playwright.expect(page).to_have_url(re.compile(r"sort=names:sum_ns:desc"))
+    expect(page).to_have_url(re.compile(r"sort=names:sum_ns:desc"))
     first = table.locator('.ag-row[row-index="0"]')
-    playwright.expect(first).to_contain_text("kernel_39")
+    expect(first).to_contain_text("kernel_39")
     assert filled == []
     page.reload()
-    playwright.expect(first).to_contain_text("kernel_39")
+    expect(first).to_contain_text("kernel_39")
 
 
 def test_a_filter_leaves_the_rows_that_match(page: Page, address: str) -> None:
@@ -134,10 +137,10 @@ def test_a_filter_leaves_the_rows_that_match(page: Page, address: str) -> None:
     page.get_by_role("tab", name="By full name").click()
     table = named(page, "By full name")
     box = table.get_by_label("Filter By full name")
-    playwright.expect(table.get_by_role("row").nth(1)).to_be_visible()
+    expect(table.get_by_role("row").nth(1)).to_be_visible()
     box.fill("kernel_17")
-    playwright.expect(table.locator(".tk-count")).to_have_text("1 of 41 rows")
-    playwright.expect(table.locator(".ag-row:visible")).to_have_count(1)
+    expect(table.locator(".tk-count")).to_have_text("1 of 41 rows")
+    expect(table.locator(".ag-row:visible")).to_have_count(1)
 
 
 ANSWERS = """<script>addEventListener("message", e => {
@@ -146,33 +149,33 @@ ANSWERS = """<script>addEventListener("message", e => {
 });</script>"""
 
 
-def test_perfetto_is_given_the_trace(page: Page, address: str) -> None:
-    page.context.route(
+def test_perfetto_is_given_the_trace(apart: Page, address: str) -> None:
+    apart.context.route(
         "https://ui.perfetto.dev/**", lambda route: route.fulfill(body=ANSWERS, content_type="text/html")
     )
-    page.goto(f"{address}/kernels")
-    with page.expect_popup() as opened:
-        page.get_by_role("button", name="Open in Perfetto").click()
-    playwright.expect(opened.value).to_have_title(re.compile(r"got [1-9]\d+ \d{8}T"))
-    playwright.expect(page.get_by_role("status").filter(has_text="Sent to Perfetto.")).to_be_visible()
+    apart.goto(f"{address}/kernels")
+    with apart.expect_popup() as opened:
+        apart.get_by_role("button", name="Open in Perfetto").click()
+    expect(opened.value).to_have_title(re.compile(r"got [1-9]\d+ \d{8}T"))
+    expect(apart.get_by_role("status").filter(has_text="Sent to Perfetto.")).to_be_visible()
 
 
-def test_without_a_network_the_trace_can_be_saved(page: Page, address: str) -> None:
-    page.clock.install()
-    page.context.route("https://ui.perfetto.dev/**", lambda route: route.fulfill(body=""))
-    page.goto(f"{address}/kernels")
-    button = page.get_by_role("button", name="Open in Perfetto")
-    with page.expect_popup():
+def test_without_a_network_the_trace_can_be_saved(apart: Page, address: str) -> None:
+    apart.clock.install()
+    apart.context.route("https://ui.perfetto.dev/**", lambda route: route.fulfill(body=""))
+    apart.goto(f"{address}/kernels")
+    button = apart.get_by_role("button", name="Open in Perfetto")
+    with apart.expect_popup():
         button.click()
-    page.clock.run_for(25_000)
-    playwright.expect(page.get_by_role("status").filter(has_text="did not answer")).to_be_visible()
-    playwright.expect(page.get_by_role("link", name="Save the trace")).to_be_visible()
+    apart.clock.run_for(25_000)
+    expect(apart.get_by_role("status").filter(has_text="did not answer")).to_be_visible()
+    expect(apart.get_by_role("link", name="Save the trace")).to_be_visible()
 
 
 @pytest.mark.parametrize("kind", ["PNG", "SVG"])
 def test_a_chart_is_saved_as_a_picture(page: Page, address: str, kind: str) -> None:
     page.goto(f"{address}/kernels")
-    playwright.expect(page.locator(".js-plotly-plot .main-svg").first).to_be_visible()
+    expect(page.locator(".js-plotly-plot .main-svg").first).to_be_visible()
     with page.expect_download() as saved:
         page.get_by_role("button", name=kind).first.click()
     assert saved.value.suggested_filename.endswith(f"-top.{kind.lower()}")

@@ -1,4 +1,4 @@
-"""Names in a trace are text on every page, whatever they hold."""
+"""Names in a trace are text wherever they are shown, whatever they hold."""
 
 from __future__ import annotations
 
@@ -6,36 +6,39 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.browser.hostile import MARK
+from tests.browser.hostile import INJECTED, MARK
 from tests.browser.test_every_page import MADE_BY_HAND
+from tests.browser.watch import NARROW
 
 if TYPE_CHECKING:
     from tests.browser.conftest import Opening
     from tests.browser.serving import Served
 
-_INJECTED = f"""() => [
-  ...document.querySelectorAll([
-    '#page img[src="x"]', '[onerror]', '[onload]', 'iframe', 'a[href^="javascript" i]',
-    'object', 'embed', '#page script', 'svg[onload]',
-  ].join(",")),
-  ...[...document.querySelectorAll("#page b")].filter((one) => one.textContent === "bold"),
-].map((one) => one.outerHTML.slice(0, 200)).concat(window.{MARK} ? [`executed ${{window.{MARK}}}`] : [])"""
 
-
-@pytest.mark.parametrize(("run", "base"), [("hostile", "gpu"), ("gpu", "hostile")])
-def test_hostile_names_stay_text_on_every_page(site: Served, tab: Opening, run: str, base: str) -> None:
+@pytest.mark.slow  # test_every_page looks at pages of the hostile run itself
+def test_hostile_names_of_the_base_stay_text_on_every_page(site: Served, tab: Opening) -> None:
     watch = tab(site)
-    page = watch.open(site.url("runs", run, base=site.runs[base]))
-    troubles = {title: watch.unsound() + page.evaluate(_INJECTED) for title in watch.through_the_menu()}
+    page = watch.open(site.url("runs", "gpu", base=site.runs["hostile"]))
+    troubles = {title: watch.unsound() + page.evaluate(INJECTED) for title in watch.through_the_menu()}
     assert {title: found for title, found in troubles.items() if found} == {}
+
+
+def test_hostile_names_stay_text_in_the_run_picker(site: Served, tab: Opening) -> None:
+    page = tab(site).open(site.url("help", "hostile"))
     page.locator("#run").click()
     page.get_by_role("option").filter(has_text="<img").first.hover()
-    assert page.evaluate(_INJECTED) == []
+    assert page.evaluate(INJECTED) == []
 
 
-@pytest.mark.parametrize("name", [*MADE_BY_HAND, "kernels"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in {"runs", "timeline", "kernels"} else [pytest.mark.slow])
+        for name in MADE_BY_HAND
+    ],
+)
 def test_hostile_addresses_are_nothing(site: Served, tab: Opening, name: str) -> None:
-    watch = tab(site)
+    watch = tab(site, width=NARROW)
     attack = f"<img src=x onerror=window.{MARK}=1>"
     page = watch.open(site.url(name, "gpu", lanes=attack, sort=attack, rank=attack, row=attack, q=attack))
-    assert watch.unsound() + page.evaluate(_INJECTED) == []
+    assert watch.unsound() + page.evaluate(INJECTED) == []

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from tests.browser.serving import Served
 
 STOPS = 120
+WALKED = {("overview", "light"), ("kernels", "dark")}
+"""Pages that are walked in the default tier."""
 _AT = """() => {
   const one = document.activeElement;
   if (!one || one === document.body) return null;
@@ -58,8 +60,14 @@ def walk(page: Page) -> list[dict[str, Any]]:
     return stops
 
 
-@pytest.mark.parametrize("name", ["runs", "overview", "kernels", "integrity"])
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize(
+    ("name", "theme"),
+    [
+        pytest.param(name, theme, marks=[] if (name, theme) in WALKED else [pytest.mark.slow])
+        for name in ("runs", "overview", "kernels", "integrity")
+        for theme in ("light", "dark")
+    ],
+)
 def test_a_walk_reaches_the_frame_and_every_stop_is_named_and_seen(
     site: Served, tab: Opening, name: str, theme: str
 ) -> None:
@@ -72,7 +80,7 @@ def test_a_walk_reaches_the_frame_and_every_stop_is_named_and_seen(
 
 
 def test_the_first_stop_skips_the_menu(site: Served, tab: Opening) -> None:
-    page = tab(site).open(site.url("kernels", "gpu"))
+    page = tab(site).open(site.url("integrity", "gpu"))
     page.keyboard.press("Tab")
     expect(page.locator(":focus")).to_have_text("Skip to the page")
     page.keyboard.press("Enter")
@@ -81,7 +89,7 @@ def test_the_first_stop_skips_the_menu(site: Served, tab: Opening) -> None:
 
 def test_a_page_is_chosen_with_the_keyboard(site: Served, tab: Opening) -> None:
     watch = tab(site)
-    page = watch.open(site.url("kernels", "gpu"))
+    page = watch.open(site.url("integrity", "gpu"))
     page.get_by_role("navigation", name="Pages").get_by_role("link", name="Overview").focus()
     page.keyboard.press("Enter")
     expect(page.locator("#page h1")).to_have_text("Overview")
@@ -90,7 +98,7 @@ def test_a_page_is_chosen_with_the_keyboard(site: Served, tab: Opening) -> None:
 
 def test_a_run_is_chosen_with_the_keyboard(site: Served, tab: Opening) -> None:
     watch = tab(site)
-    page = watch.open(site.url("kernels", "gpu"))
+    page = watch.open(site.url("integrity", "gpu"))
     page.locator("#run").focus()
     page.keyboard.press("ControlOrMeta+a")
     page.keyboard.type("two ranks")
@@ -101,8 +109,8 @@ def test_a_run_is_chosen_with_the_keyboard(site: Served, tab: Opening) -> None:
     watch.settled()
 
 
-def test_the_theme_is_changed_with_the_keyboard(site: Served, fresh_tab: Any) -> None:
-    page = fresh_tab.open(site.url("kernels", "gpu"))
+def test_the_theme_is_changed_with_the_keyboard(site: Served, tab: Opening) -> None:
+    page = tab(site).open(site.url("integrity", "gpu"))
     page.locator("#theme-toggle").focus()
     page.keyboard.press("Enter")
     expect(page.locator("html")).to_have_attribute("data-mantine-color-scheme", "dark")

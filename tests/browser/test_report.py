@@ -30,8 +30,15 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-@pytest.mark.parametrize("width", [1400, 420])
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize(
+    ("theme", "width"),
+    [
+        ("dark", 420),
+        pytest.param("dark", 1400, marks=pytest.mark.slow),
+        pytest.param("light", 420, marks=pytest.mark.slow),
+        pytest.param("light", 1400, marks=pytest.mark.slow),
+    ],
+)
 def test_it_stands_alone(browser: Browser, report: Path, theme: Any, width: int) -> None:
     requests: list[str] = []
     troubles: list[str] = []

@@ -17,6 +17,7 @@ from tests.browser.serving import served
 from tests.runs import make_run
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Iterator
     from pathlib import Path
 
@@ -38,9 +39,9 @@ _DROP = """([name, content]) => {
 
 
 @pytest.fixture
-def own(store: Store) -> Iterator[Served]:
+def own(store: Store, port: socket.socket) -> Iterator[Served]:
     """A dashboard over a store of the test's own."""
-    with served(store) as answering:
+    with served(store, port=port) as answering:
         yield answering
 
 

@@ -17,14 +17,17 @@ from tracekit.sweeping import folder
 from tracekit.sweeping.model import Outcome
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Iterator
 
     from tests.browser.conftest import Opening
     from tests.browser.serving import Served
 
+SAID = {"suite": "Speed-ups of single changes", "sweeps": "it asked for too much"}
+
 
 @pytest.fixture(scope="module")
-def swept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def swept(tmp_path_factory: pytest.TempPathFactory, port: socket.socket) -> Iterator[Served]:
     store = Store(tmp_path_factory.mktemp("swept") / "store")
     wanted = suite_plan(only=["resnet50", "mnist_cnn", "sac"])
     suite = folder.begin(store, wanted)
@@ -34,24 +37,25 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     sweep = folder.begin(store, plan(fits, large))
     sweep.keep(ok(fits, 1_500_000))
     sweep.keep(bad(large, Outcome.OUT_OF_MEMORY, "it asked for too much"))
-    with served(store, {"sweep": sweep.id}) as found:
+    with served(store, {"sweep": sweep.id}, port=port) as found:
         yield found
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize(
-    ("name", "said"), [("suite", "Speed-ups of single changes"), ("sweeps", "it asked for too much")]
+    ("name", "theme"),
+    [
+        ("suite", "light"),
+        ("sweeps", "dark"),
+        pytest.param("suite", "dark", marks=pytest.mark.slow),
+        pytest.param("sweeps", "light", marks=pytest.mark.slow),
+    ],
 )
-def test_what_was_measured_is_shown_soundly(
-    swept: Served, tab: Opening, name: str, said: str, theme: str
-) -> None:
+def test_what_was_measured_is_shown_soundly(swept: Served, tab: Opening, name: str, theme: str) -> None:
     watch = tab(swept, theme=theme)
     words = {"cells": swept.runs["sweep"]} if name == "sweeps" else {}
     page = watch.open(swept.url(name, **words))
-    expect(page.get_by_text(said).first).to_be_visible()
+    expect(page.get_by_text(SAID[name]).first).to_be_visible()
     assert watch.unsound() == []
     assert not "\n".join(serious(page))
-    page.set_viewport_size({"width": NARROW, "height": 900})
-    page.reload()
-    watch.settled()
+    watch.resize(NARROW)
     assert watch.unsound() == []

@@ -19,13 +19,15 @@ from tracekit.schema import C, DeviceKind, HostKind
 from tracekit.store import Store
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Iterator
 
-    from playwright.sync_api import Browser, Locator, Page
+    from playwright.sync_api import Locator, Page
 
+    from tests.browser.conftest import Opening
+    from tests.browser.serving import Served
     from tests.builders import Row
 
-TIMEOUT_MS = 30_000
 HOSTILE = "<img src=x onerror=window.pwned=1><script>window.pwned=2</script>"
 STEP_NS = 1_000_000
 KERNELS = 3_000
@@ -61,31 +63,34 @@ def whole(rows: list[Row]) -> list[Row]:
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where the timeline of the run is served."""
+def timelines(tmp_path_factory: pytest.TempPathFactory, port: socket.socket) -> Iterator[Served]:
+    """A dashboard over two runs, one of which holds 1 GiB from a quarter to half of the capture."""
     store = Store(tmp_path_factory.mktemp("store"))
-    run = make_run(store, tables=training())
-    with served(store, {"run": run.path.name}) as answering:
-        yield answering.url("timeline", "run")
+    gib = 1 << 30
+    events = [(STEP_NS // 2, gib, 3 * gib), (STEP_NS, -gib, 2 * gib)]
+    rows = [
+        {C.T_NS: at, C.RANK: 0, C.DEVICE: 0, C.BYTES: size, C.TOTAL_ALLOCATED: total}
+        for at, size, total in events
+    ]
+    tables = training()
+    runs = {
+        "plain": make_run(store, tables=tables),
+        "filled": make_run(store, tables={**tables, "allocations": rows}, after_s=1),
+    }
+    with served(store, {name: run.path.name for name, run in runs.items()}, port=port) as answering:
+        yield answering
 
 
 @pytest.fixture
-def tab(browser: Browser) -> Iterator[Page]:
+def address(timelines: Served) -> str:
+    """Where the timeline of the run without memory is."""
+    return timelines.url("timeline", "plain")
+
+
+@pytest.fixture
+def tab(tab: Opening, timelines: Served) -> Page:
     """A tab in which nothing may go wrong, and nothing be fetched from elsewhere."""
-    wrong: list[str] = []
-    with browser.new_context(viewport={"width": 1440, "height": 900}, reduced_motion="reduce") as context:
-        context.set_default_timeout(TIMEOUT_MS)
-        expect.set_options(timeout=TIMEOUT_MS)
-        page = context.new_page()
-        page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("request", lambda asked: None if _own(asked.url) else wrong.append(asked.url))
-        yield page
-        assert wrong == []
-
-
-def _own(url: str) -> bool:
-    return url.startswith(("http://127.0.0.1", "data:", "blob:"))
+    return tab(timelines).page
 
 
 def opened(page: Page, address: str) -> Locator:
@@ -276,23 +281,8 @@ def test_the_theme_repaints_and_a_picture_is_saved(tab: Page, address: str) -> N
     assert saved.value.suggested_filename.endswith("-timeline.png")
 
 
-@pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where the timeline of a run is served on which 1 GiB is held from a quarter to half of the capture."""
-    store = Store(tmp_path_factory.mktemp("filled"))
-    gib = 1 << 30
-    events = [(STEP_NS // 2, gib, 3 * gib), (STEP_NS, -gib, 2 * gib)]
-    rows = [
-        {C.T_NS: at, C.RANK: 0, C.DEVICE: 0, C.BYTES: size, C.TOTAL_ALLOCATED: total}
-        for at, size, total in events
-    ]
-    run = make_run(store, tables={**training(), "allocations": rows})
-    with served(store, {"filled": run.path.name}) as answering:
-        yield answering.url("timeline", "filled")
-
-
-def test_memory_stands_below_its_device_and_says_how_much_is_held(tab: Page, filled: str) -> None:
-    canvas = opened(tab, filled)
+def test_memory_stands_below_its_device_and_says_how_much_is_held(tab: Page, timelines: Served) -> None:
+    canvas = opened(tab, timelines.url("timeline", "filled"))
     title = tab.locator(".tkl-title", has_text="memory · peak 3.00 GiB")
     expect(title).to_be_visible()
     lane, box = title.bounding_box(), canvas.bounding_box()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from playwright.sync_api import expect
+from playwright.sync_api import Error, expect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,6 +19,20 @@ window.tracekitViolations = [];
 document.addEventListener("securitypolicyviolation", (event) => window.tracekitViolations.push(
   `${event.violatedDirective} ${event.blockedURI} ${event.sourceFile}:${event.lineNumber}`));
 """
+_GO = """(url) => {
+  history.pushState({}, "", url);
+  dispatchEvent(new PopStateEvent("popstate"));
+}"""
+_UNFINISHED = ",".join(
+    (
+        '.tk-block[aria-busy="true"]',
+        ".dash-graph--pending",
+        ".ag-header-row:empty:visible",
+        ".ag-center-cols-container:empty:visible",
+    )
+)
+"""Blocks, charts and grids that are yet to be computed or drawn."""
+_FITS = "() => document.documentElement.scrollWidth <= document.documentElement.clientWidth"
 _WIDTHS = """() => {
   const limit = document.documentElement.clientWidth;
   if (document.documentElement.scrollWidth <= limit) return [];
@@ -36,17 +51,20 @@ class Watch:
         page: The tab.
         address: The only server it may speak to.
         troubles: Console errors, page errors, outside requests and failed answers, in order.
+        levels: Kinds of messages on the console that are troubles.
     """
 
     page: Page
     address: str
     troubles: list[str] = field(default_factory=list)
+    levels: set[str] = field(default_factory=lambda: {"assert", "error"})
 
     @classmethod
     def of(cls, context: BrowserContext, address: str) -> Watch:
         """A new tab, watched from the start."""
         watch = cls(context.new_page(), address)
         page = watch.page
+        _forget(page, address)
         page.add_init_script(_VIOLATIONS)
         page.on("console", watch._console)
         page.on("pageerror", lambda error: watch.troubles.append(f"page error: {error}"))
@@ -56,7 +74,7 @@ class Watch:
         return watch
 
     def _console(self, message: ConsoleMessage) -> None:
-        if message.type in {"error", "assert"}:
+        if message.type in self.levels:
             self.troubles.append(f"console: {message.text[:500]} at {message.location.get('url')}")
 
     def _request(self, request: Request) -> None:
@@ -77,12 +95,24 @@ class Watch:
         self.settled()
         return self.page
 
+    def go(self, url: str, title: str) -> None:
+        """Go to an address of the page with this title without loading the document again, as Back does."""
+        self.page.evaluate(_GO, url)
+        expect(self.page.locator("#page h1")).to_have_text(title)
+        self.settled()
+
+    def resize(self, width: int) -> None:
+        """Give the window another width and wait until charts and grids have followed."""
+        self.page.set_viewport_size({"width": width, "height": 900})
+        with contextlib.suppress(Error):  # `unsound` tells what does not fit
+            self.page.wait_for_function(_FITS)
+
     def settled(self) -> None:
         """Wait until the page has a heading, no block is being computed and nothing is being fetched."""
         expect(self.page.locator("#page h1")).to_be_visible()
-        expect(self.page.locator('.tk-block[aria-busy="true"]')).to_have_count(0)
+        expect(self.page.locator(_UNFINISHED)).to_have_count(0)
         self.page.wait_for_load_state("networkidle")
-        expect(self.page.locator('.tk-block[aria-busy="true"]')).to_have_count(0)
+        expect(self.page.locator(_UNFINISHED)).to_have_count(0)
 
     def through_the_menu(self) -> Iterator[str]:
         """Go to each page that the menu lists, by its links; gives the titles once each page is complete."""
@@ -108,3 +138,11 @@ class Watch:
         """Nothing went wrong in this tab."""
         violations = self.page.evaluate("window.tracekitViolations || []")
         assert self.troubles + [f"policy: {each}" for each in violations] == []
+
+
+def _forget(page: Page, address: str) -> None:
+    """Remove what pages of a server have stored in the browser."""
+    session = page.context.new_cdp_session(page)
+    stored = {"origin": address, "storageTypes": "cookies,indexeddb,local_storage"}
+    session.send("Storage.clearDataForOrigin", stored)
+    session.detach()

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import pytest
 
 from tracekit.schema import TABLES
 
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 COLUMNS = {column.name for table in TABLES.values() for column in table.columns if "_" in column.name}
+MENTIONED = re.compile("|".join(sorted(COLUMNS)))
 SOURCES = [
     path
     for top in ("tracekit", "collectors", "analyses", "dashboards")
@@ -25,14 +25,20 @@ SOURCES = [
 
 def spelled(source: str) -> Iterator[tuple[int, str]]:
     """Line and column of each string that is a column's name; a docstring is never just that."""
+    if not MENTIONED.search(source):  # to parse costs a hundred times as much
+        return
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Constant) and node.value in COLUMNS:
             yield node.lineno, str(node.value)
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_column_is_spelled(path: Path) -> None:
-    assert list(spelled(path.read_text())) == []
+def test_no_column_is_spelled() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {column}"
+        for path in SOURCES
+        for line, column in spelled(path.read_text())
+    ]
+    assert found == []
 
 
 def test_a_spelled_column_would_be_found() -> None:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 pytest.importorskip("torch")
 pytest.importorskip("dash")
 
-SLOW = ("README.md", "tutorial.md", "check.md", "collecting.md", "comparing.md")
-"""Documents that take more than ten seconds."""
+DEFAULT = ("README.md", "collector.md", "python.md", "check.md", "troubleshooting.md")
+"""Documents of the default tier: together they have blocks of every kind, and a recording of a program."""
 UNRUN = {
     "README.md": 7,
     "docs/check.md": 2,
@@ -39,7 +39,7 @@ EVERY = [block for path in PAGES for block in blocks(path)]
 each_page = pytest.mark.parametrize(
     "path",
     [
-        pytest.param(path, id=path.name, marks=[pytest.mark.slow] if path.name in SLOW else [])
+        pytest.param(path, id=path.name, marks=[] if path.name in DEFAULT else [pytest.mark.slow])
         for path in PAGES
         if blocks(path)
     ],
