@@ -1,10 +1,10 @@
 """Check that the tests catch defects: change one line of the product at a time, and run tests.
 
-    just mutants                           every mutant: its listed tests, then the whole default tier
-    just mutants --fast                    every mutant, by its listed tests only (about 10 minutes)
-    just mutants link-step-end scrub-flag  two of them
-    just mutants --tier both scrub-flag    one of them, with the tests of the slow tier as well
-    just mutants --list                    names, files and changes
+    just mutants                              every mutant: its listed tests, then the whole default tier
+    just mutants --fast                       every mutant, by its listed tests only (under 10 minutes)
+    just mutants link-idle-border shelf-lock  two of them
+    just mutants --tier both shelf-lock       one of them, with the tests of the slow tier as well
+    just mutants --list                       names, files and changes
 
 A mutant is a small defect: a flipped comparison, a bound that is off by one, swapped columns, a lock that is
 not taken, an error that is ignored. `tests/mutants.toml` is the table of all of them. A mutant is killed when
