@@ -71,7 +71,7 @@ def test_a_model_on_two_gpus(store: Store) -> None:
     assert linear["allowed"] == pytest.approx(1307.4 / 989.4, rel=1e-3)
     assert linear["gain"] < 1
     notes = compare(base, head, "device_compare").notes
-    assert any("53 % (base) and 70 % (head)" in note for note in notes)
+    assert any("53% (base) and 70% (head)" in note for note in notes)
     assert any("32 threads on the base and 64 on the head" in note for note in notes)
     assert any(note.startswith("aten::bmm gains 2.39×") and "s1688gemm" in note for note in notes)
     codes = {finding.title.split(" runs")[0] for finding in compare(base, head, "device_compare").findings}

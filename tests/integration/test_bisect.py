@@ -157,7 +157,7 @@ def test_a_change_below_the_threshold_is_not_searched(
     shas = history(git, {8: 11.5})
     code, found = search(words(shas, counter, "--threshold", "40%"), capsys)
     assert (code, found["measured"]) == (3, 6)
-    assert found["reason"] == "the ends differ by less than the threshold of 40 %"
+    assert found["reason"] == "the ends differ by less than the threshold of 40%"
 
 
 def test_an_end_that_cannot_be_measured_is_nothing_measured(

@@ -113,7 +113,7 @@ def test_what_can_be_detected_is_shown(
     [series] = history(store.runs()).series
     assert series.needs == ""
     assert command(["noise", "--store", str(store.path), "--format", output_format]) == 0
-    shown = repr(series.noise.mde(5)) if output_format == "csv" else f"{100 * series.noise.mde(5):.1f} %"
+    shown = repr(series.noise.mde(5)) if output_format == "csv" else f"{100 * series.noise.mde(5):.1f}%"
     assert shown in capsys.readouterr().out
 
 

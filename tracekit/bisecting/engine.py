@@ -119,7 +119,7 @@ def _too_small(ends: Comparison) -> str:
     most = max(abs(math.log(bound)) for bound in ends.ci95)
     if most >= math.log1p(ends.threshold):
         return ""
-    return f"the ends differ by less than the threshold of {100 * ends.threshold:g} %"
+    return f"the ends differ by less than the threshold of {100 * ends.threshold:g}%"
 
 
 def _search(session: Session) -> Found:

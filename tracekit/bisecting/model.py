@@ -66,7 +66,7 @@ class Culprit:
         suspects: What may have made it, the last being the first that was measured after it.
         before: The last that was measured before it.
         effect: Ratio after to before; of a count the difference.
-        low: Lower bound of its 95 % interval.
+        low: Lower bound of its 95% interval.
         high: Upper bound.
         posterior: Probability that it is a jump in the direction of the whole.
         commands: What shows the difference.

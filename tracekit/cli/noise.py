@@ -19,7 +19,7 @@ def command(*, output_format: str, store: str | None) -> None:
     """Say how much runs of the same code differ, and the smallest change that this allows to detect.
 
     A series is a metric of one configuration, runs with equal fingerprints. Its sigma is the standard
-    deviation of the logarithm of one run's value (0.02: runs differ by about 2 %), pooled within runs of the
+    deviation of the logarithm of one run's value (0.02: runs differ by about 2%), pooled within runs of the
     same clean commit, or of the same label and changes. Detectable is the change that a comparison of so many
     runs per side finds in 80 of 100 cases. Runs of one commit that were made days apart differ by more than
     those that `tracekit ab` makes in turn.
@@ -66,7 +66,7 @@ def _columns() -> list[Column]:
         Column("configuration", "", "what ran, in a few words of its fingerprint"),
         Column("metric", "", "what was measured"),
         Column("sigma", "share", "standard deviation of the logarithm of one run"),
-        Column("sigma_low", "share", "lower bound of its 95 % interval"),
+        Column("sigma_low", "share", "lower bound of its 95% interval"),
         Column("sigma_high", "share", "upper bound of it"),
         Column("detectable_5", "share", "change that 5 runs per side find in 80 of 100 cases"),
         Column("detectable_10", "share", "the same of 10 runs per side"),

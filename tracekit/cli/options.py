@@ -56,7 +56,7 @@ report_option = format_of("result", REPORTS)
 
 
 def threshold_option(text: str) -> Decorator:
-    """The smallest change that matters, 7 % by default."""
+    """The smallest change that matters, 7% by default."""
     return click.option("--threshold", type=Percent(), default="7%", show_default=True, help=text)
 
 

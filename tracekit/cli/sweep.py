@@ -75,7 +75,7 @@ def command(
     stopped: nothing is measured twice. The table lies in the store as Parquet, .sweeps/ID/table.parquet.
 
     --search-batch doubles the batch from --batch-size, or 1, until memory ends or throughput rises by less
-    than 5 %, and says which. Where timings vary by more, take more --steps and --repeat.
+    than 5%, and says which. Where timings vary by more, take more --steps and --repeat.
 
     JSON: {"schema": "tracekit.sweep/1", "sweep": ID, "rows": [{"batch_size": ..., "outcome": ...}], "notes"}.
 

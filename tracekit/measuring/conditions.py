@@ -96,7 +96,7 @@ def _of_both(base: Sequence[Conditions], head: Sequence[Conditions]) -> list[str
     if a and b and differ(a, b):
         said.append(
             f"the mean SM clock was {a:.0f} MHz in the base and {b:.0f} MHz in the head, more than "
-            f"{100 * TOLERANCE:g} % apart: lock them, as with `nvidia-smi --lock-gpu-clocks`"
+            f"{100 * TOLERANCE:g}% apart: lock them, as with `nvidia-smi --lock-gpu-clocks`"
         )
     hot_a, hot_b = (
         max((one.hottest_c for one in own if one.hottest_c is not None), default=None) for own in (base, head)

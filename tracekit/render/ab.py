@@ -20,7 +20,7 @@ COLUMNS = (
     Column("base", "", "geometric mean over the runs of the base"),
     Column("head", "", "the same of the head"),
     Column("ratio", "", "head over base"),
-    Column("ci95", "", "its 95 % interval over all looks"),
+    Column("ci95", "", "its 95% interval over all looks"),
     Column("mde", "", "smallest change this many runs find in 80 of 100 cases"),
     Column("verdict", "", "what it means at the threshold"),
     Column("k", "count", "runs per side that decided"),
@@ -94,7 +94,7 @@ def _design(report: Report) -> list[str]:
     warmup = f", after {design.warmup} that did not count" if design.warmup else ""
     parts = [
         f"{made} runs per side{warmup}, each a fresh process, in ABBA order and compared in pairs; "
-        f"planned looks at {looks} runs; threshold {100 * design.threshold:g} %; "
+        f"planned looks at {looks} runs; threshold {100 * design.threshold:g}%; "
         f"{report.seconds:,.0f} s of measuring",
     ]
     if report.verdict == "cannot tell":

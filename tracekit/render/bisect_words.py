@@ -50,13 +50,13 @@ def culprit(found: Bisection, one: Culprit) -> list[str]:
         lines.append("one of these: those before the last could not be measured")
     span = ""
     if not found.exact:
-        span = f", 95 % interval {change(math.log(one.low))} to {change(math.log(one.high))}"
+        span = f", 95% interval {change(math.log(one.low))} to {change(math.log(one.high))}"
         span += f", sure to {_share(one.posterior)}"
     return [*lines, f"{found.metric.name} {effect(found, one)} against {one.before.short}{span}"]
 
 
 def _share(posterior: float) -> str:
-    return f"{100 * posterior:.1f} %" if posterior < 0.9995 else "over 99.9 %"
+    return f"{100 * posterior:.1f}%" if posterior < 0.9995 else "over 99.9%"
 
 
 def named(one: Subject) -> str:
@@ -73,9 +73,9 @@ def ends(found: Bisection) -> str:
     told = f"{text}, {change(math.log(found.ends.ratio))}"
     if found.ends.ci95:
         low, high = (change(math.log(bound)) for bound in found.ends.ci95)
-        told += f" (95 % interval {low} to {high})"
+        told += f" (95% interval {low} to {high})"
     if found.ends.mde is not None and math.isfinite(found.ends.mde):
-        told += f", smallest detectable change {100 * found.ends.mde:.1f} %"
+        told += f", smallest detectable change {100 * found.ends.mde:.1f}%"
     return told
 
 

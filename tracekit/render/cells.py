@@ -85,7 +85,7 @@ def human(value: Any, unit: str) -> str:
 
     Example:
         >>> [human(1_234_567, "ns"), human(12_582_912, "bytes"), human(0.125, "share"), human(None, "ns")]
-        ['1.23 ms', '12.00 MiB', '12.5 %', '–']
+        ['1.23 ms', '12.00 MiB', '12.5%', '–']
         >>> [human(29_166_401_318_400.0, "FLOP"), human(0.0421, "TFLOP/s"), human(2039.0, "GB/s")]
         ['29.17 TFLOP', '42.10 GFLOP/s', '2,039.00 GB/s']
     """
@@ -125,7 +125,7 @@ def _number(value: float, unit: str) -> str:
     if unit in SCALES:
         return _scaled(value, *SCALES[unit])
     if unit == "share":
-        return f"{100 * value:z.1f} %"
+        return f"{100 * value:z.1f}%"
     if unit == "count":
         return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
     text = str(value) if isinstance(value, int) else f"{value:,.2f}"

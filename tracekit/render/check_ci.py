@@ -88,8 +88,8 @@ def _annotation(level: str, title: str, message: str) -> str:
     """One workflow command, with what would end it escaped as GitHub asks.
 
     Example:
-        >>> _annotation("error", "a: b", "10 % slower")
-        '::error title=a%3A b::10 %25 slower'
+        >>> _annotation("error", "a: b", "10% slower")
+        '::error title=a%3A b::10%25 slower'
     """
     head = _data(title).replace(":", "%3A").replace(",", "%2C")
     return f"::{level} title={head}::{_data(message)}"

@@ -26,7 +26,7 @@ COLUMNS = (
     Column("metric", "", "of one run"),
     Column("verdict", "", "at the threshold"),
     Column("change", "", "head against base"),
-    Column("interval", ID, "95 % interval of the change; the range over pairs of runs of exact metrics"),
+    Column("interval", ID, "95% interval of the change; the range over pairs of runs of exact metrics"),
     Column("detectable", "", "smallest change that would be found in 80 of 100 cases"),
     Column("base", "", "mean over the runs of the baseline; the median of exact metrics"),
     Column("head", "", "the same of the head"),
@@ -57,7 +57,7 @@ def headline(gate: Gate) -> str:
         case ExitCode.CANNOT_TELL:
             return f"Cannot tell: {_doubts(gate)} of {_counted(gate)} undecided, {where}"
     better = f"; {len(found)} improved" if (found := _improved(gate)) else ""
-    return f"Pass: no worsening by {100 * gate.threshold:g} % in {_counted(gate)}{better}, {where}"
+    return f"Pass: no worsening by {100 * gate.threshold:g}% in {_counted(gate)}{better}, {where}"
 
 
 def _why_nothing(gate: Gate) -> str:
@@ -112,7 +112,7 @@ def _row(each: Configuration, one: Comparison) -> dict[str, Any]:
         "head": _amount(one.b, one.unit),
         "change": _change(one),
         "interval": " to ".join(_relative(bound) for bound in one.ci95) if one.ci95 else MISSING,
-        "detectable": f"{100 * one.mde:.1f} %" if one.mde is not None and math.isfinite(one.mde) else MISSING,
+        "detectable": f"{100 * one.mde:.1f}%" if one.mde is not None and math.isfinite(one.mde) else MISSING,
         "runs": f"{one.runs[0]} / {one.runs[1]}",
         "verdict": str(one.verdict),
     }

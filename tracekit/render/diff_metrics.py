@@ -41,7 +41,7 @@ def metrics(diff: Diff) -> Table:
             "change": None if one.ratio is None else one.ratio - 1,
             "95_%_interval": None
             if one.ci95 is None
-            else " to ".join(f"{100 * (end - 1):+z.1f} %" for end in one.ci95),
+            else " to ".join(f"{100 * (end - 1):+z.1f}%" for end in one.ci95),
             "least_detectable": one.mde,
             "verdict": str(one.verdict),
             "basis": one.basis,
@@ -60,7 +60,7 @@ _METRICS = (
     Column(
         "95_%_interval",
         "id",
-        "where the true change lies with 95 %; of exact metrics, all that the runs show",
+        "where the true change lies with 95%; of exact metrics, all that the runs show",
     ),
     Column(
         "least_detectable", "share", "minimal detectable effect: the smallest change this design can tell"

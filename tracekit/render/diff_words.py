@@ -67,7 +67,7 @@ def _spoken(metric: Metric) -> str:
 
 
 def _change(metric: Metric) -> str:
-    return "" if metric.ratio is None else f" ({100 * (metric.ratio - 1):+z.1f} %)"
+    return "" if metric.ratio is None else f" ({100 * (metric.ratio - 1):+z.1f}%)"
 
 
 def comparable(diff: Diff) -> str:

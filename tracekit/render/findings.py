@@ -161,7 +161,7 @@ def _worth(finding: Finding, share: float | None) -> str:
 
 def _proof(analysis: str, finding: Finding) -> str:
     parts = [finding.how] if finding.how else []
-    parts += [f"confidence {100 * finding.confidence:.0f} %", *evidence(finding)]
+    parts += [f"confidence {100 * finding.confidence:.0f}%", *evidence(finding)]
     return "; ".join(parts) + f" [{analysis}: {finding.code}]"
 
 

@@ -135,7 +135,7 @@ def _comparison(
 
 
 def _history(noise: Noise) -> str:
-    return f"judged by the noise of {100 * noise.sigma:.2g} % in {noise.runs} recorded runs of unchanged code"
+    return f"judged by the noise of {100 * noise.sigma:.2g}% in {noise.runs} recorded runs of unchanged code"
 
 
 def _mean(logs: Floats) -> float:

@@ -25,7 +25,7 @@ RATIOS = "ratios"
 """Why a geometric mean of ratios stands beside no time."""
 MODES = ("train", "infer")
 FEWEST = 4
-"""Of two times 4 runs in any order, 2 of 70 orders have all of one side first: 3 %."""
+"""Of two times 4 runs in any order, 2 of 70 orders have all of one side first: 3%."""
 FEW = f"few runs: fewer than {FEWEST} of a side, which may lie apart by chance; take --repeat {FEWEST}"
 UNMEASURED = "not in the suite"
 LEFT_OUT = "left out: at this size only what Inductor compiles soon is compiled"

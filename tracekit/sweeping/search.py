@@ -87,8 +87,8 @@ def _fastest(cell: Cell, plan: Plan, done: Mapping[tuple[str, int], Record]) -> 
 
 def _stop(batch: int, rate: float, before: float | None, plan: Plan) -> str:
     if before is not None and rate < before * (1 + RISE):
-        change = f"{100 * (rate / before - 1):+.1f} %"
-        return f"throughput changed by {change} at batch {batch}, less than the {100 * RISE:g} % it must rise"
+        change = f"{100 * (rate / before - 1):+.1f}%"
+        return f"throughput changed by {change} at batch {batch}, less than the {100 * RISE:g}% it must rise"
     return f"batch {batch} is the largest allowed" if batch * 2 > plan.most else ""
 
 

@@ -108,7 +108,7 @@ def test_a_problem_of_an_earlier_call_says_that_it_is_one(tmp_path: Path) -> Non
 def test_a_machine_that_drifts_during_the_search_makes_no_culprit(
     tmp_path: Path, drift: float, seed: int
 ) -> None:
-    """+10 % at one commit, while the machine changes by `drift` in 30 measurements."""
+    """+10% at one commit, while the machine changes by `drift` in 30 measurements."""
     rng, planted = np.random.default_rng(seed), 50
 
     def values(number: int) -> dict[str, float]:

@@ -273,7 +273,7 @@ def record_alternating(branch: tuple[str, str], store: Store) -> None:
 
 
 def test_a_slow_clock_is_no_regression_of_the_head(branch: tuple[str, str], store: Store) -> None:
-    """The base ran at 1980 MHz; the head took 12.5 % longer at 1760 MHz, which are as many cycles."""
+    """The base ran at 1980 MHz; the head took 12.5% longer at 1760 MHz, which are as many cycles."""
     base = record(store, branch[0], BASE, clock=1_980.0, batch_size=16)
     head = record(store, branch[1], [round(1.125 * step) for step in BASE], clock=1_760.0, batch_size=16)
     gate = check(store, "main", runs=[run.id for run in head], options=STEP_TIME)

@@ -104,7 +104,7 @@ def test_a_bar_says_in_words_what_it_shows_in_colours() -> None:
         str(one["aria-label"]).startswith(f"step of the {side}:")
         for one, side in zip(images, ("base", "head"), strict=True)
     ] == [True, True]
-    assert all(f"{part} 12.5 %" in str(images[0]["aria-label"]) for part in DEVICE_PARTS)
+    assert all(f"{part} 12.5%" in str(images[0]["aria-label"]) for part in DEVICE_PARTS)
 
 
 @pytest.mark.parametrize("found", DIFFS)

@@ -41,9 +41,9 @@ def test_nothing_in_a_name_ends_the_block_of_the_command(name: str) -> None:
 
 def test_metrics_of_both_units_share_a_table_with_interval_and_detectable_effect() -> None:
     text = as_markdown(judged(Verdict.PASS, metric("device_peak", Verdict.PASS)))
-    head = "| metric | base | head | change | 95 % interval | least detectable | verdict | basis |"
+    head = "| metric | base | head | change | 95% interval | least detectable | verdict | basis |"
     assert head in text
-    assert "| step\\_time | 1.05 ms | 1.05 ms | 0.0 % | -1.0 % to +1.0 % | 2.0 % | pass |" in text
+    assert "| step\\_time | 1.05 ms | 1.05 ms | 0.0% | -1.0% to +1.0% | 2.0% | pass |" in text
     assert "| device\\_peak | 1.00 MiB | 1.00 MiB |" in text
 
 

@@ -50,17 +50,17 @@ def test_text_leads_with_the_saving_and_ends_with_what_was_not_judged(
         "A step takes 10.00 µs (mean of 5). 2 findings of 7 rules;",
         "savings may be of the same time, so they do not add up.",
         "",
-        " 1. HIGH: saves 1.50 µs (15.0 %), estimated",
+        " 1. HIGH: saves 1.50 µs (15.0%), estimated",
         "    copies are | slow",
         "    → pin the memory in train.py(3): main",
-        "    bytes over the best rate; confidence 75 %;",
+        "    bytes over the best rate; confidence 75%;",
         "    device_intervals 4, 8, 15, 16, 23 and 1 more [copies:",
         "    slow\\x1b[2J]",
         "",
         " 2. INFO: no saving can be given",
         "    steps vary",
         "    → look at them",
-        "    confidence 100 % [copies: odd]",
+        "    confidence 100% [copies: odd]",
         "",
         "Not judged, for what the run does not hold:",
         "    - copies: no shapes",
@@ -119,5 +119,5 @@ def test_csv_is_one_line_each_and_markdown_cannot_be_broken() -> None:
     assert [line["saving_ns_per_step"] for line in lines] == ["1500", ""]
     assert json.loads(lines[0]["evidence"])["device_intervals"][0] == 4
     markdown = as_markdown("r1", advice().findings, advice(), "integrity: good")
-    assert "1. **copies are \\| slow** (saves 1.50 µs (15.0 %), estimated)" in markdown
+    assert "1. **copies are \\| slow** (saves 1.50 µs (15.0%), estimated)" in markdown
     assert "\x1b" not in markdown

@@ -98,11 +98,11 @@ def test_a_rate_that_fell_reads_as_a_fall() -> None:
     one = compare(RATE, [100.0, 101.0, 99.0], [80.0, 81.0, 79.0], paired=False)
     assert one.ratio == pytest.approx(0.8, abs=1e-3)
     assert one.reason == (
-        "-20.0 % (95 % interval -22.1 % to -17.9 %) is a worsening of at least the threshold of 7 %"
+        "-20.0% (95% interval -22.1% to -17.9%) is a worsening of at least the threshold of 7%"
     )
     other = compare(RATE, [100.0, 100.2, 99.9, 100.1], [99.0, 99.1, 98.9, 99.2], paired=False)
     assert other.verdict is Verdict.PASS
-    assert other.reason == "at worst -1.2 % (95 % interval up to -0.8 %), within the threshold of 7 %"
+    assert other.reason == "at worst -1.2% (95% interval up to -0.8%), within the threshold of 7%"
 
 
 def test_blocks_that_lack_a_side_each_are_two_groups() -> None:
@@ -123,7 +123,7 @@ def test_a_verdict_by_history_says_so() -> None:
     noise = Noise(0.012, 9.0, runs=10, groups=1)
     one = compare(STEP, [100.0], [112.0], paired=False, noise=noise)
     assert one.verdict is Verdict.REGRESSION
-    assert one.reason.endswith("; judged by the noise of 1.2 % in 10 recorded runs of unchanged code")
+    assert one.reason.endswith("; judged by the noise of 1.2% in 10 recorded runs of unchanged code")
     assert "judged" not in compare(STEP, [100.0, 101.0], [1.0, 2.0], paired=False, noise=noise).reason
 
 

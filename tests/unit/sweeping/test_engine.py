@@ -202,7 +202,7 @@ def test_a_search_stops_where_throughput_no_longer_rises(store: Store, asked: An
     assert [batch for _, batch in seen] == [1, 2, 4, 8]
     found = search.found(first, place.plan, known)
     assert found.best == 8
-    assert "+1.1 % at batch 8" in found.why
+    assert "+1.1% at batch 8" in found.why
     assert search.DOUBT not in found.why
     assert [row.settings.batch_size for row in rows(place.plan, known)] == [1, 2, 4, 8]
 
@@ -213,7 +213,7 @@ def test_a_search_that_noise_may_have_stopped_says_so(store: Store, asked: Any) 
     place = folder.begin(store, plan(first, search=True))
     found = search.found(first, place.plan, finish(store, place, watcher=Watcher()))
     assert found.best == 1
-    assert "-4.8 % at batch 2" in found.why
+    assert "-4.8% at batch 2" in found.why
     assert found.why.endswith(search.DOUBT)
 
 

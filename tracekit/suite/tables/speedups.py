@@ -61,7 +61,7 @@ def table(kind: Kind) -> Table:
         title="Speed-ups of single changes",
         definition=(
             "Step times without a profiler. Sides lie apart where the median steps of all runs of one lie "
-            f"below all of the other, of {FEWEST} runs each or more: by chance in 3 % of cases at most, if "
+            f"below all of the other, of {FEWEST} runs each or more: by chance in 3% of cases at most, if "
             "the machine did not drift from one side to the other, which are measured one after the other; "
             "`tracekit ab` alternates them."
         ),
