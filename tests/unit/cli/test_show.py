@@ -91,7 +91,7 @@ def test_many_ranks_are_summed_up_for_people_and_listed_in_csv(
     facts = dict(
         line.split(maxsplit=1) for line in text.splitlines() if line.startswith(("sources.", "depth"))
     )
-    assert facts.pop("sources.each").endswith("`tracekit show RUN --format json`")
+    assert facts.pop("sources.details").endswith("`tracekit show RUN --format json`")
     assert facts == {
         "sources.count": "9",
         "sources.first": "rank0.json",
