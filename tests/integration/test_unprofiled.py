@@ -66,7 +66,7 @@ def test_its_steps_are_those_that_were_timed(timed: Run) -> None:
 def test_no_advice_is_no_praise(timed: Run, capsys: pytest.CaptureFixture[str]) -> None:
     tracekit(["findings", str(timed.path)])
     told = capsys.readouterr().out
-    assert "No interval was recorded. 0 findings" in told
+    assert "No intervals recorded. 0 findings" in told
     assert "0 ns" not in told
 
 

@@ -65,7 +65,7 @@ def test_what_got_slower_names_its_causes_in_every_format_for_people(
     for output_format in ("table", "markdown", "html"):
         found, text = out(store, capsys, "--metric", "step_time", "--format", output_format)
         assert found == 1
-        assert "profiled step 10.00 ms → 15.00 ms; its largest changes: in ops +5.00 ms" in text
+        assert "profiled step 10.00 ms → 15.00 ms; largest changes: in ops +5.00 ms" in text
         assert re.search(r"aten::mm.*5\.00 ms", text, re.DOTALL)
         assert "count +5.00 ms" in text
     [each] = json.loads(out(store, capsys, "--format", "json")[1])["configurations"]
@@ -131,7 +131,7 @@ def test_markdown_of_long_commands_stays_below_what_a_comment_holds(
     found, text = out(store, capsys, "--format", "markdown")
     assert found == 1
     assert len(text.encode()) < 60_000
-    assert "There is no room for" in text
+    assert "omitted; see `--format json`" in text
     assert "Reproduce: `tracekit check" in text
 
 
@@ -241,7 +241,7 @@ def test_nothing_measured_is_not_put_down_to_the_baseline(
     record(store, commit(git, "topic", branch="topic"), [0] * 5)
     found, text = out(store, capsys, "--metric", "step_time")
     assert found == 5
-    assert "no run measured any of the metrics" in text
+    assert "no run has any of the metrics" in text
 
 
 def test_the_head_is_told_where_another_commit_is_checked_out(

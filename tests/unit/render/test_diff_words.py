@@ -16,7 +16,7 @@ from tracekit.render.cells import human
 def test_a_metric_that_got_worse_beside_a_pass_is_in_the_headline() -> None:
     found = judged(Verdict.PASS, metric("device_peak", Verdict.REGRESSION, 1.5), metric("b", Verdict.PASS))
     assert words.headline(found).startswith("pass: step time")
-    assert words.headline(found).endswith("; beside it device peak: regression (+50.0%)")
+    assert words.headline(found).endswith("; also device peak: regression (+50.0%)")
     assert words.worsens(found)
 
 

@@ -160,7 +160,7 @@ def test_columns_without_a_value_are_left_out_and_told_with_their_reason(store: 
 def test_figures_that_are_missing_alike_are_one_line(store: Store) -> None:
     found = told(store, plan(only=["sac"]), on_cpu)
     own = [one for one in figures(found) if one.table == "curves"]
-    assert render.undrawn(own) == ["8 figures are not drawn: not in the suite."]
+    assert render.undrawn(own) == ["8 figures omitted: not in the suite."]
     assert f"ResNet-50 over resolution and batch size\n{render.NO_ROWS}" in render.as_text(found, "table")
 
 
@@ -296,4 +296,4 @@ def test_the_page_of_a_part_of_the_workloads_says_what_is_not_in_it(store: Store
     pytest.importorskip("plotly")
     text = render.as_html(told(store, plan(only=["sac"]), on_cpu))
     assert f"ResNet-50 over resolution and batch size</h2><p>{render.NO_ROWS}" in text
-    assert "8 figures are not drawn" not in text
+    assert "8 figures omitted" not in text
