@@ -40,7 +40,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize(
-    ("name", "said"), [("suite", "Speed-ups of single changes"), ("sweeps", "it asked for too much")]
+    ("name", "said"), [("suite", "Speedups of single changes"), ("sweeps", "it asked for too much")]
 )
 def test_what_was_measured_is_shown_soundly(
     swept: Served, tab: Opening, name: str, said: str, theme: str

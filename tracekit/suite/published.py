@@ -1,4 +1,4 @@
-"""What the studies published, to stand beside what is measured here; nothing is computed from it."""
+"""Published numbers for comparison; nothing is computed from them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CURVES = "Levental and Orlova, When they go high we go low"
 
 @dataclass(frozen=True)
 class Breakdown:
-    """Shares of the time of a domain: a kernel ran, data moved, nothing ran."""
+    """Time shares of a domain: active, data movement, idle."""
 
     active: float
     movement: float

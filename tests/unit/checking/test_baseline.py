@@ -48,7 +48,7 @@ def test_a_label_of_several_commits_tells_that_some_are_left_out(git: Git, store
     record(store, commit(git, "second"), BASE, label="nightly")
     record(store, commit(git, "third"), BASE, label="head")
     [each] = check(store, "label:nightly", label="head").configurations
-    assert "the label has runs of 1 more state of the code, left out" in each.notes
+    assert "the label has runs of 1 more code state, skipped" in each.notes
 
 
 def test_a_small_baseline_of_a_label_is_not_put_down_to_ancestors(git: Git, store: Store) -> None:

@@ -180,9 +180,9 @@ def _wait_for_end(pid: int) -> None:
 @pytest.mark.parametrize(
     ("printed", "message"),
     [
-        ("step: fast", "'fast', which is no number"),
-        ("step: 0", "no ratio"),
-        ("step: nan", "no ratio"),
+        ("step: fast", "'fast', which is not a number"),
+        ("step: 0", "not above 0"),
+        ("step: nan", "not above 0"),
         ("", "nothing"),
     ],
 )

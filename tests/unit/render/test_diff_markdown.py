@@ -52,8 +52,8 @@ def test_a_section_too_large_does_not_take_the_smaller_ones_with_it() -> None:
     causes = tuple(cause(f"{n}{WIDE}", WIDE, rate=1) for n in range(600))
     text = as_markdown(compared(groups=groups, causes=causes, warnings=("mind this",)), limit=600)
     assert len(text.encode()) < MOST_BYTES
-    assert "How work was matched" in text
-    assert "2 more sections: `--format html`" in text
+    assert "Matching of base and head" in text
+    assert "2 more sections omitted; see `--format html`" in text
     assert "- mind this" in text
 
 
