@@ -77,7 +77,7 @@ def test_its_integrity_is_not_judged_by_what_was_not_recorded(timed: Run) -> Non
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"collector": "nsys"}, "nothing to do for --collector nsys"),
+        ({"collector": "nsys"}, "--no-profile cannot be combined with --collector nsys"),
         ({"keep_trace": True}, "no trace to keep"),
     ],
 )

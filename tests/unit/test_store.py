@@ -132,7 +132,7 @@ def test_a_git_revision_names_the_newest_run_recorded_there(store: Store, git: G
     newest = make_run(store, after_s=1, git=gitinfo.state())
     git("commit", "--quiet", "--allow-empty", "--message=second")
     assert store.resolve("git:HEAD~1") == newest
-    with pytest.raises(RunNotFoundError, match="no run was recorded at HEAD"):
+    with pytest.raises(RunNotFoundError, match="no runs at HEAD"):
         store.resolve("git:HEAD")
     with pytest.raises(RunNotFoundError, match="knows no revision 'gone'"):
         store.resolve("git:gone")

@@ -49,9 +49,9 @@ def unexpected(error: BaseException) -> TracekitError:
     """
     said = " ".join(str(error).split())
     if isinstance(error, OSError):
-        what, hint = f"the machine that ran it failed it: {said}", "look after its disk and file systems"
+        what, hint = f"the worker's machine failed: {said}", "check its disk and file systems"
     else:
-        what, hint = f"{type(error).__name__}: {said}", "`--debug` tells where"
+        what, hint = f"{type(error).__name__}: {said}", "use `--debug` for a traceback"
     found = TracekitError(what, hint=hint)
     found.add_note("".join(traceback.format_exception(error)))
     return found

@@ -116,5 +116,5 @@ def _logs(values: Values) -> Floats:
     numbers = np.array([np.nan if value is None else value for value in values], float)
     there = numbers[~np.isnan(numbers)]
     if bool((there <= 0).any()):
-        raise UnusableInputError("a run has a value that is not above 0", hint="leave out runs without it")
+        raise UnusableInputError("a run has a value that is not above 0", hint="exclude such runs")
     return np.asarray(np.log(there))

@@ -95,7 +95,7 @@ def briefly(message: str) -> str:
 
     Example:
         >>> briefly("w ran out of memory: [enforce fail] x: you tried to allocate 4294967296 bytes. Error 12")
-        'w ran out of memory: it asked for 4,294,967,296 bytes at once'
+        'w ran out of memory: requested 4,294,967,296 bytes at once'
     """
     match = re.search(r"^(.*ran out of memory): .*tried to allocate (\d+) bytes", message)
     return f"{match[1]}: requested {int(match[2]):,} bytes at once" if match else message

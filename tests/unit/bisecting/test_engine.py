@@ -119,7 +119,7 @@ def test_a_machine_that_drifts_during_the_search_makes_no_culprit(
     lab = Lab(values)
     found = search(lab, tmp_path)
     assert set(at(found)) <= {planted}
-    assert found.culprits or "measured in turn" in found.reason
+    assert found.culprits or "alternating measurements" in found.reason
 
 
 def test_the_effect_is_that_of_measurements_in_turn(tmp_path: Path) -> None:

@@ -161,4 +161,4 @@ def test_an_unknown_metric_or_revision_is_unusable(
 ) -> None:
     assert checked(store, capsys, "--metric", "speed")[0] == 2
     assert run(["check", "--against", "nowhere", "--store", str(store.path)]) == 2
-    assert "git knows no revision 'nowhere'" in capsys.readouterr().err
+    assert "no git revision 'nowhere'" in capsys.readouterr().err

@@ -252,5 +252,5 @@ def test_the_head_is_told_where_another_commit_is_checked_out(
     record(store, sha, BASE)
     assert check(store, "main").notes == ()
     git("checkout", "--quiet", "--detach", "main")
-    assert f"{sha[:12]} is the commit recorded last" in out(store, capsys)[1]
+    assert f"{sha[:12]}, the commit recorded last" in out(store, capsys)[1]
     assert check(store, "main", runs=["git:topic"]).notes == ()

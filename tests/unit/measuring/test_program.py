@@ -134,7 +134,7 @@ def test_imports_and_files_are_those_of_the_worktree(
 
 
 def test_files_of_the_users_tree_by_absolute_path_are_refused(git: Git) -> None:
-    with pytest.raises(UnusableInputError, match="same file at every commit"):
+    with pytest.raises(UnusableInputError, match="same at every commit"):
         program((PYTHON, str(Path("file.txt").resolve())), Path.cwd())
 
 

@@ -48,10 +48,10 @@ def test_file_addresses() -> None:
     ("text", "said"),
     [
         ("ftp://host/x", "no kind of place"),
-        ("s3://", "names no place"),
-        ("s3:///key", "names no place"),
-        ("s3://bucket/../other", "names no place"),
-        ("s3://bucket/%2E%2E/other", "names no place"),
+        ("s3://", "is not a valid URL"),
+        ("s3:///key", "is not a valid URL"),
+        ("s3://bucket/../other", "is not a valid URL"),
+        ("s3://bucket/%2E%2E/other", "is not a valid URL"),
         ("s3://bucket?colour=red", "no option 'colour'"),
     ],
 )

@@ -208,9 +208,9 @@ def test_a_look_is_judged_at_its_own_level() -> None:
 @pytest.mark.parametrize(
     ("a", "b", "paired", "says"),
     [
-        ([], [1.0], False, "no run of the base measured it"),
-        ([1.0], [None], False, "no run of the head measured it"),
-        ([1.0, 2.0], [1.0], True, "are no pairs"),
+        ([], [1.0], False, "not measured in any run of the base"),
+        ([1.0], [None], False, "not measured in any run of the head"),
+        ([1.0, 2.0], [1.0], True, "cannot be paired"),
         ([1.0], [0.0], False, "not above 0"),
         ([float("inf")], [1.0], False, "not above 0"),
     ],
