@@ -116,9 +116,8 @@ def test_a_scheduler_that_is_not_there_is_one_line(monkeypatch: pytest.MonkeyPat
         address = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(
             UnusableInputError, match=f"no response from a Dask scheduler at {address} within 2 s"
-        ):  # noqa: SIM117
-            with workers(address):
-                pass
+        ), workers(address):
+            pass
 
 
 @pytest.mark.parametrize(
