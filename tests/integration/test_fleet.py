@@ -133,7 +133,10 @@ def test_an_address_that_is_none_is_one_line(address: str) -> None:
 def test_workers_of_another_version_are_refused(four: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     there = importlib.metadata.version
     monkeypatch.setattr(connection, "_ours", lambda: "9.9")
-    message = rf"has Python 3\.\d+, tracekit {there('tracekit-torch')}, but this process has Python 3\.\d+, tracekit 9\.9"
+    message = (
+        rf"has Python 3\.\d+, tracekit {there('tracekit-torch')}, "
+        r"but this process has Python 3\.\d+, tracekit 9\.9"
+    )
     with pytest.raises(UnusableInputError, match=message), workers(four.address):
         pass
 

@@ -29,7 +29,7 @@ Values: TypeAlias = "Sequence[float | None] | Floats"
 
 _LARGEST = 700.0
 BY_NOISE = "with known noise"
-NO_SPREAD = "one run a side shows no spread: repeat the runs, or record runs of unchanged code"
+NO_SPREAD = "one run per side: no variance estimate; repeat the runs, or record runs of unchanged code"
 
 
 def compare(
