@@ -151,7 +151,7 @@ def reading(name: str, run_id: str) -> Iterator[None]:
         ...         raise pa.ArrowInvalid("no footer")
         ... except UnusableInputError as error:
         ...     print(error)
-        table steps of run a cannot be read: no footer (see what is damaged with `tracekit verify a`)
+        table steps of run a cannot be read: no footer (check the run with `tracekit verify a`)
     """
     try:
         yield

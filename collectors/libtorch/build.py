@@ -55,9 +55,7 @@ def built(*, building: Callable[[], None], folder: Path | None = None, source: P
         return program
     tools = find_toolchain()
     if missing := " and no ".join(tools.missing()):
-        raise CollectionError(
-            f"--level libtorch needs a {missing} to compile its C++ program", hint=HOW_TO_INSTALL
-        )
+        raise CollectionError(f"--level libtorch: no {missing} found", hint=HOW_TO_INSTALL)
     building()
     with _alone(folder, place.name):
         if not program.is_file():

@@ -114,9 +114,12 @@ def test_a_scheduler_that_is_not_there_is_one_line(monkeypatch: pytest.MonkeyPat
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         address = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
-        with pytest.raises(
-            UnusableInputError, match=f"no response from a Dask scheduler at {address} within 2 s"
-        ), workers(address):
+        with (
+            pytest.raises(
+                UnusableInputError, match=f"no response from a Dask scheduler at {address} within 2 s"
+            ),
+            workers(address),
+        ):
             pass
 
 

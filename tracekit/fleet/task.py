@@ -43,9 +43,9 @@ def unexpected(error: BaseException) -> TracekitError:
 
     Example:
         >>> str(unexpected(ValueError("no such colour")))
-        'ValueError: no such colour (`--debug` tells where)'
+        'ValueError: no such colour (use `--debug` for a traceback)'
         >>> unexpected(OSError(28, "No space left on device")).message
-        'the machine that ran it failed it: [Errno 28] No space left on device'
+        "the worker's machine failed: [Errno 28] No space left on device"
     """
     said = " ".join(str(error).split())
     if isinstance(error, OSError):

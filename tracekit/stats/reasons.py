@@ -17,7 +17,7 @@ HUGE = 1000.0
 
 
 def change(log: float) -> str:
-    """A logarithm as the relative change it stands for.
+    """Format the logarithm of a ratio as a relative change.
 
     Example:
         >>> change(0.0676586), change(-0.01), change(2.75), change(900.0)
@@ -30,7 +30,7 @@ def change(log: float) -> str:
 
 
 def because(verdict: Verdict, of: Decided, direction: Direction = Direction.LOWER) -> str:
-    """Why an effect got its verdict, its changes as the metric shows them: fewer images per second are -20%.
+    """Explain the verdict on an effect, with changes in the metric's own direction.
 
     Args:
         verdict: What `decide` said of it.
@@ -47,9 +47,9 @@ def because(verdict: Verdict, of: Decided, direction: Direction = Direction.LOWE
     ends = (better, worse) if sign > 0 else (worse, better)
     span = f"95% interval {ends[0]} to {ends[1]}"
     if verdict is Verdict.REGRESSION:
-        return f"{effect} ({span}) is a worsening of at least {limit}"
+        return f"{effect} ({span}), worse by at least {limit}"
     if verdict is Verdict.IMPROVEMENT:
-        return f"{effect} ({span}) is an improvement of at least {limit}"
+        return f"{effect} ({span}), better by at least {limit}"
     if verdict is Verdict.PASS and sign > 0:
         return f"at most {worse} (95% interval from {better}), below {limit}"
     if verdict is Verdict.PASS:
@@ -60,8 +60,8 @@ def because(verdict: Verdict, of: Decided, direction: Direction = Direction.LOWE
 def _doubt(of: Decided, effect: str, limit: str, span: str) -> str:
     if of.detectable > math.log1p(of.threshold):
         return (
-            f"the smallest detectable effect, {change(of.detectable)}, is above {limit}: more runs are needed"
+            f"the smallest detectable change, {change(of.detectable)}, exceeds {limit}: more runs are needed"
         )
     if of.low > 0:
-        return f"{effect} is a worsening, but whether by {limit} is open ({span})"
+        return f"{effect} is worse, but possibly below {limit} ({span})"
     return f"{effect}, but the {span} reaches {limit}"

@@ -65,7 +65,7 @@ def test_a_median_is_a_time_that_occurred_as_in_the_analyses(
 def test_an_unknown_run_exits_2_with_the_next_step(tracekit: Callable[..., Done]) -> None:
     done = tracekit("show", "nothing")
     assert (done.code, done.out) == (2, "")
-    assert "`tracekit runs` lists" in done.err
+    assert "list runs with `tracekit runs`" in done.err
     assert done.err.count("\n") == 1
 
 

@@ -97,9 +97,7 @@ def test_more_is_better_turns_the_verdict_around(sides: Sides) -> None:
 def test_a_rate_that_fell_reads_as_a_fall() -> None:
     one = compare(RATE, [100.0, 101.0, 99.0], [80.0, 81.0, 79.0], paired=False)
     assert one.ratio == pytest.approx(0.8, abs=1e-3)
-    assert one.reason == (
-        "-20.0% (95% interval -22.1% to -17.9%) is a worsening of at least the threshold of 7%"
-    )
+    assert one.reason == ("-20.0% (95% interval -22.1% to -17.9%), worse by at least the threshold of 7%")
     other = compare(RATE, [100.0, 100.2, 99.9, 100.1], [99.0, 99.1, 98.9, 99.2], paired=False)
     assert other.verdict is Verdict.PASS
     assert other.reason == "at worst -1.2% (95% interval up to -0.8%), within the threshold of 7%"
@@ -116,7 +114,7 @@ def test_a_spread_without_bounds_has_numbers_and_words() -> None:
     one = compare(STEP, [1.0, 1e18], [1e18, 1.0], paired=True, alpha=0.0179)
     assert one.verdict is Verdict.CANNOT_TELL
     json.dumps(one.entry(), allow_nan=False)
-    assert one.reason.startswith("the smallest detectable effect, more than 1000×, is above the threshold")
+    assert one.reason.startswith("the smallest detectable change, more than 1000×, exceeds the threshold")
 
 
 def test_a_verdict_by_history_says_so() -> None:
@@ -174,7 +172,7 @@ def test_one_run_a_side_gets_no_verdict() -> None:
         verdict=Verdict.NONE,
         k=1,
         paired=False,
-        reason="one run a side shows no spread: repeat the runs, or record runs of unchanged code",
+        reason="one run per side: no variance estimate; repeat the runs, or record runs of unchanged code",
         runs=(1, 1),
         method="none",
     )

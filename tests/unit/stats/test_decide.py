@@ -57,11 +57,11 @@ def test_every_verdict_has_its_reason(log: float, half: float, detectable: float
     [
         (
             Decided(0.05, -0.01, 0.11, 0.09, 0.07),
-            "the smallest detectable effect, +9.4%, is above the threshold of 7%: more runs are needed",
+            "the smallest detectable change, +9.4%, exceeds the threshold of 7%: more runs are needed",
         ),
         (
             Decided(0.05, 0.01, 0.09, 0.05, 0.07),
-            "+5.1% is a worsening, but whether by the threshold of 7% is open (95% interval +1.0% to +9.4%)",
+            "+5.1% is worse, but possibly below the threshold of 7% (95% interval +1.0% to +9.4%)",
         ),
         (
             Decided(0.03, -0.03, 0.09, 0.05, 0.07),
