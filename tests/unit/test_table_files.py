@@ -107,7 +107,7 @@ def test_a_changed_footer_is_refused_before_arrow_sees_it(store: Store) -> None:
     (length,) = struct.unpack("<I", sound[-8:-4])
     for at in range(len(sound) - 8 - length, len(sound), 7):
         file.write_bytes(sound[:at] + bytes([sound[at] ^ 0x10]) + sound[at + 1 :])
-        with pytest.raises(UnusableInputError, match="the footer of steps.parquet has changed"):
+        with pytest.raises(UnusableInputError, match=r"the footer of steps\.parquet has changed"):
             run.arrow("steps", window=(0, 5))
     file.write_bytes(sound)
     assert run.arrow("steps").num_rows == ROWS
@@ -118,7 +118,7 @@ def test_a_file_that_is_cut_has_another_footer(store: Store, length: int) -> Non
     run = make_run(store)
     file = Path(run.path / "steps.parquet")
     file.write_bytes(file.read_bytes()[:length])
-    with pytest.raises(UnusableInputError, match="the footer of steps.parquet has changed"):
+    with pytest.raises(UnusableInputError, match=r"the footer of steps\.parquet has changed"):
         run.arrow("steps")
 
 
