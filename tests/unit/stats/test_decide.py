@@ -48,7 +48,7 @@ def test_every_verdict_has_its_reason(log: float, half: float, detectable: float
     reason = because(verdict, of)
     assert f"the threshold of {100 * threshold:g}%" in reason
     assert ("worse by at least" in reason) == (verdict is Verdict.REGRESSION)
-    assert ("improvement" in reason) == (verdict is Verdict.IMPROVEMENT)
+    assert ("better by at least" in reason) == (verdict is Verdict.IMPROVEMENT)
     assert ("at most" in reason) == (verdict is Verdict.PASS)
 
 
