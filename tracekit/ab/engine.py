@@ -175,15 +175,15 @@ class _Bench:
         with self.named(side, f"measurement {number} of {total}" if number else "warm-up"):
             sample = measure(self.made, self.trees[side], scratch=self.scratch)
         if sample.run and number and side not in self.measured.runs:
-            kept = keep(self.store, sample.run, label=f"ab-{side}")
-            self.measured = replace(self.measured, runs={**self.measured.runs, side: kept.id})
+            stored = keep(self.store, sample.run, label=f"ab-{side}")
+            self.measured = replace(self.measured, runs={**self.measured.runs, side: stored.id})
             self.write()
         return sample.values
 
     def remember(self, blocks: Sequence[Block]) -> None:
         """Save the blocks, so that an interrupt loses none."""
-        kept = tuple(block_values(block.base, block.head) for block in blocks)
-        self.measured = replace(self.measured, blocks=kept)
+        values = tuple(block_values(block.base, block.head) for block in blocks)
+        self.measured = replace(self.measured, blocks=values)
         self.write()
 
     def write(self) -> None:

@@ -127,7 +127,17 @@ def asked(
         skipped=ends.skipped(subjects, skip, git=not dep),
         notes=_limits(paths, all_parents=all_parents, prepare=prepare),
     )
-    told = (warmup, measured.command, str(measured.place), value, unit, setup, prepare, dep, signature or "")
+    inputs = (
+        warmup,
+        measured.command,
+        str(measured.place),
+        value,
+        unit,
+        setup,
+        prepare,
+        dep,
+        signature or "",
+    )
     state = (gitinfo.state(), changes(root).sha256) if dep and gitinfo.root() else ()
     return Question(
         search=search,
@@ -136,27 +146,27 @@ def asked(
         signature=signature or "",
         warmup=0 if signature else warmup,
         package=dep,
-        words=(*told, *map(str, state)),
+        words=(*inputs, *map(str, state)),
         place=place,
     )
 
 
 def _limits(paths: tuple[str, ...], *, all_parents: bool, prepare: str) -> tuple[str, ...]:
     """Return notes on the limits of the search."""
-    told = []
+    notes: list[str] = []
     if paths:
-        told.append(
+        notes.append(
             f"only commits that change {', '.join(paths)} were searched; another commit between the culprit "
             "and the commit before it may be the cause"
         )
     if all_parents:
-        told.append(
+        notes.append(
             "commits of merged branches were searched as a linear history: if a culprit is a merge or the "
             "first commit of a branch, compare it with each parent"
         )
     if prepare:
-        told.append("--prepare installed the version measured last; reinstall the version you use")
-    return tuple(told)
+        notes.append("--prepare installed the version measured last; reinstall the version you use")
+    return tuple(notes)
 
 
 def _reading(pattern: str | None, unit: str) -> Reading | None:

@@ -70,8 +70,8 @@ class Cache:
 
 def open_cache(store: Store, command: Sequence[Any]) -> Cache:
     """Open the cache of a command, with all that affects its measurements, on this machine."""
-    told = json.dumps([*command, machine()], sort_keys=True, default=str)
-    return Cache(store.folder(FOLDER) / f"{hashlib.sha256(told.encode()).hexdigest()[:24]}.jsonl")
+    key = json.dumps([*command, machine()], sort_keys=True, default=str)
+    return Cache(store.folder(FOLDER) / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.jsonl")
 
 
 def machine() -> dict[str, Any]:

@@ -29,8 +29,8 @@ def confirmed(session: Session, found: Found) -> Found:
     sure: list[Jump] = []
     doubtful = list(found.undecided)
     for jump in found.jumps:
-        whole = (jump.after, jump.at) == (0, session.search.last)
-        again = jump if whole else _in_turn(session, jump)
+        full = (jump.after, jump.at) == (0, session.search.last)
+        again = jump if full else _in_turn(session, jump)
         (sure if again and again.posterior >= Options().confidence else doubtful).append(again or jump)
     return Found(tuple(sure), tuple(doubtful), found.reason or ("" if sure else UNSURE * bool(doubtful)))
 

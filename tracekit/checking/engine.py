@@ -131,8 +131,8 @@ def _notes(chosen: Baseline, asked: _Asked) -> tuple[str, ...]:
         where = "ancestor" if of_revision else "commit of that label"
         found.append(f"no {where} has {least} runs of this configuration; the baseline has fewer")
     if chosen.distance:
-        lies = f"{chosen.distance} commit{'s' * (chosen.distance != 1)} before the merge-base"
-        found.append(f"the baseline is {lies}; changes of these commits are included")
+        distance = f"{chosen.distance} commit{'s' * (chosen.distance != 1)} before the merge-base"
+        found.append(f"the baseline is {distance}; changes of these commits are included")
     if not of_revision and (others := len(asked.candidates.groups) - 1):
         found.append(f"the label has runs of {others} more code state{'s' * (others != 1)}, skipped")
     return tuple(found)

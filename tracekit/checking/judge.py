@@ -61,15 +61,15 @@ def compared(base: Sequence[Run], head: Sequence[Run], stored: Sequence[Run], op
     notes = [APART] if blocks.apart(*times) else []
     if len(clocks) > 1 and STEP_TIME in lacking:
         lacking[STEP_TIME] = "base and head were timed by different clocks"
-    told = {name: why for name, why in lacking.items() if why}
+    reasons = {name: why for name, why in lacking.items() if why}
     return Judged(
         tuple(_one(name, sides) for name in options.metrics if not lacking[name]),
         (
             *notes,
             *conditions.warnings(*found),
-            *(f"{name}: {why}" for name, why in told.items() if why != NEITHER),
+            *(f"{name}: {why}" for name, why in reasons.items() if why != NEITHER),
         ),
-        tuple(name for name, why in told.items() if why != NEITHER),
+        tuple(name for name, why in reasons.items() if why != NEITHER),
     )
 
 

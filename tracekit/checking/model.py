@@ -99,8 +99,8 @@ class Configuration:
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
         """One verdict per requested metric that any side measured."""
-        told = tuple(one.verdict for one in self.comparisons)
-        return (*told, *(Verdict.CANNOT_TELL for _ in self.one_sided))
+        verdicts = tuple(one.verdict for one in self.comparisons)
+        return (*verdicts, *(Verdict.CANNOT_TELL for _ in self.one_sided))
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ def command(
 def _heads(head: Sequence[Run], stored: Sequence[Run]) -> tuple[str, ...]:
     """Return references to the runs of the head; a single one if they are all runs of a commit."""
     state = head[0].meta.git
-    whole = [run for run in stored if state and run.meta.git and run.meta.git.sha == state.sha]
-    if state and not state.dirty and len(whole) == len(head):
+    same = [run for run in stored if state and run.meta.git and run.meta.git.sha == state.sha]
+    if state and not state.dirty and len(same) == len(head):
         return (f"git:{state.sha[:12]}",)
     return tuple(run.id for run in head)

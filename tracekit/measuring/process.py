@@ -64,19 +64,19 @@ def run(command: Sequence[str], *, folder: Path, environment: Mapping[str, str])
         UnusableInputError: There is no such program.
     """
     with TemporaryFile() as output, TemporaryFile() as errors:
-        told = _launched(command, folder, environment, output, errors)
-        if told is None:
+        report = _launched(command, folder, environment, output, errors)
+        if report is None:
             raise ProgramError("the program and its launcher were killed", tail=_tail(errors))
-        if "error" in told:
-            reason = os.strerror(told["error"])
+        if "error" in report:
+            reason = os.strerror(report["error"])
             raise UnusableInputError(
                 f"{command[0]} cannot be started: {reason}",
                 hint="after --, give a program on $PATH or in the commit",
             )
-        if told["code"]:
-            raise ProgramError(_ending(told["code"]), tail=_tail(errors))
+        if report["code"]:
+            raise ProgramError(_ending(report["code"]), tail=_tail(errors))
         output.seek(0)
-        return Finished(told["wall_ns"], told["peak_bytes"], output.read().decode(errors="replace"))
+        return Finished(report["wall_ns"], report["peak_bytes"], output.read().decode(errors="replace"))
 
 
 def _launched(
@@ -85,7 +85,7 @@ def _launched(
     """Return the launcher's report; None if it was killed."""
     receive, send = os.pipe()
     script = [sys.executable, "-I", "-S", str(Path(launcher.__file__)), str(send)]
-    with open(receive, "rb") as told:  # noqa: PTH123 (a descriptor)
+    with open(receive, "rb") as pipe:  # noqa: PTH123 (a descriptor)
         try:
             process = subprocess.Popen(  # noqa: S603 (what the user asked to measure)
                 [*script, *command],
@@ -104,7 +104,7 @@ def _launched(
         finally:
             with undisturbed():
                 _end(process)
-        words = told.readline() if process.returncode == 0 else b""
+        words = pipe.readline() if process.returncode == 0 else b""
     return json.loads(words) if words else None
 
 

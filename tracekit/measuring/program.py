@@ -209,8 +209,8 @@ def variables(program: Program, tree: Path, scratch: Path) -> dict[str, str]:
     given = [Path(word) for word in os.environ.get("PYTHONPATH", "").split(os.pathsep) if word]
     moved = [_moved(path, program.repository, tree) for path in given]
     paths = [str(path) for path in (tree, tree / "src", *moved) if path.is_dir() or path in moved]
-    kept = environment()
-    return {**kept, "PYTHONPATH": os.pathsep.join(paths), ENVIRONMENT_VARIABLE: str(scratch.resolve())}
+    inherited = environment()
+    return {**inherited, "PYTHONPATH": os.pathsep.join(paths), ENVIRONMENT_VARIABLE: str(scratch.resolve())}
 
 
 def _moved(path: Path, repository: Path, tree: Path) -> Path:

@@ -49,16 +49,16 @@ def as_markdown(gate: Gate) -> str:
 def _within(parts: Sequence[str], end: str) -> str:
     """Join the parts that fit, and the end."""
     room = MOST_BYTES - len(end.encode()) - 200
-    kept, left = [], 0
+    fitting, left = [], 0
     for part in parts:
         if (needed := len(part.encode()) + 1) > room:
             left += 1
             continue
         room -= needed
-        kept.append(part)
+        fitting.append(part)
     if left:
-        kept.append(f"{left} more section{'s' * (left != 1)} omitted; see `--format json`\n")
-    return "\n".join(part for part in [*kept, end] if part)
+        fitting.append(f"{left} more section{'s' * (left != 1)} omitted; see `--format json`\n")
+    return "\n".join(part for part in [*fitting, end] if part)
 
 
 def _items(lines: Sequence[str]) -> str:

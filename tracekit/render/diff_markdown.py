@@ -74,16 +74,16 @@ def _size(text: str) -> int:
 
 def _fitting(sections: list[str], room: int) -> list[str]:
     """Return the sections that fit, and a line that counts the others."""
-    kept: list[str] = []
+    chosen: list[str] = []
     for section in sections:
         if (needed := _size(section) + 1) <= room - _REST:
             room -= needed
-            kept.append(section)
-    left = len(sections) - len(kept)
+            chosen.append(section)
+    left = len(sections) - len(chosen)
     if not left:
-        return kept
+        return chosen
     many = "1 more section" if left == 1 else f"{left} more sections"
-    return [*kept, f"{many} omitted; see `--format html` or `--format json`\n"]
+    return [*chosen, f"{many} omitted; see `--format html` or `--format json`\n"]
 
 
 def _top_causes(diff: Diff) -> str:

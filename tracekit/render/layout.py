@@ -112,13 +112,13 @@ def _taken(widths: Sequence[int]) -> int:
 def fitting(columns: Sequence[Laid], width: int) -> list[Laid]:
     """Return the columns that fit: the first and the prose, then the others in order."""
     least = _narrowed(columns, width)
-    kept = {place for place, column in enumerate(columns) if column.prose or not place}
+    chosen = {place for place, column in enumerate(columns) if column.prose or not place}
     for place in range(len(columns)):
-        if place not in kept:
-            if _taken([least[one] for one in (*kept, place)]) > width:
+        if place not in chosen:
+            if _taken([least[one] for one in (*chosen, place)]) > width:
                 break
-            kept.add(place)
-    return [columns[place] for place in sorted(kept)]
+            chosen.add(place)
+    return [columns[place] for place in sorted(chosen)]
 
 
 def _narrowed(columns: Sequence[Laid], width: int) -> list[int]:

@@ -40,6 +40,6 @@ COMPILED_HOST = {"train": 0.29, "infer": 0.29}
 COMPILED_DEVICE = {"train": 1.31, "infer": 1.51}
 """Compiled over eager memory of the device: 31% and 51% more."""
 FIXES = {"offload": 10.1, "scalar copy": 27.0}
-"""Speed-ups of single fixes: of a whole model (pig2), and of one function (hf_Reformer)."""
+"""Speedups of single fixes: of a model (pig2), and of one function (hf_Reformer)."""
 EPOCH_S = {("cpu", "all"): 14.78, ("cpu", "1"): 24.08, ("cuda", "all"): 8.78, ("cuda", "1"): 9.53}
 """One epoch of MNIST by device and threads, seconds, of the report's Table 2."""

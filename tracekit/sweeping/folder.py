@@ -1,6 +1,6 @@
 """Folder of a sweep in the store: its plan, one file per finished measurement, and its table.
 
-A file is written beside and renamed into place, so it is whole or absent: whatever ends the process, the same
+A file is written atomically by renaming: whatever ends the process, the same
 sweep goes on with what is missing.
 """
 
@@ -160,8 +160,8 @@ def begin(store: Store, plan: Plan, *, command: tuple[str, ...] = (), restart: b
         shutil.rmtree(grave, ignore_errors=True)
     (path / _CELLS).mkdir(parents=True, exist_ok=True)
     if not (path / _PLAN).is_file():
-        told = tuple(scrubbing.words(command))
-        head = Head(plan=plan, created_at=timestamp(datetime.now(UTC)), command=told, machine=_machine())
+        redacted = tuple(scrubbing.words(command))
+        head = Head(plan=plan, created_at=timestamp(datetime.now(UTC)), command=redacted, machine=_machine())
         known.write(_PLAN, msgspec.json.format(msgspec.json.encode(head), indent=1))
     return known
 

@@ -57,9 +57,9 @@ def _row(domain: str, mode: str, own: list[Row]) -> dict[str, Any]:
     seen = [row for row in own if row.active_share is not None]
     known: dict[str, Any] = {"domain": domain, "mode": mode, "workloads": len(seen or own)}
     known |= {name: mean(getattr(row, name) for row in seen) for name in SHARES}
-    told = published.DOMAINS.get((domain, mode))
-    if told:
-        values = (told.active, told.movement, told.idle)
+    shares = published.DOMAINS.get((domain, mode))
+    if shares:
+        values = (shares.active, shares.movement, shares.idle)
         known |= dict(zip(_PUBLISHED, values, strict=True))
     elif domain == OVERALL:
         known["published_active"] = published.OVERALL_ACTIVE[mode]
