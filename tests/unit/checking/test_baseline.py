@@ -39,7 +39,7 @@ def test_a_shallow_clone_is_named_as_the_reason(
 def test_a_commit_that_was_rebased_away_is_named(git: Git, store: Store) -> None:
     record(store, git("rev-parse", "HEAD"), BASE)
     record(store, "2" * 40, BASE)
-    with pytest.raises(UnusableInputError, match="does not have commit 222222222222"):
+    with pytest.raises(UnusableInputError, match="commit 222222222222 is not in this repository"):
         check(store, "main")
 
 
