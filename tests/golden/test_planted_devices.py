@@ -119,7 +119,7 @@ def test_a_device_that_waits_for_the_host_is_told(load: Load) -> None:
     assert idle["head"] == pytest.approx((sum(lengths) - work) / STEPS, rel=1e-3)
     assert not any("the host decides" in note for note in busy.notes)
     (note,) = result.notes
-    assert f"{100 * (1 - work / sum(lengths)):.0f} % (head)" in note
+    assert f"{100 * (1 - work / sum(lengths)):.0f}% (head)" in note
 
 
 def test_a_base_that_is_used_badly_is_told_with_its_kernel(load: Load) -> None:

@@ -75,7 +75,7 @@ def test_the_op_and_the_line_that_held_the_device_up_are_named(shared_runs: Shar
         "train.py(7): sort",
     ]
     (finding,) = result.findings
-    assert "aten::_unique2 at train.py(7): sort (100 %)" in finding.advice
+    assert "aten::_unique2 at train.py(7): sort (100%)" in finding.advice
     program = host_work()
     assert finding.saving_ns_per_step == sum(gaps(program).values()) // 3
 

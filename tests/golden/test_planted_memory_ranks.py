@@ -108,7 +108,7 @@ def test_unused_memory_is_found_only_above_both_thresholds(load: Any) -> None:
     finding = found(run, "memory")["unused_reserved_memory"]
     assert (
         finding.title
-        == "At the peak 600 MiB of the 1.59 GiB reserved on device 0 of rank 0 were unused (36.9 %)"
+        == "At the peak 600 MiB of the 1.59 GiB reserved on device 0 of rank 0 were unused (36.9%)"
     )
     assert (finding.severity, finding.confidence) == ("info", 0.5)
     (row,) = rows(run, "memory", "summary")
@@ -150,7 +150,7 @@ def test_a_straggler_is_found_with_its_cause_and_cost(load: Any, by: str) -> Non
     assert set(findings) == {"straggler"}
     finding = findings["straggler"]
     assert finding.title.startswith(
-        "Rank 2 is last in 100.0 % of 12 collectives; the others wait 1 ms per step"
+        "Rank 2 is last in 100.0% of 12 collectives; the others wait 1 ms per step"
     )
     assert finding.saving_ns_per_step == 2 * 500_000
     assert ("it computes longer" in finding.advice) == (by == "compute")

@@ -309,7 +309,7 @@ def reported(
     """What a check of the stored runs says, and what the command that it proposes to explain it says."""
     store = stored(bench, chosen, commits)
     code, out = printed(capsys, store, "check", "--against", "main")
-    proposed = re.search(r"What it is made of: `tracekit ([^`]*)`", out)
+    proposed = re.search(r"Break down the difference: `tracekit ([^`]*)`", out)
     explained = printed(capsys, store, *shlex.split(proposed[1]))[1] if proposed else ""
     return code, out, explained
 
@@ -317,7 +317,7 @@ def reported(
 def told(out: str, metric: str) -> float:
     """Head over base as the first line says it."""
     first = out.splitlines()[0]
-    found = re.search(rf"Regression: planted \w+ cuda {metric} (?:\+([\d.]+) %|([\d.]+)×), ", first)
+    found = re.search(rf"Regression: planted \w+ cuda {metric} (?:\+([\d.]+)%|([\d.]+)×), ", first)
     assert found is not None, first
     return 1 + float(found[1]) / 100 if found[1] else float(found[2])
 

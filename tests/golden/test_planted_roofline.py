@@ -112,7 +112,7 @@ def test_unaligned_sizes_are_named(shared_runs: SharedRuns) -> None:
     (finding,) = found(shared_runs, planted.unaligned_products()).findings
     assert finding.advice.startswith("Pad 2047 in aten::mm [[2048,2047],[2047,2048]] to a multiple of 8")
     assert finding.saving_ns_per_step is None
-    assert "at 18.3 % of their roof" in finding.title
+    assert "at 18.3% of their roof" in finding.title
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def test_a_model_on_two_gpus(shared_runs: SharedRuns) -> None:
     assert softmax["allowed"] == pytest.approx(5325 / 3350, rel=1e-3)
     assert linear["allowed"] == pytest.approx(1307.4 / 989.4, rel=1e-3)
     assert linear["gain"] < 1
-    assert any("53 % (base) and 70 % (head)" in note for note in notes)
+    assert any("53% (base) and 70% (head)" in note for note in notes)
     assert any("32 threads on the base and 64 on the head" in note for note in notes)
     assert any(note.startswith("aten::bmm gains 2.39×") and "s1688gemm" in note for note in notes)
     codes = {finding.title.split(" runs")[0] for finding in result.findings}

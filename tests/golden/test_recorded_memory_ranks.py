@@ -102,7 +102,7 @@ def test_the_collectives_of_eight_ranks_end_together(shared_runs: SharedRuns) ->
     assert skew["end_spread_ns"].max() <= 6_000
     assert (
         result.findings == ()
-    )  # 8 collectives are too few, and the kernels differ by less than 1 % of a step
+    )  # 8 collectives are too few, and the kernels differ by less than 1% of a step
 
 
 def test_two_ranks_of_a_hundred_do_not_pass_for_a_whole_job(shared_runs: SharedRuns) -> None:
@@ -116,7 +116,7 @@ def test_the_late_rank_of_a_pair_is_found_by_durations(shared_runs: SharedRuns) 
     result = analyze(imported(shared_runs, *TENSOR_PARALLEL), "ranks")
     (finding,) = result.findings
     assert (finding.code, finding.saving_ns_per_step) == ("straggler", 45_945_124)
-    assert finding.title.startswith("Rank 1 is last in 68.4 % of 19 collectives")
+    assert finding.title.startswith("Rank 1 is last in 68.4% of 19 collectives")
 
 
 def test_allocated_bytes_are_those_of_the_events(shared_runs: SharedRuns) -> None:

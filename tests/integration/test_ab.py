@@ -394,7 +394,7 @@ def test_people_see_verdict_numbers_reasons_and_the_command(
     assert run(ab(store, "HEAD~1", "HEAD", "--format", output_format, *VALUE)) == 1
     captured = capsys.readouterr()
     text = " ".join(captured.out.replace("\\", "").split())
-    for part in ("Regression: HEAD (", "ci95", "mde", "is a worsening of at least", "ABBA order", "-k 5"):
+    for part in ("Regression: HEAD (", "ci95", "mde", "worse by at least", "ABBA order", "-k 5"):
         assert part in text
     assert "1 of 10: base HEAD~1 (" in captured.err
     assert "left" in captured.err

@@ -132,7 +132,7 @@ def test_a_rank_that_cannot_be_used_is_named(
     assert missing.endswith("3 of the job's 4 ranks are here; missing: 2")
     assert error == (
         "tracekit: 1 of job's 4 traces could not be imported; "
-        "`tracekit show RUN` says why of each; the others are in it"
+        "see `tracekit show RUN` for the reasons; the other traces are imported"
     )
 
 
@@ -188,9 +188,7 @@ def test_traces_that_workers_do_not_find_are_told_of(three: Cluster, tmp_path: P
 
     with workers(three.address) as fleet:
         (error,) = import_each(store, [folder], progress=take_away, workers=fleet)
-    assert str(error).startswith(
-        f"{folder}/rank0.json is not there on a worker (name traces that every worker"
-    )
+    assert str(error).startswith(f"{folder}/rank0.json is missing on a worker (use traces that all workers")
     assert store.runs() == []
 
 

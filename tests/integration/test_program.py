@@ -136,7 +136,7 @@ def test_nothing_recorded_is_exit_code_5_and_one_line(code: str, folder: Path, s
 def test_a_program_too_short_for_its_window_says_how_long_it_was(folder: Path, store: Store) -> None:
     ended = collected(store.path, [PYTHON, "train.py", "--steps", "2"], folder)
     assert ended.code == 5
-    assert "ended after 2 steps, its window begins behind 3; give --start-step 1" in ended.err
+    assert "ended after 2 steps; recording would have started after step 3; use --start-step 1" in ended.err
 
 
 def test_a_window_that_is_cut_short_keeps_its_whole_steps(folder: Path, store: Store) -> None:

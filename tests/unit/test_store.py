@@ -120,10 +120,10 @@ def test_references_name_runs(store: Store) -> None:
 @pytest.mark.parametrize(
     ("reference", "message"),
     [
-        ("2026", "fits 2 runs"),
+        ("2026", "matches 2 runs"),
         ("latest~2", "has 2 runs"),
         ("nothing", "no run, label or file"),
-        ("", "no run"),
+        ("", "reference is empty"),
     ],
 )
 def test_a_reference_that_names_no_single_run_is_refused(store: Store, reference: str, message: str) -> None:
@@ -139,9 +139,9 @@ def test_a_git_revision_names_the_newest_run_recorded_there(store: Store, git: G
     newest = make_run(store, after_s=1, git=gitinfo.state())
     git("commit", "--quiet", "--allow-empty", "--message=second")
     assert store.resolve("git:HEAD~1") == newest
-    with pytest.raises(RunNotFoundError, match="no run was recorded at HEAD"):
+    with pytest.raises(RunNotFoundError, match="no runs at HEAD"):
         store.resolve("git:HEAD")
-    with pytest.raises(RunNotFoundError, match="knows no revision 'gone'"):
+    with pytest.raises(RunNotFoundError, match="no git revision 'gone'"):
         store.resolve("git:gone")
 
 
