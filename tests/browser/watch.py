@@ -19,6 +19,12 @@ window.tracekitViolations = [];
 document.addEventListener("securitypolicyviolation", (event) => window.tracekitViolations.push(
   `${event.violatedDirective} ${event.blockedURI} ${event.sourceFile}:${event.lineNumber}`));
 """
+_DRAWN = """
+const drawn = new CSSStyleSheet();
+drawn.replaceSync(".ag-root-wrapper { content-visibility: visible !important; }");
+document.adoptedStyleSheets = [drawn];
+"""
+"""Draws grids that are out of view, so that a page is whole when it is looked at."""
 _GO = """(url) => {
   history.pushState({}, "", url);
   dispatchEvent(new PopStateEvent("popstate"));
@@ -29,6 +35,7 @@ _UNFINISHED = ",".join(
         ".dash-graph--pending",
         ".ag-header-row:empty:visible",
         ".ag-center-cols-container:empty:visible",
+        ".ag-delay-render",
     )
 )
 """Blocks, charts and grids that are yet to be computed or drawn."""
@@ -65,7 +72,7 @@ class Watch:
         watch = cls(context.new_page(), address)
         page = watch.page
         _forget(page, address)
-        page.add_init_script(_VIOLATIONS)
+        page.add_init_script(_VIOLATIONS + _DRAWN)
         page.on("console", watch._console)
         page.on("pageerror", lambda error: watch.troubles.append(f"page error: {error}"))
         page.on("request", watch._request)
@@ -97,6 +104,7 @@ class Watch:
 
     def go(self, url: str, title: str) -> None:
         """Go to an address of the page with this title without loading the document again, as Back does."""
+        self.page.bring_to_front()  # little is drawn in a tab behind another
         self.page.evaluate(_GO, url)
         expect(self.page.locator("#page h1")).to_have_text(title)
         self.settled()
