@@ -1,4 +1,4 @@
-# Recipes for people. `just test` runs the command that the README names and that .ci/run runs.
+# Recipes for development. `just test` runs the same tests as .ci/run.
 
 python := ".venv/bin/python"
 
@@ -15,11 +15,11 @@ setup:
 test *arguments:
     {{python}} -m pytest -n 2 {{arguments}}
 
-# Both tiers: the default one, and if it passes the exhaustive variants.
+# Both tiers: the default one, then, if it passes, the slow one.
 test-all: test
     {{python}} -m pytest -n 2 -m slow
 
-# Unit tests and contracts only, stopping at the first failure.
+# Unit and contract tests only, stopping at the first failure.
 test-fast *arguments:
     {{python}} -m pytest -x tests/unit tests/contracts {{arguments}}
 
@@ -27,16 +27,20 @@ test-fast *arguments:
 test-times *arguments:
     {{python}} -m pytest -n 2 -p tests.times {{arguments}}
 
-# The dashboard in a real browser.
+# Which planted defects the default tier notices: one after the other, in a copy. See `just mutants --help`.
+mutants *arguments:
+    {{python}} -m tests.mutants {{arguments}}
+
+# Browser tests of the dashboard.
 test-browser *arguments:
     {{python}} -m pytest -n 2 tests/browser {{arguments}}
 
-# What continuous integration checks besides the tests.
+# Static checks of continuous integration.
 lint: types
     {{python}} -m ruff check .
     {{python}} -m ruff format --check .
 
-# Rewrite the sources in the common format.
+# Format the sources.
 format:
     {{python}} -m ruff check --fix .
     {{python}} -m ruff format .
@@ -45,40 +49,40 @@ format:
 types:
     {{python}} -m mypy
 
-# Measure tracekit beside its peers and write docs/benchmarks.md; needs a quiet machine. See `just bench --help`.
+# Compare tracekit with similar tools and write docs/benchmarks.md; needs an idle machine. See `just bench --help`.
 bench *arguments:
     {{python}} -m benchmarks {{arguments}}
 
-# How often the verdicts of comparisons are wrong, on simulated noise.
+# Measure error rates of the verdicts of comparisons on simulated noise.
 bench-statistics *arguments:
     {{python}} -m benchmarks.statistics {{arguments}}
 
-# The limits that analyses, the timeline and the dashboard keep; needs a quiet machine.
+# Check the performance limits of analyses, timeline and dashboard; needs an idle machine.
 bench-limits:
     {{python}} -m benchmarks.analyses
     {{python}} -m benchmarks.timeline
     {{python}} -m benchmarks.dashboard
 
-# Throw damaged and hostile inputs at a reader: kineto, nsys or store. See `just fuzz --help`.
+# Test a reader (kineto, nsys or store) with damaged and hostile inputs. See `just fuzz --help`.
 fuzz *arguments:
     {{python}} -m fuzz {{arguments}}
 
-# Write the pages that come from metadata.
+# Generate docs/analyses.md from the metadata of the analyses.
 docs:
     {{python}} -c 'from tracekit.cli.main import main; main()' analyze --list --format markdown > docs/analyses.md
 
-# Build the documentation site into site/, without a warning.
+# Build the documentation site into site/; warnings are errors.
 site:
     NO_MKDOCS_2_WARNING=1 {{python}} -m mkdocs build --strict
 
-# Show the documentation site while it is written.
+# Serve the documentation site with live reload.
 site-serve *arguments:
     NO_MKDOCS_2_WARNING=1 {{python}} -m mkdocs serve {{arguments}}
 
-# Take the pictures of the dashboard that the documents show.
+# Take the screenshots of the dashboard for the documents.
 screenshots:
     {{python}} -m docs.screenshots
 
-# Everything continuous integration runs, in an environment of its own.
+# Run everything that continuous integration runs, in a separate environment.
 ci:
     .ci/run

@@ -23,7 +23,7 @@ over the span from the first step's start to the last one's end; what lies betwe
 amounts are per step. The saving is an upper bound, for nothing takes no time. It differs from the time on the
 path: another chain may be nearly as long.
 
-A rule fires where the saving is 10 % of the time of all steps or more: below, the model's simplifications are
+A rule fires where the saving is 10% of the time of all steps or more: below, the model's simplifications are
 no longer small against what it says. What `idle_gaps` and `sync_points` tell with op and line is not told
 again: an op's host time is named only if the devices worked, or had not begun, for half of it or more, and
 waits only if without them a step is shorter by more than twice the idle time right behind them, since the

@@ -50,7 +50,7 @@ RULES = (
     Rule(
         SCALARS,
         "copies of at most 8 bytes from the device within profiled steps; the gaps between kernels in "
-        "which they end, each at most as long as the host was blocked in them, are at least 1 % of the step",
+        "which they end, each at most as long as the host was blocked in them, are at least 1% of the step",
         SCALARS_WHY,
     ),
 )

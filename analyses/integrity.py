@@ -3,20 +3,20 @@
 Each check has a level: ok, info, warn or error. The verdict is *misleading* when a check is at error,
 *usable* when one is at warn, else *good*. The thresholds, with the reason for each:
 
-* Device work without its launch: warn above 5 %. The time is right, but ops do not get their part of it.
+* Device work without its launch: warn above 5%. The time is right, but ops do not get their part of it.
   Unified memory is left out: the driver moves it without a call.
-* Kernel launches without device work: warn above 1 %, error above 20 %: that much GPU time is missing. Copy
+* Kernel launches without device work: warn above 1%, error above 20%: that much GPU time is missing. Copy
   and memset calls without it are only information: libraries make calls of no bytes, which do nothing. Calls
   while a stream of their thread is captured into a graph are left out: they run nothing; so are functions of
   the host put in a stream. Where no launch is linked at all, how many are lost is unknown.
-* Graph replays without device work: warn at the first, error above 10 % of them: one holds many kernels.
+* Graph replays without device work: warn at the first, error above 10% of them: one holds many kernels.
 * A GPU, but no device events: error. The device may have been busy all the time.
-* Device work that starts before its launch call: warn above 1 %: the clocks of host and device disagree.
+* Device work that starts before its launch call: warn above 1%: the clocks of host and device disagree.
 * Gaps of more than 10 s without any event: warn: a clock jump, or a suspended process.
-* Device work of no duration: warn above 10 %: the clock is too coarse (whole microseconds) for its kernels.
-* Overhead: warn above 20 %, error above 100 % of the un-profiled step; and warn where the profiler's own
-  intervals (activity buffers, instrumentation, CUPTI's resources) cover over 5 % of the capture, error over
-  50 %. Loading of kernels and full queues are recorded beside them and are the program's own.
+* Device work of no duration: warn above 10%: the clock is too coarse (whole microseconds) for its kernels.
+* Overhead: warn above 20%, error above 100% of the un-profiled step; and warn where the profiler's own
+  intervals (activity buffers, instrumentation, CUPTI's resources) cover over 5% of the capture, error over
+  50%. Loading of kernels and full queues are recorded beside them and are the program's own.
 
 Sources: reports by users of other profilers; Kineto's and CUPTI's documented losses.
 
@@ -99,10 +99,10 @@ ANALYSIS = Analysis(
     question="Can the numbers of this run be trusted?",
     definition=(
         "misleading: a check at error; usable: a check at warn; else good. Shares are over the rows the "
-        "detail names. Thresholds (warn / error): unlinked device work 5 %; kernel launches without "
-        "device work 1 % / 20 %; unrecorded graph replays any / 10 %; device work before its launch 1 %; "
-        "gaps without events 10 s; zero durations 10 %; overhead 20 % / 100 % of the un-profiled step; "
-        "profiler intervals 5 % / 50 % of the capture."
+        "detail names. Thresholds (warn / error): unlinked device work 5%; kernel launches without "
+        "device work 1% / 20%; unrecorded graph replays any / 10%; device work before its launch 1%; "
+        "gaps without events 10 s; zero durations 10%; overhead 20% / 100% of the un-profiled step; "
+        "profiler intervals 5% / 50% of the capture."
     ),
     tables=(
         TableSpec(

@@ -285,7 +285,7 @@ ANALYSIS = Analysis(
     rules=(
         Rule(
             "slow_first_launches",
-            "what first launches took beyond the later ones is at least 1 % of the run's time; communication "
+            "what first launches took beyond the later ones is at least 1% of the run's time; communication "
             "kernels, which wait for other ranks, do not count",
             "below that it distorts no other number; a longer run shares it out, so no saving is given",
         ),

@@ -14,7 +14,7 @@ CUDA graph's replay is one launch. Times are integer nanoseconds.
   the call, a copy that blocked, an allocation on another thread, the kernel's first launch in the capture.
 * `histogram`: calls and delays by length, in powers of two of 1 µs.
 
-Medians are the lower of the two middle values, p95 the smallest value that 95 % do not exceed.
+Medians are the lower of the two middle values, p95 the smallest value that 95% do not exceed.
 
 Source: HTA's CUDA kernel launch statistics and queue length. HTA's mean length is over the instants at which
 it changes, per stream, and so counts a queue that is full for long like one that is full for a moment.
@@ -79,7 +79,7 @@ NO_LINKS = (
 SLOW_CALLS = Rule(
     "slow_launch_calls",
     states="the median call that launches a kernel takes more than 20 µs (of 20 or more), and the device was "
-    "idle during such calls for 1 % of the steps or more beyond 5 µs a call",
+    "idle during such calls for 1% of the steps or more beyond 5 µs a call",
     why="a launch call takes 3 to 10 µs; a median of twice the upper end is the machine's, not the program's",
 )
 

@@ -15,7 +15,7 @@ where every event has them; else they are the sums of the events since the captu
 * steps: floor = least allocated within the step's marker on the host, with the level the step began with;
   net = the level it ends with minus that. The caching allocator's events are the host's, so its time
   counts.
-* leak: the slope of the floors over the steps after the first, by Theil and Sen with a 95 % confidence
+* leak: the slope of the floors over the steps after the first, by Theil and Sen with a 95% confidence
   interval (see `_memory.leak`); from 4 steps on.
 * timeline: at most 2,000 points per device; of each group of consecutive events the ones with most and
   least allocated and with most reserved, so that no peak is lost.
@@ -25,8 +25,8 @@ where every event has them; else they are the sums of the events since the captu
 
 Thresholds: a leak grows by 64 KiB a step or more, and the lower end of its interval is above half of that:
 100,000 steps then take 6 GiB, and less is the size of values a program keeps on purpose, such as losses.
-Unused memory counts above 20 % of what is reserved and 512 MiB, below which no model fits instead. Driver
-calls count from 1 % of a step on, in two steps at least: one may be an evaluation; where no steps are marked,
+Unused memory counts above 20% of what is reserved and 512 MiB, below which no model fits instead. Driver
+calls count from 1% of a step on, in two steps at least: one may be an evaluation; where no steps are marked,
 with 50 calls that give memory back, which a program that starts does not make.
 
 Sources: TorchBench (Hao et al., 2023), 4.2: peaks, and the leak of cuBLAS workspaces (pytorch 85447).
@@ -172,8 +172,8 @@ _LEAK = (
     RANK,
     _DEVICE,
     Column("growth", "bytes", "growth of the floor per step"),
-    Column("growth_low", "bytes", "lower end of its 95 % confidence interval"),
-    Column("growth_high", "bytes", "upper end of its 95 % confidence interval"),
+    Column("growth_low", "bytes", "lower end of its 95% confidence interval"),
+    Column("growth_high", "bytes", "upper end of its 95% confidence interval"),
     Column("steps", "count", "steps it is taken from: all but the first"),
     Column("first_floor", "bytes", "floor of the first of them"),
     Column("last_floor", "bytes", "floor of the last of them"),
@@ -188,7 +188,7 @@ ANALYSIS = Analysis(
         "after any event or before the first; fragmentation = reserved − allocated. Totals are the recorded "
         "ones, else sums since the capture's start. An allocation is unfreed where no free of its address "
         "follows in the capture. Floor of a step = least allocated within its marker on the host; growth = "
-        "the Theil–Sen slope of the floors of all steps but the first, with a 95 % confidence interval."
+        "the Theil–Sen slope of the floors of all steps but the first, with a 95% confidence interval."
     ),
     tables=(
         TableSpec("summary", "Peaks, per device (-1 is the host)", _SUMMARY),

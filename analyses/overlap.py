@@ -23,7 +23,7 @@ copy. TorchExpert subtracts overlap twice, which is not copied here.
 A saving is at most the exposed time, and at most the time of kernels with nothing of the kind beside them,
 since only they can hide more. Devices of one rank run side by side, so the one with most counts.
 
-Thresholds: exposed time of 3 % of a step, since rearranging a program costs work; copies between places of
+Thresholds: exposed time of 3% of a step, since rearranging a program costs work; copies between places of
 one device are left out: they use the memory that kernels would use.
 
 Sources: HTA communication/computation overlap; TraceLens GPU timeline; nsys recipes.
@@ -284,15 +284,15 @@ ANALYSIS = Analysis(
         Rule(
             "exposed_communication",
             "communication runs beside no other kernel, and kernels run beside no communication: the "
-            "shorter of the two times is 3 % of a step or more",
-            "below 3 % of a step the gain does not pay for rearranging a program; only computation can hide "
+            "shorter of the two times is 3% of a step or more",
+            "below 3% of a step the gain does not pay for rearranging a program; only computation can hide "
             "communication",
         ),
         Rule(
             "exposed_copies",
             "copies of one direction (H2D, D2H or P2P) run beside no kernel, and kernels beside no such "
-            "copy: the shorter of the two times is 3 % of a step or more",
-            "below 3 % of a step the gain does not pay for rearranging a program; copies within a device are "
+            "copy: the shorter of the two times is 3% of a step or more",
+            "below 3% of a step the gain does not pay for rearranging a program; copies within a device are "
             "left out because they use the memory that kernels would use",
         ),
     ),

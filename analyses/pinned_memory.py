@@ -13,7 +13,7 @@ unknown where the profiler does not say (AMD's `Host`).
 * blocked = Σ of the launching calls and of the waits directly after them inside the same op.
 
 A copy from pageable memory is staged by the driver through a pinned buffer: it is slower and the host waits.
-If pinned it would take bytes over the reachable rate (best pinned rate seen, else 80 % of the link); the
+If pinned it would take bytes over the reachable rate (best pinned rate seen, else 80% of the link); the
 saving is the time above that, at most what is exposed. Without any such rate no number is given.
 
 Sources: Levental & Orlova, note 24; nsys rule for pageable copies.

@@ -15,7 +15,7 @@ names), |X| the length of the union of X.
   where the ranks have equally many. Ranks end a collective together and the clocks of their hosts need not
   agree, so durations tell who came when: the rank with the shortest kernel arrived last, and each other one
   waited for the time by which its kernel is longer. Process groups are not recorded: a collective whose
-  ends do not agree (within 10 % of its longest duration, or 10 µs, the ranks' median clock offset taken
+  ends do not agree (within 10% of its longest duration, or 10 µs, the ranks' median clock offset taken
   away) is not `aligned` and counts no further: its kernels belong to several groups, or it is no collective
   that ends together.
 * stragglers: per device, over aligned collectives (of the profiled steps, where marked): last = it alone
@@ -24,10 +24,10 @@ names), |X| the length of the union of X.
   of the others; gain = Σ of what would be saved had it come with the next to last; excess = its time over
   the window minus the median of the other devices'.
 
-Thresholds: a straggler is last in at least 50 % of at least 10 collectives, causes two thirds of all
-waiting (of two equal ranks each is last half of the time), and the others wait 3 % of a step for it. Its
+Thresholds: a straggler is last in at least 50% of at least 10 collectives, causes two thirds of all
+waiting (of two equal ranks each is last half of the time), and the others wait 3% of a step for it. Its
 cause is named where excess computation, idle or copying explains half of the waiting. Imbalance counts
-above 5 % of the mean computation and 1 % of a step; ranks of equal work differ by 1 to 3 %.
+above 5% of the mean computation and 1% of a step; ranks of equal work differ by 1 to 3%.
 
 Sources: HTA communication analysis and straggler detection; Hao et al., TorchBench, 2023, for the
 breakdown.
@@ -150,7 +150,7 @@ ANALYSIS = Analysis(
         "kernel, idle = the rest, with K kernels and N communication kernels. The k-th communication kernels "
         "of one family and stream are one collective; its ranks end it together, so the shortest kernel came "
         "last and wait = duration − the shortest, which needs no common clock. Collectives whose ends differ "
-        "by over 10 % of the longest duration and 10 µs, median clock offsets taken away, do not count."
+        "by over 10% of the longest duration and 10 µs, median clock offsets taken away, do not count."
     ),
     tables=(
         TableSpec(

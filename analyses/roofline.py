@@ -13,7 +13,7 @@ Both are missing where the recorded inputs do not tell them.
 * intensity = FLOPs / bytes.
 * roof = max(FLOPs / peak of the precision, bytes / memory bandwidth): the time the device would need at
   best. utilization = roof / device. The op is bound by the greater of the two where utilization is at least
-  30 %, else by neither: too little work at a time, or a kernel that fits it badly.
+  30%, else by neither: too little work at a time, or a kernel that fits it badly.
 * MFU, the model FLOPs utilization, = Σ over precisions of (FLOPs / peak) / window. The FLOPs are those that
   ran, so work done again (activation checkpointing, scores in the backward of attention) counts too, as in
   what others call hardware FLOPs utilization. The window of a device runs from its first start to its last
@@ -123,7 +123,7 @@ ANALYSIS = Analysis(
     definition=(
         "FLOPs: 2 per multiply-add of matrix products, convolutions and attention. Bytes: inputs read once, "
         "output written once. Rates over |kernels of the op|. Roof = max(FLOPs / dense peak of the "
-        "precision, bytes / bandwidth); utilization = roof over device time; below 30 % an op is bound by "
+        "precision, bytes / bandwidth); utilization = roof over device time; below 30% an op is bound by "
         "neither. MFU = Σ (FLOPs / peak) / window; FLOPs as executed, recomputation included."
     ),
     tables=(

@@ -14,7 +14,7 @@ All times are integer nanoseconds. Per step of one rank:
 
 Percentiles are values that occurred (inverted empirical distribution); the spread is (p95 − p05) over the
 median. A warm-up outlier is one of the first steps, without a gap, whose own time exceeds the median by more
-than 10 % and by more than 3 scaled median absolute deviations; it needs at least 4 steps to be told, and the
+than 10% and by more than 3 scaled median absolute deviations; it needs at least 4 steps to be told, and the
 own time of each.
 
 The overhead compares medians of like with like, warm-up outliers left out. `cuda_event` clocks take a step
@@ -242,7 +242,7 @@ ANALYSIS = Analysis(
         "steps (the period between ends on the device, where the host runs ahead); device busy = union of "
         "what it launched. Percentiles are values that occurred and spread = (p95 − p05) / median; the "
         "summary and the overhead leave warm-up outliers out (leading steps whose own time exceeds the "
-        "median by over 10 % and over 3 scaled median absolute deviations, from 4 steps on). Overhead = "
+        "median by over 10% and over 3 scaled median absolute deviations, from 4 steps on). Overhead = "
         "median profiled − median un-profiled step, both as the clock of the latter takes them: own for "
         "cuda_event, without the first step where it put work on a device; host for perf_counter. Unknown "
         "where a step ends no later than an earlier one, or cuda_event has no device work to compare with."

@@ -8,7 +8,7 @@ it.
 
 * NVML's GPU utilization is the share of its own sample period (1/6 s to 1 s, by product) in which any kernel
   of any process ran, however small. active = |K| over the window is what this program's trace shows. A device
-  can be 100 % utilized by one small kernel at a time, and steps shorter than the period share one value.
+  can be 100% utilized by one small kernel at a time, and steps shorter than the period share one value.
 * power is that of the whole board (Ampere but GA100 and newer: mean of the past second). Energy = its
   integral = mean weighted by time × window, missing where samples stand for less than half of it.
 * SM clock while it works: weighted by the time in which anything of the trace ran on the device.

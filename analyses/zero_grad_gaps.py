@@ -266,10 +266,10 @@ ANALYSIS = Analysis(
             "zero_grad_per_parameter",
             states=(
                 "ranges in profiled steps launch at least 4 fills, fewer than half of them fused, and the "
-                "saving against a fused fill is at least 1 % of the steps' time"
+                "saving against a fused fill is at least 1% of the steps' time"
             ),
             why=(
-                "fewer than 4 fills gain next to nothing from fusing; below 1 % two runs of one program "
+                "fewer than 4 fills gain next to nothing from fusing; below 1% two runs of one program "
                 "differ by as much"
             ),
         ),

@@ -80,7 +80,7 @@ def _how(add: Callable[..., object]) -> None:
         "--memory-gb",
         type=float,
         metavar="GB",
-        help="end a run that has more; by default 80 %% of what is free",
+        help="end a run that has more; by default 80%% of what is free",
     )
     add("--offline", action="store_true", help="install no peers; use those that are there")
     add("--folder", type=Path, default=Path(".bench"), help="for inputs and peers (default: %(default)s)")

@@ -52,7 +52,7 @@ SCRIPT = ("--value", r"^step: ([0-9.]+) ms$", "--", sys.executable, "train.py")
 COLLECT = ("--", "tracekit", "collect", "--workload", "mnist_cnn", "--device", "cpu", "--threads", "1")
 COLLECT_STEPS = ("--batch-size", "16", "--steps", "10", "--warmup", "3")
 HEADER = (
-    f"{'':>3} {'verdict':12} {'step time':12} {'change':>8}   {'95 % interval':19} {'mde':>7}"
+    f"{'':>3} {'verdict':12} {'step time':12} {'change':>8}   {'95% interval':19} {'mde':>7}"
     f" {'memory':12} {'k':>3} {'seconds':>8}"
 )
 
@@ -86,7 +86,7 @@ def main() -> None:
         sys.exit("--planted changes the script, which --collect does not measure")
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # unwinds, so nothing is left
     wrong, tally = 0, Counter[str]()
-    planted = f"head {options.planted:g} % slower" if options.planted else "commits differ in a comment"
+    planted = f"head {options.planted:g}% slower" if options.planted else "commits differ in a comment"
     print(f"{options.repeats} x tracekit ab, {planted}, up to {options.max_k} runs per side\n{HEADER}")
     with TemporaryDirectory() as folder:
         make(Path(folder), planted=options.planted, clock=CLOCKS[options.cpu_time])
@@ -151,8 +151,8 @@ def line(number: int, answer: Answer) -> str:
     steps, memory = answer.metric("step_time"), answer.metric("host_peak")
     low, high = (100 * (bound - 1) for bound in steps["ci95"])
     return (
-        f"{number:>3} {answer.verdict:12} {steps['verdict']:12} {100 * (steps['ratio'] - 1):+7.2f} %"
-        f" {f'{low:+7.2f} to {high:+7.2f} %':>21} {100 * steps['mde']:6.2f} %"
+        f"{number:>3} {answer.verdict:12} {steps['verdict']:12} {100 * (steps['ratio'] - 1):+7.2f}%"
+        f" {f'{low:+7.2f} to {high:+7.2f}%':>21} {100 * steps['mde']:6.2f}%"
         f" {memory['verdict']:12} {answer.content['design']['k']:>3} {answer.seconds:8.1f}"
     )
 

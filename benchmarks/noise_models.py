@@ -1,7 +1,7 @@
 """Synthetic step times of runs without any difference between the sides, after how real ones misbehave.
 
 Values are natural logarithms of step times in an array of experiments × runs × steps, runs in the order they
-are made. Sigma is the standard deviation of a run's own level; steps vary by 2 % around it.
+are made. Sigma is the standard deviation of a run's own level; steps vary by 2% around it.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ def ar1(rng: np.random.Generator, count: int, runs: int, sigma: float) -> Floats
 
 
 def spikes(rng: np.random.Generator, count: int, runs: int, sigma: float) -> Floats:
-    """One step in twenty takes half as long again, and one run in twenty 10 % more, both exponential."""
+    """One step in twenty takes half as long again, and one run in twenty 10% more, both exponential."""
     slow_runs = rng.exponential(0.1, (count, runs, 1)) * (rng.random((count, runs, 1)) < 0.05)
     slow_steps = rng.exponential(0.5, (count, runs, STEPS)) * (rng.random((count, runs, STEPS)) < 0.05)
     return iid(rng, count, runs, sigma) + slow_runs + slow_steps
 
 
 def drift(rng: np.random.Generator, count: int, runs: int, sigma: float) -> Floats:
-    """The machine gets slower by 3 % from the first run to the last."""
+    """The machine gets slower by 3% from the first run to the last."""
     return iid(rng, count, runs, sigma) + np.linspace(0, DRIFT, runs)[:, None]
 
 
 def bimodal(rng: np.random.Generator, count: int, runs: int, sigma: float) -> Floats:
-    """Every other run, by chance, is 5 % slower."""
+    """Every other run, by chance, is 5% slower."""
     return iid(rng, count, runs, sigma) + 0.05 * (rng.random((count, runs, 1)) < 0.5)
 
 
 def rare_mode(rng: np.random.Generator, count: int, runs: int, sigma: float) -> Floats:
-    """One run in ten, by chance, is 10 % slower."""
+    """One run in ten, by chance, is 10% slower."""
     return iid(rng, count, runs, sigma) + 0.10 * (rng.random((count, runs, 1)) < 0.1)
 
 

@@ -5,9 +5,9 @@
 Blocks of steps run with and without sampling in turns, in pairs of random order, in one process. Told is what
 the readings took while steps ran, in CPU time and as a share of the process's, and the median over pairs of
 the ratio of their mean step times, by the wall clock and by the CPU time of the whole process, each with its
-95 % interval (order statistics of the pairs). The ratios see all that sampling does, and all that other
+95% interval (order statistics of the pairs). The ratios see all that sampling does, and all that other
 programs do: the share is the steadier number. Exits with 1 when it, or the lower end of an interval, is above
-2 %.
+2%.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def main() -> int:
     share = 2 * sum(Timed.taken_s) / (time.process_time() - cpu)  # one block of two is sampled
     print(
         f"sampling every {options.interval_s * 1e3:g} ms: {1e6 * np.mean(Timed.taken_s):.0f} µs of CPU a "
-        f"reading of a sampler, {100 * share:.2f} % of the process; step time over that without, "
+        f"reading of a sampler, {100 * share:.2f}% of the process; step time over that without, "
         f"{len(pairs)} pairs:"
     )
     lows = [_tell(clock, np.sort(ratios)) for clock, ratios in zip(("wall", "CPU"), pairs.T, strict=True)]
@@ -129,7 +129,7 @@ def _mean_s(step: Callable[[], None], seconds: float) -> tuple[float, float]:
 
 
 def _interval(pairs: int) -> tuple[int, int]:
-    """Places of the order statistics that bound the median at 95 %."""
+    """Places of the order statistics that bound the median at 95%."""
     reach = 1.96 * pairs**0.5 / 2
     return max(0, int(pairs / 2 - reach)), min(pairs - 1, int(pairs / 2 + reach))
 

@@ -101,14 +101,14 @@ def simulated(
 
 
 def found(effect: float, *, k: int, paired: bool, count: int, sigma: float, seed: int) -> float:
-    """How often a 5 % test finds an effect between independent runs."""
+    """How often a 5% test finds an effect between independent runs."""
     rng = np.random.default_rng(seed)
     a, b = (sigma * rng.standard_normal((count, k)) for _ in "ab")
     return _alarms((effects.paired if paired else effects.unpaired)(a, b + effect).p())
 
 
 def designs(*, count: int, seed: int, sigma: float = 0.01) -> dict[str, float]:
-    """False alarms of a 5 % test under a 3 % drift, by the order of the runs."""
+    """False alarms of a 5% test under a 3% drift, by the order of the runs."""
     found = {}
     for name, sides, paired in (
         ("5 x A then 5 x B, unpaired", "AAAAABBBBB", False),
@@ -122,7 +122,7 @@ def designs(*, count: int, seed: int, sigma: float = 0.01) -> dict[str, float]:
 
 
 def units(model: str, *, count: int, seed: int, k: int = 5, sigma: float = 0.02) -> tuple[float, float]:
-    """False alarms of a 5 % Welch test on all steps of k runs a side, and on the runs' medians."""
+    """False alarms of a 5% Welch test on all steps of k runs a side, and on the runs' medians."""
     steps = MODELS[model](np.random.default_rng(seed), count, 2 * k, sigma)
     is_b = np.array([side == "B" for side in order(k)])
     pooled = effects.unpaired(steps[:, ~is_b].reshape(count, -1), steps[:, is_b].reshape(count, -1))
@@ -152,7 +152,7 @@ def families(*, count: int, metrics: int, looks: Sequence[Look], seed: int, sigm
 
 
 def discoveries(*, kernels: int, changed: int, k: int, seed: int, sigma: float = 0.02) -> tuple[float, float]:
-    """Share of false ones among the kernels shown, and share of the changed ones (+10 %) that are."""
+    """Share of false ones among the kernels shown, and share of the changed ones (+10%) that are."""
     rng = np.random.default_rng(seed)
     a, b = (sigma * rng.standard_normal((kernels, k)) for _ in "ab")
     b[:changed] += np.log(1.1)

@@ -63,8 +63,8 @@ def report(lines: Iterator[Line]) -> int:
 
 
 def null(count: int) -> Iterator[Line]:
-    """Comparisons of equal sides, paired by block, threshold 7 %, sigma of a run 2 %."""
-    yield Line(f"No change, ABBA blocks, sigma 2 %, {count} experiments a line")
+    """Comparisons of equal sides, paired by block, threshold 7%, sigma of a run 2%."""
+    yield Line(f"No change, ABBA blocks, sigma 2%, {count} experiments a line")
     yield Line(f"{'':12}{'k':>8}{'gate fails':>12}{'covered':>9}{'p < 0.05':>10}{'passes':>8}{'runs':>7}")
     for seed, model in enumerate(MODELS):
         for schedule in SCHEDULES:
@@ -81,10 +81,10 @@ def _null(model: str, schedule: tuple[int, ...], count: int, seed: int) -> Line:
 
 
 def designs(count: int) -> Iterator[Line]:
-    """What the order of runs and the unit of the test do to a 5 % test."""
-    yield Line("False alarms of a 5 % test, no change")
+    """What the order of runs and the unit of the test do to a 5% test."""
+    yield Line("False alarms of a 5% test, no change")
     for name, share in simulation.designs(count=count, seed=11).items():
-        yield Line(f"{'3 % drift, ' + name:44}{_pct(share):>8}")
+        yield Line(f"{'3% drift, ' + name:44}{_pct(share):>8}")
     for seed, model in enumerate(MODELS):
         steps, medians = simulation.units(model, count=count, seed=seed)
         yield Line(f"{model + ': pooled steps':44}{_pct(steps):>8}   run medians{_pct(medians):>8}")
@@ -103,14 +103,14 @@ def _power(sigma: float, increase: float, count: int) -> Line:
     run = partial(simulation.simulated, "iid", count=count, sigma=sigma, planted=float(np.log1p(increase)))
     got = [run(schedule, seed=int(1000 * sigma)) for schedule in ((5,), (10,), (20,), SCHEDULE)]
     cells = "".join(f"{_pct(one.regression) + ' /' + _pct(1 - one.passed):>16}" for one in got)
-    planted = f"{1 + increase:.2f}×" if increase >= 1 else f"+{100 * increase:.0f} %"
+    planted = f"{1 + increase:.2f}×" if increase >= 1 else f"+{100 * increase:.0f}%"
     found = 1 - got[-1].passed
-    return Line(f"sigma {100 * sigma:.0f} %{planted:>10}{cells}{got[-1].runs:7.1f}", found >= 0.95)
+    return Line(f"sigma {100 * sigma:.0f}%{planted:>10}{cells}{got[-1].runs:7.1f}", found >= 0.95)
 
 
 def detectable(count: int) -> Iterator[Line]:
     """The smallest detectable effect, and how often the test finds it."""
-    yield Line("Smallest detectable effect, per cent (and how often it is found), sigma 1 / 2 / 3 %")
+    yield Line("Smallest detectable effect, per cent (and how often it is found), sigma 1 / 2 / 3%")
     for paired in (False, True):
         for k in (5, 10, 20):
             effects = [detectable_effect(sigma, k, paired=paired) for sigma in (0.01, 0.02, 0.03)]
@@ -125,7 +125,7 @@ def families(count: int) -> Iterator[Line]:
     wrong = simulation.families(count=count, metrics=8, looks=plan(), seed=21)
     yield Line(f"{'8 metrics, 3 looks: any false change (Holm)':52}{_pct(wrong):>8}", wrong <= FAMILY)
     false, found = simulation.discoveries(kernels=count, changed=count // 10, k=5, seed=22)
-    yield Line(f"{'kernels, 10 % of them +10 %: false among shown (BH)':52}{_pct(false):>8}", false <= FAMILY)
+    yield Line(f"{'kernels, 10% of them +10%: false among shown (BH)':52}{_pct(false):>8}", false <= FAMILY)
     yield Line(f"{'... and shown of the changed':52}{_pct(found):>8}")
     for k in ((1, 10), (2, 5), (2, 20), (3, 10)):
         covered, fails = simulation.unequal(count=count, k=k, seed=23)
@@ -143,9 +143,9 @@ def bisections(count: int) -> Iterator[Line]:
         f"Exactly the culprits found among {searches.LAST} commits, and measurements, {count} searches"
     )
     for name, increases, sigma, least in (
-        ("+10 %, sigma 2 %", (0.1,), 0.02, 0.99),
-        ("+10 %, sigma 3 %", (0.1,), 0.03, 0.95),
-        ("+5 % and +5 %, sigma 1 %", (0.05, 0.05), 0.01, 0.95),
+        ("+10%, sigma 2%", (0.1,), 0.02, 0.99),
+        ("+10%, sigma 3%", (0.1,), 0.03, 0.95),
+        ("+5% and +5%, sigma 1%", (0.05, 0.05), 0.01, 0.95),
     ):
         run = partial(searches.found, increases=increases, count=count, sigma=sigma, seed=31)
         once, measured_once = run(searches.recursion)

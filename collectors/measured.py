@@ -77,14 +77,14 @@ def found(device: str) -> str:
         import torch
     except ModuleNotFoundError as error:
         raise CollectionError(
-            "torch is not installed, so there is nothing to profile",
+            "torch is not installed",
             hint="pip install 'tracekit-torch[torch]'",
         ) from error
     # a CPU build has no CUDA to probe, and probing may warn
     usable = torch.version.cuda is not None and torch.cuda.is_available()
     if device == "cuda" and not usable:
         raise UnusableInputError(
-            f"torch {torch.__version__} finds no CUDA device here",
+            f"torch {torch.__version__} finds no CUDA device",
             hint="use --device cpu, or see `tracekit doctor`",
         )
     return "cuda" if usable and device != "cpu" else "cpu"

@@ -68,15 +68,15 @@ def diagnostics(ranks: Sequence[Rank], code: int) -> Iterator[Diagnostic]:
     if code:
         yield Diagnostic(Level.WARN, "program_failed", f"the program ended with exit code {code}")
     if ranks[0].first_call:
-        message = "the program ended before its window: only the first call of its model was recorded"
-        hint = "--start-step 0, or tracekit.step() behind each step, records more"
+        message = "the program ended before profiling started: only the first call of its model was recorded"
+        hint = "use --start-step 0, or call tracekit.step() after each step"
         yield Diagnostic(Level.WARN, "first_call_only", f"{message}; {hint}")
     elif facts["whole"] < facts["asked"]:
-        message = f"the program ended after {facts['whole']} of the {facts['asked']} steps of its window"
+        message = f"the program ended after {facts['whole']} of {facts['asked']} profiled steps"
         yield Diagnostic(Level.WARN, "window_cut_short", message)
     if facts["source"] == "call":
-        message = "the program has no optimizer: a step is a call of the first module that it called"
-        yield Diagnostic(Level.INFO, "steps_are_calls", f"{message}; mark others with tracekit.step()")
+        message = "the program has no optimizer: each call of its first module is a step"
+        yield Diagnostic(Level.INFO, "steps_are_calls", f"{message}; to mark steps, call tracekit.step()")
     missing = max(rank.facts["world_size"] for rank in ranks) - len(ranks)
     if missing > 0:
         yield Diagnostic(Level.WARN, "ranks_missing", f"{missing} of the ranks recorded nothing")
@@ -89,27 +89,27 @@ def failure(program: Program, directory: Path, code: int) -> TracekitError:
     if code:
         how = f"was ended by signal {code - 128}" if code > 128 else f"failed with exit code {code}"
         message = f"the program {how} before anything was recorded"
-        return ProgramFailedError(message, hint="its own output says why", program_code=code)
+        return ProgramFailedError(message, hint="check its output", program_code=code)
     notes = [json.loads(path.read_text()) for path in directory.glob("process-*.note")]
     if not notes:
         return CollectionError(
-            "nothing was recorded: no Python of the program imported torch and ended by itself",
-            hint="record a program that uses torch, without the options -I, -E and -S of Python",
+            "nothing was recorded: no Python process that imported torch exited normally",
+            hint="run a program that uses torch, without Python's options -I, -E and -S",
         )
     note = max(notes, key=lambda one: (bool(one["error"]), one["passed"], one["source"]))
     if note["error"]:
         return CollectionError(
             f"nothing was recorded: {note['error']}",
-            hint="a program that runs a profiler of its own has a trace to `tracekit import`",
+            hint="if the program uses its own profiler, `tracekit import` its trace",
         )
     if note["source"] in {"", "none"}:
         return CollectionError(
-            "nothing was recorded: the program made no optimizer and called no module",
+            "nothing was recorded: the program used no optimizer and called no module",
             hint="mark the end of each step with `import tracekit; tracekit.step()`",
         )
     steps = f"{note['passed']} step{'s' * (note['passed'] != 1)}"
     return CollectionError(
-        f"nothing was recorded: the program ended after {steps}, its window begins behind"
+        f"nothing was recorded: the program ended after {steps}; recording would have started after step"
         f" {program.start_step}",
-        hint=f"give --start-step {max(0, note['passed'] - 1)} or less, or let the program run longer",
+        hint=f"use --start-step {max(0, note['passed'] - 1)} or less, or run the program longer",
     )

@@ -152,7 +152,7 @@ def _wordless(name: str, code: int, log: str) -> CollectionError:
         killed = code == -signal.SIGKILL
         return CollectionError(
             f"the process running {name} was killed by {signal.Signals(-code).name}",
-            hint="if memory ran out, lower --batch-size or --resolution"
+            hint="if it ran out of memory, lower --batch-size or --resolution"
             if killed
             else "see `tracekit doctor`",
         )

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tracekit.ingest import Sample
 
 INTERVAL_S = 0.1
-"""About how often NVML has something new, and long enough to cost the program well below 1 %."""
+"""About how often NVML has something new, and long enough to cost the program well below 1%."""
 MOST_READINGS = 2_000
 """After so many, every second is dropped and the interval doubled, so that a long program keeps its "
 "memory."""

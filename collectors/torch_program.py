@@ -59,8 +59,8 @@ def run(program: Program, directory: Path, *, under: Sequence[str] = ()) -> tupl
     command = program.command
     if shutil.which(command[0]) is None:
         raise UnusableInputError(
-            f"{command[0]} cannot be started: there is no such program",
-            hint="name a program of $PATH, or give its path",
+            f"{command[0]} not found",
+            hint="give a program on $PATH, or a path",
         )
     request = {
         "directory": str(directory.resolve()),

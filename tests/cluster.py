@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 ROOT = Path(__file__).parents[1]
 
@@ -72,7 +72,14 @@ class Cluster:
 
 
 @contextmanager
-def cluster(folder: Path, *, workers: int = 4, threads: int = 1, fatal: str = "") -> Iterator[Cluster]:
+def cluster(
+    folder: Path,
+    *,
+    workers: int = 2,
+    threads: int = 1,
+    fatal: str = "",
+    variables: Mapping[str, str] | None = None,
+) -> Iterator[Cluster]:
     """A cluster of so many worker processes, which keep their files in a folder.
 
     Args:
@@ -80,6 +87,7 @@ def cluster(folder: Path, *, workers: int = 4, threads: int = 1, fatal: str = ""
         workers: How many.
         threads: Tasks that each runs at a time.
         fatal: End of the name of a file that no worker survives opening.
+        variables: What its environment has besides this process's.
     """
     pytest.importorskip("distributed")
     script = folder / "serve.py"
@@ -87,7 +95,7 @@ def cluster(folder: Path, *, workers: int = 4, threads: int = 1, fatal: str = ""
     (folder / "sitecustomize.py").write_text(_FATAL.format(fatal) if fatal else "")
     with subprocess.Popen(
         [sys.executable, script, str(workers), folder / "scratch", str(threads)],
-        env={**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"},
+        env={**os.environ, **(variables or {}), "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

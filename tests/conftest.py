@@ -10,6 +10,7 @@ from tests import environment, tiers
 from tests.object_storage import serving
 from tests.shared_runs import SharedRuns
 from tracekit import places
+from tracekit.places import filesystems
 from tracekit.store import Store
 
 if TYPE_CHECKING:
@@ -82,16 +83,10 @@ def s3(_s3: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Server:
     """A server that speaks S3 with a bucket named `bucket`, which the environment tells how to reach."""
     for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL_S3"):
         monkeypatch.delenv(name, raising=False)
-    known = {
-        "AWS_ACCESS_KEY_ID": "someone",
-        "AWS_SECRET_ACCESS_KEY": "very-secret",
-        "AWS_REGION": "us-east-1",
-        "AWS_EC2_METADATA_DISABLED": "true",
-        "AWS_ENDPOINT_URL": _s3.endpoint,
-        "XDG_CACHE_HOME": str(tmp_path / "cache"),
-    }
-    for name, value in known.items():
+    for name, value in {**_s3.variables(), "XDG_CACHE_HOME": str(tmp_path / "cache")}.items():
         monkeypatch.setenv(name, value)
+    # the server is a thread of this process: on a busy machine its answer may take longer than usual
+    monkeypatch.setattr(filesystems, "REQUEST_SECONDS", 100.0)
     _s3.begin("bucket")
     return _s3
 

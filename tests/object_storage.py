@@ -50,6 +50,16 @@ class Server:
     endpoint: str
     noting: Noting
 
+    def variables(self) -> dict[str, str]:
+        """What tells a client in the environment how to reach it."""
+        return {
+            "AWS_ACCESS_KEY_ID": "someone",
+            "AWS_SECRET_ACCESS_KEY": "very-secret",
+            "AWS_REGION": "us-east-1",
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_ENDPOINT_URL": self.endpoint,
+        }
+
     def begin(self, bucket: str) -> None:
         """Forget everything, and make a bucket."""
         from moto.core import DEFAULT_ACCOUNT_ID

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import shutil
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
+from samples.simulator import trace
+from tracekit import meta
 from tracekit.ingest import import_traces
+from tracekit.run import Run
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
     from pathlib import Path
 
-    from tracekit.run import Run
+    from samples.simulator import Program
     from tracekit.store import Store
 
 State = dict["Path", tuple[int, int]]
@@ -21,30 +27,51 @@ class SharedRuns:
 
     Example:
         run = shared_runs.of(TRACES / name)
+        run = shared_runs.simulated(training())
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._runs: dict[tuple[Path, ...], Run] = {}
+        self._runs: dict[tuple[Hashable, ...], Run] = {}
         self._states: dict[Path, State] = {}
 
     def of(self, *paths: Path) -> Run:
         """The run of these files or folders, imported when it is first asked for."""
-        if paths not in self._runs:
-            (run,) = import_traces(self._store, list(paths))
-            for file in run.path.rglob("*"):
-                if file.is_file():
-                    file.chmod(0o444)
-            self._runs[paths], self._states[run.path] = run, _state(run.path)
-        return self._runs[paths]
+        return self._runs.get(paths) or self._import(paths, paths)
+
+    def simulated(self, *programs: Program) -> Run:
+        """The run of these programs, one for each rank; programs with equal traces are one run."""
+        contents = tuple(trace(program) for program in programs)
+        return self._runs.get(contents) or self._import(contents, self._written(contents))
+
+    def _written(self, contents: tuple[bytes, ...]) -> tuple[Path, ...]:
+        folder = self._store.path.parent / "simulated" / str(len(self._runs))
+        folder.mkdir(parents=True)
+        paths = tuple(folder / f"rank{number}.json" for number in range(len(contents)))
+        for path, content in zip(paths, contents, strict=True):
+            path.write_bytes(content)
+        return paths
+
+    def _import(self, key: tuple[Hashable, ...], paths: tuple[Path, ...]) -> Run:
+        (run,) = import_traces(self._store, list(paths))
+        for file in run.path.rglob("*"):
+            if file.is_file():
+                file.chmod(0o444)
+        self._runs[key], self._states[run.path] = run, _state(run.path)
+        return run
 
     def changed(self) -> list[str]:
         """Files of shared runs that were added, removed or written to since their import."""
-        return [
-            str(file)
-            for folder, before in self._states.items()
-            for file, _ in before.items() ^ _state(folder).items()
-        ]
+        differing = [before.items() ^ _state(folder).items() for folder, before in self._states.items()]
+        return sorted({str(file) for items in differing for file, _ in items})
+
+
+def copy_of(run: Run, folder: Path, **changes: Any) -> Run:
+    """A copy of a shared run, in a new folder, that a test may write to; with changes to its metadata."""
+    shutil.copytree(run.path, folder, copy_function=shutil.copyfile)
+    if changes:
+        meta.write(folder, replace(run.meta, **changes))
+    return Run(folder)
 
 
 def _state(folder: Path) -> State:

@@ -7,9 +7,17 @@ ten times the examples in the slow one.
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable
+
+    from _pytest.mark import ParameterSet
+
+Value = TypeVar("Value")
 
 DEFAULT, SLOW = "default tier", "slow tier"
 _FEWER = 10
@@ -19,8 +27,13 @@ _LEAST = 5
 
 def choose(config: pytest.Config) -> None:
     """Load the hypothesis profile of the tier that `-m` selects; call it before tests are imported."""
-    # timings never decide a test; and where changes are judged, each is asked the same
-    common = {"deadline": None, "derandomize": "CI" in os.environ}
+    # timings never decide a test, nor how long its examples take to draw on a busy machine; and where
+    # changes are judged, each is asked the same
+    common = {
+        "deadline": None,
+        "derandomize": "CI" in os.environ,
+        "suppress_health_check": [HealthCheck.too_slow],
+    }
     settings.register_profile(SLOW, **common)
     settings.register_profile(DEFAULT, **common, max_examples=examples(100, tier=DEFAULT))
     settings.load_profile(tier_of(config))
@@ -35,6 +48,11 @@ def examples(most: int, *, tier: str | None = None) -> int:
     """How many examples of `most` the tier tries."""
     chosen = tier or settings.get_current_profile_name()
     return most if chosen == SLOW else max(most // _FEWER, min(most, _LEAST))
+
+
+def thinned(values: Iterable[Value], *, default: Container[Value]) -> list[Value | ParameterSet]:
+    """Parameters of a test of which all but the default ones are in the slow tier alone."""
+    return [one if one in default else pytest.param(one, marks=pytest.mark.slow) for one in values]
 
 
 def mark_properties(config: pytest.Config, items: list[pytest.Item]) -> None:

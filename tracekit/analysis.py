@@ -357,7 +357,7 @@ def compare(base: Run, head: Run, name: str) -> Result:
     analysis = get(name)
     if analysis.compare is None:
         able = ", ".join(one.name for one in available() if one.compare)
-        raise UnusableInputError(f"analysis {name!r} does not compare runs", hint=f"these do: {able}")
+        raise UnusableInputError(f"analysis {name!r} does not compare runs", hint=f"use {able}")
     return _checked(analysis, _guarded(analysis, base, head, by=analysis.compare), analysis.comparison)
 
 
@@ -370,8 +370,8 @@ def _checked(analysis: Analysis, result: Result, tables: tuple[TableSpec, ...]) 
     for finding in result.findings:
         if finding.code not in known:
             raise PluginError(
-                f"analysis {analysis.name!r} gave a finding of the rule {finding.code!r}, undeclared",
-                hint="report this to the package that brings the analysis",
+                f"analysis {analysis.name!r} returned a finding of the undeclared rule {finding.code!r}",
+                hint="report this to the authors of the analysis",
             )
     return result
 
@@ -380,5 +380,5 @@ def _check(analysis: str, table: str, columns: list[Any], declared: list[str] | 
     if columns != declared:
         raise PluginError(
             f"analysis {analysis!r} returned table {table!r} with columns {columns}, declared {declared}",
-            hint="report this to the package that brings the analysis",
+            hint="report this to the authors of the analysis",
         )

@@ -142,7 +142,7 @@ def parse(content: dict[str, Any] | None) -> Compilation | None:
         return msgspec.convert(content, Compilation)
     except msgspec.ValidationError as error:
         raise UnusableInputError(
-            f"what the run says of its compilation is damaged: {error}", hint="collect the run again"
+            f"the compilation data of the run is damaged: {error}", hint="collect the run again"
         ) from error
 
 

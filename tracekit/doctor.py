@@ -1,4 +1,4 @@
-"""What can be collected on this machine: one small check for each thing a collection needs."""
+"""Checks of what can be collected on this machine."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Check:
-    """One thing looked at; `next_step` is empty when there is nothing to do."""
+    """Result of a check; `next_step` is empty if there is nothing to do."""
 
     name: str
     status: Status
@@ -42,7 +42,7 @@ class Check:
 
 
 def examine(store: Place) -> list[Check]:
-    """Look at everything a collection needs; never fails, whatever is missing.
+    """Run all checks; never raises, whatever is missing.
 
     Args:
         store: Where runs would be written.
@@ -64,14 +64,14 @@ def examine(store: Place) -> list[Check]:
 
 
 def can_collect(checks: list[Check]) -> bool:
-    """Whether the main job, profiling a workload with torch, can run here."""
+    """Tell whether a workload can be profiled with torch."""
     return all(check.status is not Status.MISSING for check in checks if check.name in {"torch", "profiler"})
 
 
 def _import_torch() -> tuple[Any, str]:
     try:
         import torch
-    except Exception as error:  # a broken build fails in many ways, and each is a finding here
+    except Exception as error:  # a broken build can raise anything
         return None, f"{type(error).__name__}: {error}".splitlines()[0]
     return torch, ""
 
@@ -91,11 +91,11 @@ def _cuda(torch: Any) -> Check:
     if torch is None:
         return Check("cuda", Status.MISSING, "unknown without torch", "install torch first")
     if torch.version.cuda is None:
-        step = "for GPU profiles install a CUDA build of torch; CPU profiles work"
+        step = "install a CUDA build of torch for GPU profiles; CPU profiles work"
         return Check("cuda", Status.MISSING, "this torch was built without CUDA", step)
     if not torch.cuda.is_available():
         step = "check the driver with nvidia-smi, and CUDA_VISIBLE_DEVICES; CPU profiles work"
-        return Check("cuda", Status.MISSING, "torch finds no usable GPU", step)
+        return Check("cuda", Status.MISSING, "no usable GPU", step)
     count = torch.cuda.device_count()
     names = ", ".join(torch.cuda.get_device_name(index) for index in range(count))
     return Check("cuda", Status.OK, f"{count} GPU{'s' * (count != 1)}: {names}")
@@ -107,12 +107,12 @@ def _profiler(torch: Any) -> Check:
     try:
         available = torch.profiler.kineto_available()
         recorded = sorted(activity.name for activity in torch.profiler.supported_activities())
-    except Exception as error:  # private builds of torch leave parts of the profiler out
+    except Exception as error:  # custom builds of torch may lack parts of the profiler
         return Check("profiler", Status.MISSING, f"{type(error).__name__}: {error}", "reinstall torch")
     if not available:
         return Check("profiler", Status.MISSING, "torch lacks Kineto", "install an official build")
     if torch.cuda.is_available() and "CUDA" not in recorded:
-        return Check("profiler", Status.WARN, "records no GPU activity", "install an official CUDA build")
+        return Check("profiler", Status.WARN, "cannot record GPU activity", "install an official CUDA build")
     return Check("profiler", Status.OK, f"torch.profiler records {', '.join(recorded)}")
 
 
@@ -120,15 +120,13 @@ def _cupti(parameters: Path) -> Check:
     try:
         text = parameters.read_text(errors="replace")
     except OSError:
-        return Check(
-            "cupti", Status.MISSING, "no NVIDIA driver is loaded", "for GPU profiles use a machine with one"
-        )
+        return Check("cupti", Status.MISSING, "no NVIDIA driver loaded", "use a machine with an NVIDIA GPU")
     if NEEDS_ADMIN in text and os.geteuid() != 0:
         return Check(
             "cupti",
             Status.WARN,
-            "the driver lets only administrators read GPU performance counters",
-            "set NVreg_RestrictProfilingToAdminUsers=0 for the nvidia module, or run as root",
+            "the driver restricts GPU performance counters to administrators",
+            "set NVreg_RestrictProfilingToAdminUsers=0 for the nvidia kernel module, or run as root",
         )
     return Check("cupti", Status.OK, "the driver allows profiling")
 
@@ -136,8 +134,8 @@ def _cupti(parameters: Path) -> Check:
 def _nvml() -> list[Check]:
     with environment.nvml() as library:
         if library is None:
-            step = "for GPU clocks, power and PCIe install the NVIDIA driver"
-            return [Check("nvml", Status.MISSING, "NVML is silent", step)]
+            step = "install the NVIDIA driver for GPU clocks, power and PCIe metrics"
+            return [Check("nvml", Status.MISSING, "NVML not available", step)]
         try:
             count = library.nvmlDeviceGetCount()
             driver = environment.nvml_driver()
@@ -148,7 +146,7 @@ def _nvml() -> list[Check]:
 
 
 def _gpu(library: Any, index: int) -> Check:
-    """What NVML says of one GPU, and which of the samples it refuses."""
+    """Check which metrics NVML provides for a GPU."""
     name = f"gpu {index}"
     try:
         handle = library.nvmlDeviceGetHandleByIndex(index)
@@ -157,12 +155,12 @@ def _gpu(library: Any, index: int) -> Check:
     except library.NVMLError as error:
         return Check(name, Status.WARN, f"NVML: {error}", "check it with nvidia-smi; it may need a reset")
     total = sum(len(one.metrics) for one in nvml.QUESTIONS)
-    gives = f"NVML gives {total - len(refused)} of {total} metrics"
-    return Check(name, Status.OK, f"{model}: {gives}{', not ' if refused else ''}{', '.join(refused)}")
+    gives = f"{total - len(refused)} of {total} NVML metrics"
+    return Check(name, Status.OK, f"{model}: {gives}{', without ' if refused else ''}{', '.join(refused)}")
 
 
 def _nsys() -> Check:
-    """What its collector says, which knows what a recording needs."""
+    """Run the check of the nsys collector."""
     try:
         check: Check = registry.load(registry.COLLECTORS, "nsys")().check()
     except TracekitError as error:
@@ -171,40 +169,38 @@ def _nsys() -> Check:
 
 
 def _libtorch(tools: Toolchain) -> Check:
-    """Whether the C++ program of `--level libtorch` can be built; other levels need nothing of it."""
+    """Check that the C++ program of `--level libtorch` can be built."""
     if missing := " and no ".join(tools.missing()):
-        return Check(
-            "libtorch", Status.MISSING, f"for --level libtorch there is no {missing}", HOW_TO_INSTALL
-        )
-    return Check("libtorch", Status.OK, f"{tools.cmake} with {tools.compiler} builds its C++ program")
+        return Check("libtorch", Status.MISSING, f"--level libtorch: no {missing} found", HOW_TO_INSTALL)
+    return Check("libtorch", Status.OK, f"{tools.cmake} and {tools.compiler} can build --level libtorch")
 
 
 def _scanner() -> Check:
-    """Whether imports have their fast decoder; without it they do the same more slowly."""
+    """Check that imports can use the fast decoder; without it they are only slower."""
     try:
         from tracekit.ingest.kineto.scan import native
 
         code = native.place()
-    except Exception as error:  # whatever of LLVM a machine lacks
+    except Exception as error:  # LLVM can fail to load in many ways
         return Check("scanner", Status.WARN, _slower(error), "reinstall llvmlite and numba")
     if native.is_compiled():
-        return Check("scanner", Status.OK, f"imports decode with {code}")
+        return Check("scanner", Status.OK, f"compiled: {code}")
     if not native.can_be_kept():
-        step = "set XDG_CACHE_HOME to a folder that can be written"
-        return Check("scanner", Status.WARN, f"{code.parent} cannot be written: imports are slower", step)
-    step = "tracekit doctor --compile has it compiled now; so has the first large import"
-    return Check("scanner", Status.OK, "the fast decoder of imports is not compiled yet", step)
+        step = "set XDG_CACHE_HOME to a writable folder"
+        return Check("scanner", Status.WARN, f"{code.parent} is not writable; imports are slower", step)
+    step = "run `tracekit doctor --compile`, or let the first large import compile it"
+    return Check("scanner", Status.OK, "the fast trace decoder is not compiled yet", step)
 
 
 def _slower(error: Exception) -> str:
-    return f"imports are slower without their fast decoder: {type(error).__name__}: {error}"
+    return f"imports are slower without the fast trace decoder: {type(error).__name__}: {error}"
 
 
 def compile_scanner() -> None:
-    """Compile the fast decoder of imports, which takes seconds; nothing happens where it is there.
+    """Compile the fast trace decoder, unless it is compiled.
 
     Raises:
-        TracekitError: It cannot be compiled here.
+        TracekitError: It cannot be compiled on this machine.
     """
     try:
         from tracekit.ingest.kineto.scan import native
@@ -215,7 +211,7 @@ def compile_scanner() -> None:
 
 
 def _store(place: Place) -> list[Check]:
-    """Where runs go: the disk, and for a store on object storage whether it answers."""
+    """Check the disk of the store, and access to a store on object storage."""
     store = Store(place)
     if isinstance(place, Path):
         return [_disk(place)]
@@ -235,9 +231,9 @@ def _disk(store: Path) -> Check:
     writable = os.access(place, os.W_OK)
     detail = f"{free / 2**30:.1f} GiB free at the store"
     if not writable:
-        return Check("disk", Status.MISSING, "the store cannot be written", "choose another with --store")
+        return Check("disk", Status.MISSING, "the store is not writable", "choose another with --store")
     if free < LOW_DISK_BYTES:
-        return Check("disk", Status.WARN, detail, "traces are large: free some, or use --store elsewhere")
+        return Check("disk", Status.WARN, detail, "free disk space, or choose another store with --store")
     return Check("disk", Status.OK, detail)
 
 
@@ -245,7 +241,7 @@ def _plugins() -> list[Check]:
     broken = registry.broken()
     if not broken:
         count = sum(len(registry.names(group)) for group in registry.GROUPS)
-        return [Check("plug-ins", Status.OK, f"{count} load")]
+        return [Check("plug-ins", Status.OK, f"{count} loaded")]
     alike: dict[tuple[str, str, str], list[str]] = {}
     for item in broken:
         alike.setdefault((item.group, item.reason, item.hint), []).append(item.name)

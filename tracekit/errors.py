@@ -1,4 +1,4 @@
-"""The one family of errors a user sees: one line that says what, where and what to do next."""
+"""Errors shown to the user: one line with the problem, the place and the next step."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class ExitCode(IntEnum):
 
 
 class TracekitError(Exception):
-    """Base of all expected failures.
+    """Base of all expected errors.
 
     Args:
-        message: What went wrong and where, in one line; characters that could steer a terminal are spelled
-            out, as a message may quote names from a file.
+        message: The problem and where it is, in one line. Control characters are escaped, as a message may
+            quote names from a file.
         hint: The next step for the user, in one line; printed after the message.
     """
 
@@ -39,7 +39,7 @@ class TracekitError(Exception):
 
 
 class UnusableInputError(TracekitError):
-    """The given file, folder, option or run cannot be used."""
+    """A given file, folder, option or run cannot be used."""
 
 
 class RunNotFoundError(TracekitError):
@@ -51,7 +51,7 @@ class PluginError(TracekitError):
 
 
 class MissingDependencyError(TracekitError):
-    """An optional package this command needs is not installed."""
+    """An optional package that the command needs is not installed."""
 
 
 class CollectionError(TracekitError):
@@ -61,10 +61,10 @@ class CollectionError(TracekitError):
 
 
 class ProgramFailedError(CollectionError):
-    """The user's own program failed before anything was recorded.
+    """The user's program failed before anything was recorded.
 
     Attributes:
-        program_code: Its exit code, which is then that of the command.
+        program_code: Exit code of the program, passed on by the command.
     """
 
     def __init__(self, message: str, *, hint: str = "", program_code: int = 1) -> None:

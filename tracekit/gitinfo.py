@@ -83,7 +83,7 @@ def commit(revision: str, cwd: Path | None = None) -> str:
     sha = line("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}", cwd=cwd)
     if sha is None:
         raise RunNotFoundError(
-            f"git knows no revision {revision!r} here", hint="run inside the repository, check `git log`"
+            f"no git revision {revision!r}", hint="run this inside the repository, and check `git log`"
         )
     return sha
 

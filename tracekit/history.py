@@ -45,13 +45,13 @@ def merge_base(one: str, other: str, *, cwd: Path | None = None) -> str:
     if code > 1:
         lost = next((sha for sha in (one, other) if not _is_known(sha, cwd=cwd)), other)
         raise UnusableInputError(
-            f"this repository does not have commit {lost[:12]}",
-            hint="a rebase or a shallow clone lost it: `git fetch --unshallow`, or record its runs again",
+            f"commit {lost[:12]} is not in this repository",
+            hint="run `git fetch --unshallow` in a shallow clone; after a rebase, record its runs again",
         )
     if code or not text:
         raise UnusableInputError(
-            f"{one[:12]} and {other[:12]} have no common ancestor here",
-            hint="a shallow clone lacks it: fetch all with `git fetch --unshallow`",
+            f"{one[:12]} and {other[:12]} have no common ancestor",
+            hint="if the clone is shallow, run `git fetch --unshallow`",
         )
     return text
 
@@ -126,19 +126,21 @@ def between(
 def _nothing_between(good: str, bad: str, cwd: Path | None) -> UnusableInputError:
     one, other = good[:12], bad[:12]
     if good == bad:
-        hint = "name an older good commit: GOOD..BAD"
-        return UnusableInputError(f"both ends are {one}, with nothing between them", hint=hint)
+        hint = "choose an older good commit: GOOD..BAD"
+        return UnusableInputError(f"both ends are {one}", hint=hint)
     if is_ancestor(good, bad, cwd=cwd):
-        hint = "name the merge that brought it in, or use --all-parents"
-        return UnusableInputError(f"{one} is no ancestor of {other} along first parents", hint=hint)
+        hint = "use the commit that merged it, or --all-parents"
+        return UnusableInputError(f"{one} is not an ancestor of {other} along first parents", hint=hint)
     code, base = _ask("merge-base", good, bad, cwd=cwd)
     if base == bad:
-        hint = f"the ends are the wrong way round: name {other}..{one}"
+        hint = f"the ends are reversed: use {other}..{one}"
     elif base and not code:
-        hint = f"their branches parted at {base[:12]}: name {base[:12]}..{other} if that commit is good"
+        hint = f"their branches diverged at {base[:12]}: use {base[:12]}..{other} if that commit is good"
     else:
-        hint = "name an older good commit of the same branch; a shallow clone needs `git fetch --unshallow`"
-    return UnusableInputError(f"{one} is no ancestor of {other}", hint=hint)
+        hint = (
+            "choose an older good commit of the same branch; in a shallow clone run `git fetch --unshallow`"
+        )
+    return UnusableInputError(f"{one} is not an ancestor of {other}", hint=hint)
 
 
 def describe(shas: Sequence[str], *, cwd: Path | None = None) -> tuple[Commit, ...]:
@@ -159,7 +161,7 @@ def _text(*arguments: str, cwd: Path | None, given: str = "") -> str:
     code, text = _ask(*arguments, cwd=cwd, given=given)
     if code:
         raise UnusableInputError(
-            f"`git {arguments[0]}` failed here", hint="run inside the repository, check `git log`"
+            f"`git {arguments[0]}` failed", hint="run this inside the repository, and check `git log`"
         )
     return text
 

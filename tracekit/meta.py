@@ -185,7 +185,7 @@ def decode(content: bytes, directory: Place) -> RunMeta:
             else "import the trace again with `tracekit import`"
         )
         raise UnusableInputError(
-            f"{directory} has schema version {version}, this tracekit reads {SCHEMA_VERSION}", hint=hint
+            f"{directory} has schema version {version}, but this tracekit reads {SCHEMA_VERSION}", hint=hint
         )
     try:
         found = msgspec.json.decode(content, type=RunMeta)

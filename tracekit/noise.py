@@ -1,8 +1,8 @@
-"""How much runs of the same code differ, per series, from what the store holds.
+"""Run-to-run noise of stored runs, per series.
 
 A series is a metric of one configuration: runs with equal fingerprints. Its noise is pooled within groups of
-runs of the same code: the same clean commit, else the same label with the same changes. What differs between
-commits does not enter.
+runs of the same code: the same clean commit, else the same label with the same changes. Differences between
+commits are excluded.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class Series:
 
     Attributes:
         id: Short hash of the fingerprint.
-        configuration: The fingerprint in a few words.
+        configuration: Main fields of the fingerprint.
         metric: One of `tracekit.measuring.metrics.OF_RUNS`.
-        unit: Of the metric.
-        noise: Of one run; its sigma is NaN where no two runs are of the same code.
-        values: Runs that measured it, of any code.
-        needs: What to do for an estimate, or for a better one; empty where there is enough.
+        unit: Unit of the metric.
+        noise: Noise of one run; its sigma is NaN if no two runs are of the same code.
+        values: Number of runs with a value, of any code.
+        needs: How to get an estimate, or a better one; empty if the estimate is good.
     """
 
     id: str
@@ -51,12 +51,12 @@ class Series:
 
 @dataclass(frozen=True)
 class History:
-    """What the runs of a store say of noise.
+    """Noise of the runs of a store.
 
     Attributes:
-        series: By configuration and metric.
-        without_code: Runs that were left out: no clean commit, and no label to go by.
-        unmeasured: Runs that were left out: no metric is known of them.
+        series: Series by configuration and metric.
+        without_code: Number of runs skipped for having neither a clean commit nor a label.
+        unmeasured: Number of runs skipped for having no metric.
     """
 
     series: tuple[Series, ...]
@@ -66,7 +66,7 @@ class History:
 
 @dataclass(frozen=True)
 class _Point:
-    """A run by what matters here."""
+    """A run with its code identity and metrics."""
 
     run: Run
     code: Hashable
@@ -98,10 +98,10 @@ def history(runs: Iterable[Run]) -> History:
 
 
 def code(run: Run) -> Hashable | None:
-    """What code a run ran, as far as that can be known: runs that are equal in it are repeats.
+    """Return an identity of the code of a run; runs with the same identity are repeats.
 
     Returns:
-        Its clean commit; else its label with commit and changes; None where it has neither.
+        The clean commit; else the label with commit and changes; None if the run has neither.
     """
     git, label = run.meta.git, run.meta.label
     if git and not git.dirty:
@@ -110,23 +110,24 @@ def code(run: Run) -> Hashable | None:
 
 
 def clock(run: Run) -> str | None:
-    """What the steps were timed by; None where they were not."""
+    """Return the clock that timed the steps; None if they were not timed."""
     return run.meta.timings.clock if run.meta.timings and run.meta.timings.step_ns else None
 
 
 def known(metric: str, likes: Iterable[Run], runs: Sequence[Run]) -> Noise | None:
-    """Noise of one run, from repeated runs of the same configurations.
+    """Return the noise of one run, from repeated runs of the same configurations.
 
     Args:
         metric: One of `tracekit.measuring.metrics.OF_RUNS`.
-        likes: A run of each side that is compared; where they are of several configurations, the noise
-            of each must be known, and the greatest counts.
-        runs: Where to look for repeats.
+        likes: A run of each side of a comparison. If they are of several configurations, the noise of each
+            must be known, and the largest is returned.
+        runs: Runs among which repeats are searched.
     """
     sides = {(fingerprint_id(like), clock(like)) for like in likes}
     found = [_of_configuration(metric, side, runs) for side in sides]
-    whole = [noise for noise in found if noise is not None and noise.runs]
-    return max(whole, key=lambda noise: noise.sigma) if whole and len(whole) == len(sides) else None
+    estimates = [noise for noise in found if noise is not None and noise.runs]
+    complete = estimates and len(estimates) == len(sides)
+    return max(estimates, key=lambda noise: noise.sigma) if complete else None
 
 
 def _of_configuration(metric: str, side: tuple[str, str | None], runs: Iterable[Run]) -> Noise | None:
@@ -135,7 +136,7 @@ def _of_configuration(metric: str, side: tuple[str, str | None], runs: Iterable[
 
 
 def fingerprint_id(run: Run) -> str:
-    """Short hash of a run's fingerprint."""
+    """Return a short hash of a run's fingerprint."""
     text = json.dumps(run.meta.fingerprint, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
@@ -148,7 +149,7 @@ def _series(name: str, points: list[_Point]) -> list[Series]:
     for metric in OF_RUNS:
         groups: dict[Hashable, list[float]] = {}
         for point in points:
-            if point.values.get(metric):  # an allocator that was not used has no ratio
+            if point.values.get(metric):  # the ratio of an unused allocator is undefined
                 groups.setdefault(point.code, []).append(point.values[metric])
         if groups:
             noise = estimate_noise([sorted(group) for group in groups.values()])
@@ -170,6 +171,6 @@ def _words(run: Run) -> str:
 def _needs(run: Run, noise: Noise) -> str:
     if noise.df >= REPEATS - 1:
         return ""
-    what = "few repeats" if noise.runs else "two runs of the same commit or more"
+    what = "few repeats" if noise.runs else "needs two or more runs of the same commit"
     words = shlex.join(run.meta.command) if run.meta.command[:2] == ["tracekit", "collect"] else ""
     return f"{what}: {words or 'tracekit collect'} --repeat {REPEATS}"

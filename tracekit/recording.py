@@ -52,7 +52,7 @@ class Record:
     ) -> None:
         for name, value, least in (("start_step", start_step, 0), ("steps", steps, 1)):
             if value is not None and value < least:
-                raise UnusableInputError(f"{name}={value} is impossible", hint=f"use {name}={least} or more")
+                raise UnusableInputError(f"{name}={value} is too low", hint=f"use {name}={least} or more")
         self._label, self._start_step, self._steps = label, start_step, steps
         self._stacks, self._keep_trace, self._store = stacks, keep_trace, store
         self._trace: Path | None = None
@@ -62,7 +62,7 @@ class Record:
         global _active
         if _active is not None:
             raise UnusableInputError(
-                "a recording is running already in this process", hint="end its block before another begins"
+                "a recording is already running in this process", hint="end its block before starting another"
             )
         recorder = self._recorder()
         from tracekit.inside.window import Window
@@ -102,14 +102,14 @@ class Record:
             import torch
         except ModuleNotFoundError as missing:
             raise MissingDependencyError(
-                "torch is not installed, so there is nothing to record",
+                "torch is not installed",
                 hint="pip install 'tracekit-torch[torch]'",
             ) from missing
         from tracekit.inside.recorder import TorchRecorder
 
         if torch.autograd.profiler._is_profiler_enabled:
             raise UnusableInputError(
-                "a profiler is running already in this process", hint="end it before the block begins"
+                "a profiler is already running in this process", hint="stop it before the block starts"
             )
         recorder = TorchRecorder(torch, stacks=self._stacks)
         recorder.trace = lambda: self._draft.path / TRACE
@@ -170,10 +170,13 @@ class Record:
     def _nothing(self) -> TracekitError:
         said = "; ".join(message for _, message in self._recording.notes)
         passed = self._window.passed
-        steps = f"the block ended after {passed} step{'s' * (passed != 1)}"
+        steps = (
+            f"the block ended after {passed} step{'s' * (passed != 1)}; recording would have started after "
+            f"step {self._start_step}"
+        )
         return CollectionError(
-            f"nothing was recorded: {said or f'{steps}, recording begins behind {self._start_step}'}",
-            hint="mark each step with rec.step(), or lower start_step",
+            f"nothing was recorded: {said or steps}",
+            hint="call rec.step() after each step, or lower start_step",
         )
 
 

@@ -46,7 +46,7 @@ def _imported(store: Store, path: Place) -> Run:
     jobs = plan([path])
     if len(jobs) > 1:
         raise UnusableInputError(
-            f"{path} holds {len(jobs)} jobs, not one", hint=f"import them with `tracekit import {path}`"
+            f"{path} has traces of {len(jobs)} jobs", hint=f"import them with `tracekit import {path}`"
         )
     return _earlier(store, jobs[0]) or import_job(store, jobs[0])
 

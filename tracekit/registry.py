@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -14,6 +15,7 @@ COLLECTORS = "tracekit.collectors"
 WORKLOADS = "tracekit.workloads"
 ANALYSES = "tracekit.analyses"
 PAGES = "tracekit.pages"
+_KINDS = {COLLECTORS: "collector", WORKLOADS: "workload", ANALYSES: "analysis", PAGES: "page"}
 GROUPS = (COLLECTORS, WORKLOADS, ANALYSES, PAGES)
 _EXTRAS = ("torch", "transformers", "timm", "torchvision")
 PROVIDERS = "tracekit.workload_providers"
@@ -56,18 +58,19 @@ def _asked(provider: EntryPoint) -> dict[str, str]:
         raise PluginError(
             f"provider of workloads {provider.name!r} ({provider.value}) failed: "
             f"{type(error).__name__}: {error}",
-            hint="reinstall or uninstall the package that brings it",
+            hint="reinstall or uninstall its package",
         ) from error
     return told
 
 
 def _find(group: str, name: str) -> EntryPoint:
     matches = {point.value: point for point in _points(group) if point.name == name}
-    kind = group.removeprefix("tracekit.")
+    kind = _KINDS.get(group, group)
     if not matches:
-        raise PluginError(
-            f"no {kind} plug-in is named {name!r}", hint=f"known: {', '.join(names(group)) or 'none'}"
-        )
+        known = names(group)
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known) or 'none'}"
+        raise PluginError(f"unknown {kind} {name!r}", hint=hint)
     if len(matches) > 1:
         raise PluginError(
             f"{kind} name {name!r} is registered twice: {' and '.join(matches)}",
@@ -121,13 +124,13 @@ def _imported(point: EntryPoint) -> Any:
         raise
     except ModuleNotFoundError as error:
         raise MissingDependencyError(
-            f"{point.name!r} needs the package {error.name!r}, which is not installed",
+            f"{point.name!r} needs the package {error.name!r}",
             hint=_how_to_install(error.name or ""),
         ) from error
     except Exception as error:
         raise PluginError(
             f"plug-in {point.name!r} ({point.value}) cannot be imported: {type(error).__name__}: {error}",
-            hint="reinstall or uninstall the package that brings it",
+            hint="reinstall or uninstall its package",
         ) from error
 
 

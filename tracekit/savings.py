@@ -3,9 +3,9 @@
 A saving is per step: the total over the run divided by the number of profiled steps of all ranks. Where no
 steps are marked the whole capture of a rank counts as one step, and the finding says so.
 
-Severity follows from the saving's share of a step: high from 10 %, warn from 3 %, else info. Below 1 % a rule
+Severity follows from the saving's share of a step: high from 10%, warn from 3%, else info. Below 1% a rule
 stays silent unless it says otherwise: two runs of one program differ by about that much (TorchBench alarms at
-7 %).
+7%).
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class Draft:
             UnusableInputError: The run id is none, or the store cannot be written.
         """
         if not RUN_ID.fullmatch(meta.run_id):
-            raise UnusableInputError(f"{meta.run_id[:80]!r} is no run id", hint="take one of `new_run_id`")
+            raise UnusableInputError(f"{meta.run_id[:80]!r} is not a run id", hint="use `new_run_id`")
         with self.store.writing():
             return self.store.keeper.commit(self, scrubbing.scrubbed(meta), delivered)
 
@@ -175,7 +175,7 @@ class Store:
         name = run.path.name
         if not RUN_ID.fullmatch(name) or run.path.parent.resolve() != self.path.resolve():
             raise UnusableInputError(
-                f"{run.path} is no run of the store {self.path}", hint="`tracekit runs` lists what there is"
+                f"{run.path} is not in the store {self.path}", hint="list runs with `tracekit runs`"
             )
         with self.writing():
             self.keeper.remove(run)
@@ -212,7 +212,7 @@ class Store:
             reason = os.strerror(error.errno) if error.errno else str(error)
             raise UnusableInputError(
                 f"the store {self.path} cannot be written: {reason}",
-                hint="choose another place with --store or $TRACEKIT_STORE",
+                hint="choose another store with --store or $TRACEKIT_STORE",
             ) from error
 
     @contextmanager
@@ -242,8 +242,12 @@ class Store:
         run = path if os.sep in reference and path else self.find(reference) or path
         if run:
             return run
-        what = f"no run, label or file matches {_short(reference)!r}" if reference else "'' names no run"
-        raise RunNotFoundError(what, hint="`tracekit runs` lists what there is")
+        what = (
+            f"no run, label or file matches {_short(reference)!r}"
+            if reference
+            else "the run reference is empty"
+        )
+        raise RunNotFoundError(what, hint="list runs with `tracekit runs`")
 
     def find(self, reference: str) -> Run | None:
         """The run of this store that a person means by anything but a path; None when there is none.
@@ -274,9 +278,7 @@ class Store:
         for run in reversed(self.readable()):
             if run.meta.git and run.meta.git.sha == sha:
                 return run
-        raise RunNotFoundError(
-            f"no run was recorded at {revision} ({sha[:12]})", hint="`tracekit runs` lists what there is"
-        )
+        raise RunNotFoundError(f"no runs at {revision} ({sha[:12]})", hint="list runs with `tracekit runs`")
 
     def _by_label_or_prefix(self, runs: list[Run], reference: str) -> Run | None:
         labelled = [run for run in self.readable() if run.meta.label == reference]
@@ -286,7 +288,7 @@ class Store:
         if len(starting) > 1:
             shown = ", ".join(run.path.name for run in starting[:3])
             raise RunNotFoundError(
-                f"{reference!r} fits {len(starting)} runs: {shown}, ...", hint="give more of the run id"
+                f"{reference!r} matches {len(starting)} runs: {shown}, ...", hint="use a longer prefix"
             )
         return starting[0] if starting else None
 

@@ -65,14 +65,14 @@ def opened(
         _check(table, file)
     found = sum(file.metadata.num_rows for file in held)
     if rows is not None and found != rows:
-        raise MisfitError(f"it has {found:,} rows, {rows:,} were stored")
+        raise MisfitError(f"it has {found:,} rows, but {rows:,} were stored")
     return dataset
 
 
 def _compare(files: Sequence[Place], footers: Mapping[str, int]) -> None:
     for file in files:
         if isinstance(file, Path) and file.name in footers and parts.footer(file) != footers[file.name]:
-            raise MisfitError(f"{file.name} has another footer than was stored")
+            raise MisfitError(f"the footer of {file.name} has changed")
 
 
 def _check(table: Table, file: ds.ParquetFileFragment) -> None:
@@ -80,7 +80,7 @@ def _check(table: Table, file: ds.ParquetFileFragment) -> None:
     if unfit:
         more = f" and {len(unfit) - _NAMED} more" if len(unfit) > _NAMED else ""
         name = file.path.rpartition("/")[2]
-        raise MisfitError(f"{name} does not hold as the schema has them: {', '.join(unfit[:_NAMED])}{more}")
+        raise MisfitError(f"{name} does not match the schema: {', '.join(unfit[:_NAMED])}{more}")
 
 
 def sound(table: Table, rows: pa.Table) -> pa.Table:
@@ -100,7 +100,7 @@ def sound(table: Table, rows: pa.Table) -> pa.Table:
     for name, values in zip(rows.column_names, rows.columns, strict=True):
         if values.null_count and not known[name].nullable:
             count = f"{values.null_count:,} of {len(values):,}"
-            raise MisfitError(f"{name} has no value in {count} rows, and always has one")
+            raise MisfitError(f"{name} is null in {count} rows, but is not nullable")
         if pa.types.is_dictionary(values.type):
             for chunk in values.chunks:
                 chunk.dictionary.validate(full=True)
@@ -118,7 +118,7 @@ def _check_range(column: Column, values: pa.ChunkedArray) -> None:
     (least, most), found = column.between, pc.min_max(values).as_py()
     for value in found.values():
         if not least <= value <= most:
-            raise MisfitError(f"{column.name} is {value}, which is not within {least} and {most}")
+            raise MisfitError(f"{column.name} is {value}, not between {least} and {most}")
 
 
 def _check_ends(rows: pa.Table) -> None:
@@ -151,12 +151,12 @@ def reading(name: str, run_id: str) -> Iterator[None]:
         ...         raise pa.ArrowInvalid("no footer")
         ... except UnusableInputError as error:
         ...     print(error)
-        table steps of run a cannot be read: no footer (see what is damaged with `tracekit verify a`)
+        table steps of run a cannot be read: no footer (check the run with `tracekit verify a`)
     """
     try:
         yield
     except _misfits() as error:
         raise UnusableInputError(
             f"table {name} of run {run_id} cannot be read: {places.reason(error)}",
-            hint=f"see what is damaged with `tracekit verify {run_id}`",
+            hint=f"check the run with `tracekit verify {run_id}`",
         ) from error

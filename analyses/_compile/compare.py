@@ -58,7 +58,7 @@ _REPLAY = ", compile with `mode='reduce-overhead'` where launches bind"
 SLOWER = Rule(
     "compile_slower",
     states=f"a step of the compiled head takes {THRESHOLD:.0%} or more longer than one of the eager base",
-    why="below that two runs of one program may differ as much (TorchBench alarms at 7 %)",
+    why="below that two runs of one program may differ as much (TorchBench alarms at 7%)",
 )
 RULES = (SLOWER,)
 

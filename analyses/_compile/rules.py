@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 
     from .reading import Compiled
 
-_WHY = "below 1 % two runs of one program differ by as much"
+_WHY = "below 1% two runs of one program differ by as much"
 GUARDS = Rule(
     "compile_guards",
-    states="no device ran anything during 1 % of the steps or more while guards were checked",
+    states="no device ran anything during 1% of the steps or more while guards were checked",
     why=f"guards run before each call of compiled code; they cost what the device waits for them. {_WHY}",
 )
 BREAKS = Rule(
     "compile_breaks",
     states=(
-        "no device ran anything during 1 % of the steps or more from a compiled region to the one after a "
+        "no device ran anything during 1% of the steps or more from a compiled region to the one after a "
         "graph break; told only where Python frames were recorded"
     ),
     why=f"at a break a graph ends and the host runs Python; it costs what the device waits for. {_WHY}",
 )
 COMPILES = Rule(
     "compile_in_steps",
-    states="code was compiled in profiled steps, and the device was idle for 1 % of them or more meanwhile",
+    states="code was compiled in profiled steps, and the device was idle for 1% of them or more meanwhile",
     why=f"steps after warm-up should compile nothing; where they do, inputs keep failing guards. {_WHY}",
 )
 RULES = (GUARDS, BREAKS, COMPILES)

@@ -31,8 +31,8 @@ _CODES = {
 }
 _MATTERS = (
     "the tensors of this cause together change the bytes per step by "
-    f"{LEAST_BYTES_SHARE * 100:.0f} % of the larger side's or the time of copies by "
-    f"{LEAST_TIME_SHARE * 100:.0f} %"
+    f"{LEAST_BYTES_SHARE * 100:.0f}% of the larger side's or the time of copies by "
+    f"{LEAST_TIME_SHARE * 100:.0f}%"
 )
 _WHY = {
     SHAPES: "different element counts are different work, so it is tested first and times are not judged",

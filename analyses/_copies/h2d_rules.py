@@ -34,7 +34,7 @@ RULES = (
     Rule(
         SCALARS,
         "copies of at most 8 bytes to the device within profiled steps; the gaps between kernels in which "
-        "they end, each at most as long as the host was blocked in them, are at least 1 % of the step",
+        "they end, each at most as long as the host was blocked in them, are at least 1% of the step",
         SCALARS_WHY,
     ),
     copies_ping_pong.RULE,

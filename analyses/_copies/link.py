@@ -5,7 +5,7 @@ can be (`_shared.pcie` has the rates). The best rate seen is that of a pinned co
 same direction and on the same device, the size from which the fixed cost of a copy no longer shows. The
 ceiling is the larger of the two that are known.
 
-What a copy can reach is the best rate seen, else 80 % of the link's: protocol overhead takes the rest of what
+What a copy can reach is the best rate seen, else 80% of the link's: protocol overhead takes the rest of what
 large pinned copies get.
 """
 

@@ -28,7 +28,7 @@ RULE = Rule(
     PING_PONG,
     "in every one of at least 2 profiled steps bytes go down and up in copies of equal size (at least "
     "64 KiB): the first down ends before the first up starts, or at least 8 such pairs; their time "
-    "that no kernel hides is at least 1 % of the step",
+    "that no kernel hides is at least 1% of the step",
     "equal sizes in both directions in every step are offloading; a single pair of which the upward "
     "copy comes first may be a batch and a result of its size",
 )

@@ -54,15 +54,15 @@ RULES = (
     Rule(
         PAGEABLE,
         "copies of at least 64 KiB each from or to pageable memory, of profiled steps, whose time that no "
-        "kernel hides is at least 1 % of the step",
-        "up to 64 KiB the driver stages a copy without waiting, so pinning changes little; below 1 % two "
+        "kernel hides is at least 1% of the step",
+        "up to 64 KiB the driver stages a copy without waiting, so pinning changes little; below 1% two "
         "runs of one program differ by as much",
     ),
     Rule(
         SLOW_LINK,
-        "pinned copies of at least 1 MiB each run below 50 % of the PCIe link's rate, while they run, and "
-        "at 80 % of it at least 1 % of the step would be saved; only where the collector recorded the link",
-        "large pinned copies reach 80 to 90 % of a link, so half of it means less width or generation, a "
+        "pinned copies of at least 1 MiB each run below 50% of the PCIe link's rate, while they run, and "
+        "at 80% of it at least 1% of the step would be saved; only where the collector recorded the link",
+        "large pinned copies reach 80 to 90% of a link, so half of it means less width or generation, a "
         "detour or a shared link",
     ),
 )
@@ -118,7 +118,7 @@ def _how_pinned(rows: pd.DataFrame, hidden: str, *, known: bool) -> str:
     source = (
         "the best pinned rate seen in the run"
         if seen
-        else f"{REACHED_SHARE * 100:.0f} % of the PCIe link's rate"
+        else f"{REACHED_SHARE * 100:.0f}% of the PCIe link's rate"
     )
     rate = float(rows[REACHABLE].min())
     return f"time above bytes over {rate:.1f} GB/s, {source}, at most what is exposed; {overlap}"
@@ -144,7 +144,7 @@ def _slow(rows: pd.DataFrame, hiding: Hiding, steps: Budget) -> Finding | None:
         "the trace does not show which of these it is.",
         steps.per_step(saving),
         Basis.ESTIMATED,
-        f"time at least one of the copies ran minus bytes over {REACHED_SHARE * 100:.0f} % of the link's "
+        f"time at least one of the copies ran minus bytes over {REACHED_SHARE * 100:.0f}% of the link's "
         f"rate, at most what no kernel hides, {steps.per}",
         0.6,
         evidence(rows),

@@ -28,7 +28,7 @@ RULE = Rule(
     REPEATED,
     "copies of the same op, size (at least 1 MiB), shapes, dtypes, memory and source line occur 2 or 3 "
     "times in every one of at least 2 steps, while some other tensor is copied once in every step, and "
-    "no copy of that size goes the other way; saving at least 1 % of the step",
+    "no copy of that size goes the other way; saving at least 1% of the step",
     "a trace does not show whether it is the same tensor: a tensor that is copied once sets the pace "
     "of the step; more repeats are layers, tables or micro-batches; confidence stays low",
 )

@@ -28,7 +28,7 @@ RULE = Rule(
     "bytes copied are exactly 2, 4 or 8 times what is used: the copying op itself widened the dtype on "
     "the host, or as many kernels as copies convert a float64 or int64 tensor of that many elements to "
     "a narrower dtype later in the same step and no other kernel's op reads one; copies of at least 4 "
-    "KiB; saving at least 1 % of the step",
+    "KiB; saving at least 1% of the step",
     "a ratio of item sizes is exact; int64 labels or float64 data that kernels read as they are are "
     "needed; smaller copies take as long with fewer bytes",
 )

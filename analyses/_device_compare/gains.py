@@ -44,7 +44,7 @@ GAIN = Rule(
         "what the lower ratio of the peaks allows"
     ),
     why=(
-        "shorter kernels mostly pay fixed costs, which peaks say nothing of; libraries reach 60 to 90 % of a "
+        "shorter kernels mostly pay fixed costs, which peaks say nothing of; libraries reach 60 to 90% of a "
         "peak, and so differ by that much without a fault"
     ),
 )

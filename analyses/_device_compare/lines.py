@@ -25,7 +25,7 @@ _RECORDED = (
 )
 MOSTLY_IDLE, MUCH_MORE, LARGE = 0.5, 1.25, 0.05
 IDLE = (
-    "the devices are idle for {:.0f} % (base) and {:.0f} % (head) of the compared steps: there the host "
+    "the devices are idle for {:.0f}% (base) and {:.0f}% (head) of the compared steps: there the host "
     "decides, and a faster device changes little"
 )
 WARPS = (

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 STARVES = Rule(
     "sync_starves_device",
     states="without the waits of one call, op and source line inside of the profiled steps, device idle time "
-    "of 1 % of the steps or more would go (per idle interval the smaller of its length and the wait's)",
+    "of 1% of the steps or more would go (per idle interval the smaller of its length and the wait's)",
     why="a wait by itself costs nothing while the device works; what counts is that the device runs dry "
     "behind it, and no more of that can go than the host lost by waiting",
 )

@@ -46,7 +46,7 @@ def weightiest(rows: pd.DataFrame, keys: Sequence[str] = (OP, SOURCE)) -> str:
     first = sums.sort_values([C.DUR_NS, *keys], ascending=[False, *(True for _ in keys)])[:NAMED]
     shares = first[C.DUR_NS] / total(rows)
     parts = [
-        f"{_place([str(row[key]) for key in keys])} ({100 * part:.0f} %)"
+        f"{_place([str(row[key]) for key in keys])} ({100 * part:.0f}%)"
         for (_, row), part in zip(first.iterrows(), shares, strict=True)
         if part >= LEAST_NAMED
     ]

@@ -62,7 +62,7 @@ def _profiler_intervals(run: Run, start: Ints, end: Ints) -> Check:
     own = intervals.length(intervals.union(*spans(rows)))
     capture = int(end.max() - start.min()) if len(start) else 0
     part = own / capture if capture else 0.0
-    detail = f"the profiler's own intervals cover {100 * part:.1f} % of the capture"
+    detail = f"the profiler's own intervals cover {100 * part:.1f}% of the capture"
     return Check("profiler_intervals", level(part, warn=0.05, error=0.5), None, part, detail)
 
 
@@ -76,5 +76,5 @@ def _overhead(run: Run) -> Check:
         )
     part = float(table["overhead_share"].max())
     longer = "longer" if part >= 0 else "less"
-    detail = f"a profiled step takes {100 * abs(part):.1f} % {longer} than an un-profiled one"
+    detail = f"a profiled step takes {100 * abs(part):.1f}% {longer} than an un-profiled one"
     return Check("profiler_overhead", level(max(part, 0.0), warn=0.2, error=1.0), None, part, detail)

@@ -13,7 +13,7 @@ RULES = (
         "launch_work_differs",
         states=(
             "two runs compared: the grids of one op and kernel family differ by exactly the ratio of an "
-            "input's elements or of the batch sizes, and the kernels take at least 1 % of either run's steps"
+            "input's elements or of the batch sizes, and the kernels take at least 1% of either run's steps"
         ),
         why="a grid that grows with the elements says that there is more to do, not that it is done worse",
     ),
@@ -21,7 +21,7 @@ RULES = (
         "launch_config_changed",
         states=(
             "two runs compared: one op and kernel family with the same input shapes has another grid or "
-            "block, and takes at least 1 % of either run's steps"
+            "block, and takes at least 1% of either run's steps"
         ),
         why="the work is the same, so a change in time is not one of the amount of work",
     ),

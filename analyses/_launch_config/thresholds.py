@@ -14,7 +14,7 @@ FEW_CONFIGS = 3
 RULES = (
     Rule(
         "serial_kernel",
-        states="grids of one block, 20 µs a launch at the median, at least 1 % of the steps' time together",
+        states="grids of one block, 20 µs a launch at the median, at least 1% of the steps' time together",
         why=(
             "one block uses one SM of the device; below 20 µs a kernel costs little more than its launch, "
             "and a small result needs no more; collectives use few blocks on purpose and are left out"
@@ -22,9 +22,9 @@ RULES = (
     ),
     Rule(
         "few_blocks",
-        states="2 or more blocks, for at most half of the SMs; 20 µs at the median, 3 % of the steps",
+        states="2 or more blocks, for at most half of the SMs; 20 µs at the median, 3% of the steps",
         why=(
-            "a block stays on its SM, so the other SMs get nothing whatever fits on one; half and 3 % leave "
+            "a block stays on its SM, so the other SMs get nothing whatever fits on one; half and 3% leave "
             "alone what gains little, for the gain is an upper bound"
         ),
     ),
@@ -32,7 +32,7 @@ RULES = (
         "partial_wave",
         states=(
             "more than one wave, of which the last leaves at least a quarter of all block slots empty; the "
-            "upper bound of the saving is at least 3 % of the steps' time"
+            "upper bound of the saving is at least 3% of the steps' time"
         ),
         why=(
             "with many waves the last one weighs little; blocks rarely take equally long, so that the bound "
@@ -43,7 +43,7 @@ RULES = (
         "low_occupancy",
         states=(
             "blocks for one wave or more, and no more than a quarter of an SM's threads resident at once; at "
-            "least 3 % of the steps' time; matrix products, convolutions, attention and Triton left out"
+            "least 3% of the steps' time; matrix products, convolutions, attention and Triton left out"
         ),
         why=(
             "few resident threads hide memory latency badly; libraries and autotuners trade occupancy for "
@@ -54,7 +54,7 @@ RULES = (
         "threads_per_element",
         states=(
             "element-wise kernels with 8 times as many threads as the broadcast inputs have elements, and at "
-            "least one block per SM; at least 1 % of the steps' time"
+            "least one block per SM; at least 1% of the steps' time"
         ),
         why="element-wise kernels of PyTorch give a thread 4 elements or more; a warp too many is rounding",
     ),
@@ -62,7 +62,7 @@ RULES = (
         "config_varies",
         states=(
             "one op with the same input shapes launches one kernel family with 2 or 3 grids or blocks, one "
-            "launch per call and each of them more than once; at least 1 % of the steps' time"
+            "launch per call and each of them more than once; at least 1% of the steps' time"
         ),
         why=(
             "information only: strides, alignment and library heuristics are not recorded and may explain "

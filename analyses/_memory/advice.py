@@ -35,7 +35,7 @@ RULES = (
     Rule(
         "memory_leak",
         f"over at least {FEWEST_STEPS} steps after the first, the least memory allocated in a step grows by "
-        "64 KiB per step or more, and the lower end of its 95 % confidence interval is above half of that",
+        "64 KiB per step or more, and the lower end of its 95% confidence interval is above half of that",
         "the first step allocates what stays (optimizer states, workspaces); growth that ends, or noise, has "
         "an interval that reaches zero; random floors of 4 to 10 steps pass half of the growth once in "
         "100; 64 KiB a step are 6 GiB in 100,000 steps, and less is what a program keeps on purpose, such "
@@ -43,7 +43,7 @@ RULES = (
     ),
     Rule(
         "unused_reserved_memory",
-        "at the peak, more than 20 % of the reserved memory and more than 512 MiB are not allocated",
+        "at the peak, more than 20% of the reserved memory and more than 512 MiB are not allocated",
         "the caching allocator rounds and splits blocks, which costs some percent; below 512 MiB no larger "
         "batch or model would fit instead",
     ),
@@ -96,7 +96,7 @@ def _leak(run: Run, one: Events, row: dict[str, Any], steps: pd.DataFrame, *, mo
         code="memory_leak",
         severity=Severity.HIGH if fast else Severity.WARN,
         title=(
-            f"Memory on {_place(one)} grows by {size(row['growth'])} per step (95 % confidence: "
+            f"Memory on {_place(one)} grows by {size(row['growth'])} per step (95% confidence: "
             f"{size(row['growth_low'])} to {size(row['growth_high'])}), over {row['steps']} steps"
             f"{_others(more)}"
         ),

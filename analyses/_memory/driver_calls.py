@@ -58,7 +58,7 @@ RULES = (
     Rule(
         "allocator_churn",
         "in two or more steps after the first, the host takes device memory from the driver or gives it back "
-        "(cudaMalloc, cudaFree and their like), for 1 % of a step or more, and the device idles for as long; "
+        "(cudaMalloc, cudaFree and their like), for 1% of a step or more, and the device idles for as long; "
         "where no steps are marked, 50 or more calls give it back in the second half of the capture",
         "a caching allocator has what it needs after the first step; each call blocks the host, and cudaFree "
         "waits for the device; once may be an evaluation; without steps a start cannot be told from a loop, "

@@ -1,9 +1,9 @@
 """Growth per step: the slope of Theil and Sen with its confidence interval.
 
 The slope is the median of the slopes between all pairs of steps; the interval holds the middle ones of
-them, by the variance of Kendall's statistic, at 95 % confidence. Neither assumes normal noise. One jump, or
+them, by the variance of Kendall's statistic, at 95% confidence. Neither assumes normal noise. One jump, or
 growth that ends, leaves enough pairs without a slope for the interval to reach zero, where least squares
-would report growth. With 4 steps the interval is all slopes there are, whose exact confidence is 92 %.
+would report growth. With 4 steps the interval is all slopes there are, whose exact confidence is 92%.
 
 Sources: Sen, Estimates of the regression coefficient based on Kendall's tau, 1968; Hollander and Wolfe,
 Nonparametric statistical methods.
@@ -27,7 +27,7 @@ MOST_POINTS = 1_000
 
 @dataclass(frozen=True)
 class Slope:
-    """Growth per step in whole bytes, with the ends of its 95 % confidence interval."""
+    """Growth per step in whole bytes, with the ends of its 95% confidence interval."""
 
     slope: int
     low: int

@@ -51,7 +51,7 @@ RUNS_AHEAD = 2
 def _rule(code: str, what: str, besides: str = "") -> Rule:
     return Rule(
         code,
-        f"the longest path without {what}, worked out anew, is shorter by at least 10 % of the steps' time"
+        f"the longest path without {what}, worked out anew, is shorter by at least 10% of the steps' time"
         + besides,
         _WHY,
     )

@@ -35,16 +35,16 @@ UNEXPLAINED = 0.6
 RULES = (
     Rule(
         "straggler",
-        "one rank is last in at least 50 % of at least 10 matched collectives, causes two thirds of all "
-        "waiting, and the others wait for it for 3 % of a step or more",
+        "one rank is last in at least 50% of at least 10 matched collectives, causes two thirds of all "
+        "waiting, and the others wait for it for 3% of a step or more",
         "in a balanced job the last rank changes and waits are short; of two equal ranks each is last half "
         "of the time, but neither causes two thirds of the waiting",
     ),
     Rule(
         "rank_imbalance",
-        "the kernels of one rank, communication left out, take over 5 % longer than the mean of the ranks, "
-        "and that is 1 % of a step or more; silent where it is a straggler for that reason",
-        "ranks of equal work differ by 1 to 3 % (clocks, memory); all ranks wait for the longest",
+        "the kernels of one rank, communication left out, take over 5% longer than the mean of the ranks, "
+        "and that is 1% of a step or more; silent where it is a straggler for that reason",
+        "ranks of equal work differ by 1 to 3% (clocks, memory); all ranks wait for the longest",
     ),
 )
 _CAUSES = {

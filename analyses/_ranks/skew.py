@@ -3,7 +3,7 @@
 Needs no common clock: the ranks of a collective end it together, so the one whose kernel is shortest
 arrived last, and each other one waited for the time by which its kernel is longer. Clocks are used only to
 check that the matched kernels belong together: with the ranks' clock offsets (median difference of the ends
-of all matched kernels) taken away, the ends must agree within 10 % of the longest duration, or 10 µs.
+of all matched kernels) taken away, the ends must agree within 10% of the longest duration, or 10 µs.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Objects: TypeAlias = npt.NDArray[np.object_]
 
 NEAR = 0.30
-"""Least utilization at which a roof counts as what binds; libraries reach 60-90 % on large matrices."""
+"""Least utilization at which a roof counts as what binds; libraries reach 60-90% on large matrices."""
 
 _KEYS = [C.RANK, C.DEVICE, OP, C.INPUT_SHAPES, PRECISION, C.FLOPS, MOVED, MATRIX]
 

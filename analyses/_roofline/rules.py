@@ -38,8 +38,8 @@ RULES = (
         "fp32_without_tf32",
         states=(
             "products or convolutions of float32 run kernels whose names say FP32 without tensor cores, "
-            "bound by the FP32 peak (at 30 % of it or more), on a device with a higher TF32 peak; TF32 would "
-            "save at least 1 % of a step"
+            "bound by the FP32 peak (at 30% of it or more), on a device with a higher TF32 peak; TF32 would "
+            "save at least 1% of a step"
         ),
         why=(
             "TF32 keeps the range and 10 bits of the mantissa, and its peak is 2 to 8 times FP32's; calls "
@@ -50,17 +50,17 @@ RULES = (
         "unaligned_half_precision",
         states=(
             "16-bit products with a dimension that is no multiple of 8 run kernels whose names say loads of "
-            "fewer than 8 elements or no tensor cores, below 30 % of their roof, in at least 3 % of a step"
+            "fewer than 8 elements or no tensor cores, below 30% of their roof, in at least 3% of a step"
         ),
         why="tensor cores load 16 bytes, 8 elements of 16 bits, at once; narrower loads are slower",
     ),
     Rule(
         "low_matrix_utilization",
         states=(
-            "the calls of a counted op that reach below 30 % of both roofs take at least 3 % of a step, and "
+            "the calls of a counted op that reach below 30% of both roofs take at least 3% of a step, and "
             "no other rule names why"
         ),
-        why="libraries reach 60-90 % of a roof on large matrices; 3 % of a step is more than runs differ by",
+        why="libraries reach 60-90% of a roof on large matrices; 3% of a step is more than runs differ by",
     ),
 )
 

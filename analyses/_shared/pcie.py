@@ -2,7 +2,7 @@
 
 A lane signals 2.5, 5, 8, 16, 32 or 64 GT/s in generations 1 to 6. After line encoding (8 of 10 bits in 1 and
 2, 128 of 130 in 3 to 5, 242 of 256 bytes in 6) that is 0.25, 0.5, 0.985, 1.969, 3.938 and 7.563 GB/s in each
-direction. Large copies reach 80 to 90 % of it, as packets have headers.
+direction. Large copies reach 80 to 90% of it, as packets have headers.
 
 Source: PCI Express Base Specification, revisions 1.1 to 6.0.
 """

@@ -30,7 +30,7 @@ def percent(share: float) -> str:
 
     Example:
         >>> percent(0.1234)
-        '12.3 %'
+        '12.3%'
     """
     return human(share, "share")
 

@@ -45,15 +45,15 @@ RULES = (
         "small_optimizer_kernels",
         states=(
             "runs of 5 or more kernels of Optimizer.step, each shorter than a launch; the device's idle time "
-            "between them, where the launch was late, is at least 1 % of the steps' time"
+            "between them, where the launch was late, is at least 1% of the steps' time"
         ),
-        why="foreach and fused optimizers do the same in few kernels; below 1 % runs differ by as much",
+        why="foreach and fused optimizers do the same in few kernels; below 1% runs differ by as much",
     ),
     Rule(
         "small_elementwise_kernels",
         states=(
             "runs of 5 or more element-wise kernels outside of the optimizer and zero_grad, each shorter "
-            "than a launch; the device's idle time between them, where the launch was late, is at least 1 % "
+            "than a launch; the device's idle time between them, where the launch was late, is at least 1% "
             "of the steps' time"
         ),
         why="a chain of element-wise kernels fuses into one; below 5 kernels little is left to fuse",
@@ -62,12 +62,12 @@ RULES = (
         "launch_bound_steps",
         states=(
             "at least 3 steps, all but one with the same kernels, grids and streams in the same order; the "
-            "late idle time in runs of small kernels, less 1.5 µs a kernel, is at least 10 % of the steps' "
+            "late idle time in runs of small kernels, less 1.5 µs a kernel, is at least 10% of the steps' "
             "time"
         ),
         why=(
             "a CUDA graph replays the same kernels at about 1.5 µs each, so it needs steps that repeat; it "
-            "changes how a step is written, which 10 % are worth"
+            "changes how a step is written, which 10% are worth"
         ),
     ),
 )

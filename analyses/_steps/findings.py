@@ -29,7 +29,7 @@ _LONGEST_PERIOD = 64
 RULES = (
     Rule(
         "warmup_steps",
-        "the first steps, without a gap, exceed the median by more than 10 % and by more than 3 scaled "
+        "the first steps, without a gap, exceed the median by more than 10% and by more than 3 scaled "
         "median absolute deviations; at least 4 steps",
         "lazy loading, autotuning and cold caches belong to no later step",
     ),

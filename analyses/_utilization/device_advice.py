@@ -54,7 +54,7 @@ def _throttled(scene: Scene, device: int) -> Finding | None:
     return Finding(
         rules.THROTTLED,
         _severity(scene, device, seen),
-        f"The clocks of device {device} were held down by {by} in {100 * share:.0f} % of the sampled time"
+        f"The clocks of device {device} were held down by {by} in {100 * share:.0f}% of the sampled time"
         f"{_clock(scene, device)}",
         _LOWER.format(cure=_POWER if all(one.bit == POWER_CAP for one in seen) else _HEAT),
         how="no saving is given: how much a step gains by a higher clock depends on what bounds its kernels",
@@ -157,7 +157,7 @@ def _shared(scene: Scene, device: int) -> Finding | None:
     return Finding(
         rules.SHARED,
         Severity.WARN,
-        f"{count} other process{'es' * (count != 1)} used device {device} in {100 * share:.0f} % of the "
+        f"{count} other process{'es' * (count != 1)} used device {device} in {100 * share:.0f}% of the "
         "sampled time",
         "See who it is with `nvidia-smi`, and measure on a device of your own: times, memory, power and "
         "NVML's utilization here are of all of them together. (A server of MPS counts as a process.)",

@@ -21,14 +21,14 @@ RULES = (
     Rule(
         THROTTLED,
         "NVML gives a reason that throttles (power limit, hardware, heat, power supply, synchronized "
-        "clocks) in at least 2 samples that stand for at least 5 % of the sampled time of the steps",
+        "clocks) in at least 2 samples that stand for at least 5% of the sampled time of the steps",
         "a bit that is set now and then costs less than two runs of one program differ by",
     ),
     Rule(
         BELOW_MAX,
-        "the mean SM clock while the device works is below 75 % of its highest, by at least 2 samples, and "
-        "it is throttled in less than 5 % of the time",
-        "boards sustain 80 % and more of the highest clock under load unless they are set or held lower",
+        "the mean SM clock while the device works is below 75% of its highest, by at least 2 samples, and "
+        "it is throttled in less than 5% of the time",
+        "boards sustain 80% and more of the highest clock under load unless they are set or held lower",
     ),
     Rule(
         NARROW_LINK,
@@ -44,14 +44,14 @@ RULES = (
     ),
     Rule(
         HOST_GROWTH,
-        "over at least 16 samples before the profile, resident memory grows (the 95 % interval of the slope "
-        "of Theil and Sen is above 0) by at least 5 % and 32 MiB, at least 35 % of that in the second half",
+        "over at least 16 samples before the profile, resident memory grows (the 95% interval of the slope "
+        "of Theil and Sen is above 0) by at least 5% and 32 MiB, at least 35% of that in the second half",
         "start-up grows and then ends, so the second half must grow as well; during the profile the profiler "
         "itself grows",
     ),
     Rule(
         CPU_BOUND,
-        "a device idles in at least 30 % of the window while the process and its children use 0.85 to 1.3 "
+        "a device idles in at least 30% of the window while the process and its children use 0.85 to 1.3 "
         "cores on average, by samples that stand for at least half of it",
         "one busy core with an idle device is the sign of one thread that everything waits for; several busy "
         "cores or none have other causes",

@@ -55,9 +55,7 @@ def built(*, building: Callable[[], None], folder: Path | None = None, source: P
         return program
     tools = find_toolchain()
     if missing := " and no ".join(tools.missing()):
-        raise CollectionError(
-            f"--level libtorch compiles a C++ program, and there is no {missing} here", hint=HOW_TO_INSTALL
-        )
+        raise CollectionError(f"--level libtorch: no {missing} found", hint=HOW_TO_INSTALL)
     building()
     with _alone(folder, place.name):
         if not program.is_file():
@@ -84,8 +82,8 @@ def _alone(folder: Path, key: str) -> Iterator[None]:
         lock = (folder / f"{key}.lock").open("w")
     except OSError as error:
         raise CollectionError(
-            f"the C++ program cannot be kept in {folder}: {error.strerror}",
-            hint="set XDG_CACHE_HOME to a folder that can be written",
+            f"cannot write the C++ program to {folder}: {error.strerror}",
+            hint="set XDG_CACHE_HOME to a writable folder",
         ) from error
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # the system gives it back when this process ends, however it does
@@ -126,4 +124,4 @@ def _commands(tools: Toolchain, source: Path, folder: Path) -> list[list[str]]:
 def _failed(log: Path) -> CollectionError:
     lines = log.read_text(errors="replace").splitlines()
     found = next((line.strip() for line in lines if _ERROR.search(line)), "it does not say why")
-    return CollectionError(f"the C++ program could not be compiled: {found}", hint=f"the whole log is {log}")
+    return CollectionError(f"the C++ program could not be compiled: {found}", hint=f"see the log {log}")

@@ -53,7 +53,7 @@ def export(program: Program, request: Request, *, device: str, folder: Path) -> 
     """
     if not isinstance(program, (Training, Inference)):
         raise UnusableInputError(
-            f"{request.workload} is no single module that could be exported", hint="use --level eager"
+            f"{request.workload} cannot be exported, as it is not a single module", hint="use --level eager"
         )
     host = program.batches.source
     job = {

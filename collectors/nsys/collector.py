@@ -52,9 +52,7 @@ class NsysCollector:
         Steps are timed in a process without nsys, then run again in one that nsys watches.
         """
         if request.level == LIBTORCH:
-            raise UnusableInputError(
-                "nsys does not watch the C++ program of --level libtorch", hint="use --collector torch"
-            )
+            raise UnusableInputError("nsys cannot record --level libtorch", hint="use --collector torch")
         nsys = located()
         timed = converse(_MEASURED, request, directory, progress)
         decided = replace(request, device=timed["device"])

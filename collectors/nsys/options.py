@@ -73,7 +73,7 @@ def recording(nsys: Nsys, output: Path, *, device: str) -> list[str]:
     if device != "cpu" and "capture-range" not in nsys.profile:
         raise CollectionError(
             f"nsys {nsys.version} ({nsys.path}) has no --capture-range",
-            hint="install a newer Nsight Systems, or point $NSYS_HOME at one",
+            hint="install a newer Nsight Systems, or set $NSYS_HOME to one",
         )
     wishes = ALWAYS if device == "cpu" else (*WINDOW, *ALWAYS)
     traces = _traces(nsys.profile, HOST_TRACES if device == "cpu" else TRACES)

@@ -21,6 +21,8 @@ _FORBIDDEN = re.compile(r"ERR_NVGPUCTRPERM|INSUFFICIENT_PRIVILEGES|perf_event|[P
 _TELLING = re.compile(
     r"(?i)error|fail|cannot|could not|unable|denied|unrecogni[sz]ed|invalid|illegal|ERR_|no reports"
 )
+_PATH = re.compile(r"\S*$|/.*\.(nsys-rep|qdrep|qdstrm|sqlite)$")
+"""A line that is a path alone, which may hold any word."""
 _BAR = re.compile(r"\[[^\]]*\]\s*|\s*\d+%\s*")
 
 
@@ -34,12 +36,12 @@ def not_recorded(log: str, code: int) -> CollectionError:
     said = telling(log)
     if _FORBIDDEN.search(log):
         return CollectionError(
-            f"nsys has no permission to record here: {said}",
-            hint="run as root, or set NVreg_RestrictProfilingToAdminUsers=0 for the nvidia module and "
-            "kernel.perf_event_paranoid to 2 or less; `tracekit doctor` says more",
+            f"nsys lacks the permission to record: {said}",
+            hint="run as root, or set NVreg_RestrictProfilingToAdminUsers=0 for the nvidia kernel module and "
+            "kernel.perf_event_paranoid to 2 or less; see `tracekit doctor`",
         )
     return CollectionError(
-        f"nsys made no report (exit code {code}): {said}",
+        f"nsys wrote no report (exit code {code}): {said}",
         hint="see `tracekit doctor`, or use --collector torch",
     )
 
@@ -47,8 +49,8 @@ def not_recorded(log: str, code: int) -> CollectionError:
 def unreported(code: int) -> CollectionError:
     """The user's program was recorded, as far as it could tell, and what nsys printed is on the terminal."""
     return CollectionError(
-        f"the program passed its window, and nsys made no report of it (exit code {code})",
-        hint="its output says why; see `tracekit doctor`, or use --collector torch",
+        f"the program finished its profiled steps, but nsys wrote no report (exit code {code})",
+        hint="check its output and `tracekit doctor`, or use --collector torch",
     )
 
 
@@ -66,8 +68,8 @@ def not_exported(nsys: Nsys, report: Path, code: int, log: str) -> CollectionErr
     kept = keep(report)
     ended = f"exit code {code}" if code else "it made no readable file"
     return CollectionError(
-        f"nsys {nsys.version} could not export its report ({ended}): {telling(log)}; it is kept as {kept}",
-        hint=f"export it with another nsys (nsys export --type=sqlite {kept}) and `tracekit import` that",
+        f"nsys {nsys.version} could not export its report ({ended}): {telling(log)}; it is saved as {kept}",
+        hint=f"export it with another version (nsys export --type=sqlite {kept}), then `tracekit import` it",
     )
 
 
@@ -86,7 +88,9 @@ def telling(log: str) -> str:
     Example:
         >>> telling("Collecting data...\nERR_NVGPUCTRPERM: no access\n[1/1] [====100%] run.nsys-rep\n")
         'ERR_NVGPUCTRPERM: no access'
+        >>> telling("RuntimeError: no kernel\nGenerated:\n    /home/my failures/run.nsys-rep\n")
+        'RuntimeError: no kernel'
     """
     said = [line.strip() for line in log.replace("\r", "\n").splitlines()]
-    lines = [line for line in said if " " in line and _TELLING.search(line)]  # a path alone tells nothing
+    lines = [line for line in said if not _PATH.match(line) and _TELLING.search(line)]
     return lines[-1] if lines else last_line("\n".join(_BAR.sub("", line) for line in said))

@@ -47,15 +47,15 @@ def located() -> Nsys:
     path = find_nsys()
     if path is None:
         raise CollectionError(
-            "there is no nsys here: not in $NSYS_HOME/bin, on PATH, nor in the usual places",
+            "nsys not found ($NSYS_HOME/bin, PATH, default install folders)",
             hint="install NVIDIA Nsight Systems, or use --collector torch",
         )
     said = _said(path, "--version")
     version = _VERSION.search(said)
     if version is None:
         raise CollectionError(
-            f"{path} is no nsys: asked for its version it said {last_line(said)!r}",
-            hint="reinstall NVIDIA Nsight Systems, or point $NSYS_HOME at another",
+            f"{path} is not nsys: --version printed {last_line(said)!r}",
+            hint="reinstall NVIDIA Nsight Systems, or set $NSYS_HOME to another installation",
         )
     return Nsys(
         path=path,
@@ -86,8 +86,8 @@ def _said(path: str, *words: str) -> str:
                 process.wait(ANSWER_SECONDS)
             except subprocess.TimeoutExpired as error:
                 raise CollectionError(
-                    f"`{path} {' '.join(words)}` has not answered for {ANSWER_SECONDS:.0f} s",
-                    hint="reinstall NVIDIA Nsight Systems, or point $NSYS_HOME at another",
+                    f"`{path} {' '.join(words)}` did not respond within {ANSWER_SECONDS:.0f} s",
+                    hint="reinstall NVIDIA Nsight Systems, or set $NSYS_HOME to another installation",
                 ) from error
         output.seek(0)
         return output.read().decode(errors="replace")

@@ -12,7 +12,7 @@
   }
 
   function share(part, whole) {
-    return whole ? `${((100 * part) / whole).toFixed(1)} %` : "–";
+    return whole ? `${((100 * part) / whole).toFixed(1)}%` : "–";
   }
 
   class Tree {

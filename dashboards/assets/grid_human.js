@@ -59,7 +59,7 @@
       case "scaled":
         return scaled(value, format);
       case "share":
-        return `${unsigned(fixed(100 * value, 1))} %`;
+        return `${unsigned(fixed(100 * value, 1))}%`;
       case "count":
         return grouped(format.decimals ? fixed(value, 2) : String(value));
       default: {

@@ -32,7 +32,7 @@ window.tracekit = window.tracekit || {};
   function said(job) {
     const { phase, runs, warnings } = job.state;
     const part = share(job);
-    const percent = part === null ? "" : ` ${Math.floor(100 * part)} %`;
+    const percent = part === null ? "" : ` ${Math.floor(100 * part)}%`;
     if (phase === "receiving") { return `sending${percent}`; }
     if (phase === "waiting") { return "waiting for another import"; }
     if (phase === "importing") { return job.state.read && !percent ? "writing the run" : `reading${percent}`; }

@@ -89,7 +89,7 @@ def cumulative(shares: Sequence[float], names: Sequence[str], *, what: str) -> d
     """
     upward = [100 * value for value in accumulate(shares)]
     hover = [
-        f"first {count} of {len(shares)} {what}: {value:.1f} %<br>with {whole(name)}"
+        f"first {count} of {len(shares)} {what}: {value:.1f}%<br>with {whole(name)}"
         for count, (value, name) in enumerate(zip(upward, names, strict=True), start=1)
     ]
     trace = {

@@ -72,7 +72,7 @@ def by_device(frame: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
         "showlegend": True,
         "legend": {"traceorder": "normal", "orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
         "margin": {"l": 8, "r": 28, "t": 28, "b": 28},
-        "xaxis": {"range": [0, 100], "ticksuffix": " %", "fixedrange": True},
+        "xaxis": {"range": [0, 100], "ticksuffix": "%", "fixedrange": True},
         "yaxis": {
             "tickvals": list(range(len(names))),
             "ticktext": [label(each, 24) for each in names],

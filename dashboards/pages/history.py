@@ -138,7 +138,7 @@ def _chart(context: Context, found: list[Code], metric: str) -> Component:
     )
     caption = (
         f"The {_TITLES[metric]} of every run, commits in the order of their time. {said}: each is tested "
-        f"against the one before at a threshold of {100 * THRESHOLD:g} %, all tests together corrected by "
+        f"against the one before at a threshold of {100 * THRESHOLD:g}%, all tests together corrected by "
         "Holm. A click opens a run."
     )
     return chart(context, CHART, figure, caption=caption)
@@ -154,7 +154,7 @@ def _mark(state: Code) -> str:
     change = state.change
     if change is None or change.verdict not in _CHANGES or change.ratio is None:
         return ""
-    return f"{_CHANGES[change.verdict]} {100 * (change.ratio - 1):+.1f} %"
+    return f"{_CHANGES[change.verdict]} {100 * (change.ratio - 1):+.1f}%"
 
 
 def _columns(unit: str, *, subject: bool) -> tuple[Column, ...]:
@@ -166,7 +166,7 @@ def _columns(unit: str, *, subject: bool) -> tuple[Column, ...]:
         Column("runs", "count", "runs that measured it"),
         Column("median", unit, "of the runs"),
         Column("change", "share", "against the commit before: ratio of the means of logarithms, minus 1"),
-        Column("interval", "", "95 % interval of the change"),
+        Column("interval", "", "95% interval of the change"),
         Column("detectable", "share", "smallest change that so many runs detect in 80 of 100 cases"),
         Column("verdict", "prose", "what the runs allow to say"),
         Column("compare", "", "the median runs of both commits, side by side"),
@@ -220,11 +220,11 @@ def _record(context: Context, state: Code, known: dict[str, str]) -> dict[str, A
 
 
 def _signed(ratio: float) -> Component:
-    return html.Span(f"{100 * (ratio - 1):+.1f} %")
+    return html.Span(f"{100 * (ratio - 1):+.1f}%")
 
 
 def _interval(ends: tuple[float, float]) -> str:
-    return f"{100 * (ends[0] - 1):+.1f} % to {100 * (ends[1] - 1):+.1f} %"
+    return f"{100 * (ends[0] - 1):+.1f}% to {100 * (ends[1] - 1):+.1f}%"
 
 
 def _search(found: list[Code], metric: str) -> list[Component]:

@@ -72,7 +72,7 @@ def _growth(reading: Reading, rank: int, device: int) -> list[Any]:
     return [
         "From step to step the least in use grows by ",
         some(first["growth"], "bytes"),
-        " (95 % interval ",
+        " (95% interval ",
         some(low, "bytes"),
         " to ",
         some(high, "bytes"),

@@ -86,7 +86,7 @@ def _used(reading: Reading, held: pd.DataFrame) -> Component:
 
 
 def _near(held: pd.DataFrame) -> str:
-    said = "How near each op comes to its roof, whichever binds it; libraries reach 60 to 90 %."
+    said = "How near each op comes to its roof, whichever binds it; libraries reach 60 to 90%."
     over = int((held["utilization"] > 1).sum())
     if not over:
         return said

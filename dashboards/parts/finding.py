@@ -100,7 +100,7 @@ def _budget(context: Context) -> Budget:
 
 def _sure(one: Finding) -> str:
     basis = f"{one.basis}, " if one.basis else ""
-    return f"How this is known ({basis}confidence {100 * one.confidence:.0f} %)"
+    return f"How this is known ({basis}confidence {100 * one.confidence:.0f}%)"
 
 
 def _proof(context: Context, one: Finding, where: list[Spot], analysis: str) -> list[Component]:

@@ -70,7 +70,7 @@ def change(tile: Tile, base: Tile) -> tuple[str, str]:
     Example:
         >>> old = Tile(label="step", low=100, high=100, unit="ns", wanted="low")
         >>> change(Tile(label="step", low=90, high=90, unit="ns", wanted="low"), old)
-        ('−10.0 %', 'better')
+        ('−10.0%', 'better')
     """
     if tile.low != tile.high or base.low != base.high:
         return "", ""
@@ -78,7 +78,7 @@ def change(tile: Tile, base: Tile) -> tuple[str, str]:
     if tile.unit == "share":
         text, large = f"{abs(100 * difference):.1f} points", abs(difference) >= _STEADY
     elif base.low:
-        text, large = f"{abs(100 * difference / base.low):.1f} %", abs(difference / base.low) >= _STEADY
+        text, large = f"{abs(100 * difference / base.low):.1f}%", abs(difference / base.low) >= _STEADY
     else:
         return "", ""
     if not large:

@@ -1,1 +1,1 @@
-"""The pages of the documentation that are made of metadata while the site is built."""
+"""Documentation pages generated from metadata while the site is built."""

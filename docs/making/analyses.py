@@ -1,4 +1,4 @@
-"""One page for each analysis, and the index of the rules that give findings."""
+"""Generated pages: one per analysis, and an index of the rules."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ OTHERS = {
     "steps": ("TensorBoard plugin of PyTorch Profiler",),
     "utilization": ("Utilization",),
 }
-"""Headings of the page on other tools that are about an analysis."""
+"""Headings in the page on other tools, by analysis."""
 RULES = "rules.md"
 
 
 def pages() -> dict[str, str]:
-    """The index of the analyses, a page for each, and the index of rules: Markdown by path."""
+    """Return the index of analyses, their pages, and the index of rules: Markdown by path."""
     found = available()
     return {
         INDEX: _index(found),
@@ -37,19 +37,19 @@ def pages() -> dict[str, str]:
 _INDEX = """\
 # Analyses
 
-Every analysis is a pure function from a run to tables and findings. Its page is made of what it says of
-itself; `tracekit analyze --list --format markdown` prints all of them. Times are integer nanoseconds, shares
-are from 0 to 1, and what is unknown is missing, never 0.
+Every analysis is a pure function from a run to tables and findings. The pages are generated from their
+metadata; `tracekit analyze --list --format markdown` prints them. Times are integer nanoseconds, shares are
+between 0 and 1, and unknown values are missing, never 0.
 
 {rows}
-[Rules](rules.md) lists the codes of all findings. [Other tools](differences.md) says where a definition
-departs from a known one, and why.
+[Rules](rules.md) lists the codes of all findings. [Other tools](differences.md) explains differences of the
+definitions.
 """
 _RULES = """\
 # Rules
 
-`tracekit findings` asks {count} rules. Each states when it gives a finding of its code, and why its
-thresholds are what they are. A rule that lacks what it needs to judge says so, and does not count as passed.
+`tracekit findings` checks {count} rules. Each documents the condition of its finding, and the reason for its
+thresholds. Rules with missing data are reported as skipped.
 
 {rows}
 """
@@ -57,11 +57,11 @@ thresholds are what they are. A rule that lacks what it needs to judge says so, 
 
 def _index(found: list[Analysis]) -> str:
     rows = [(f"[`{one.name}`](analyses/{one.name}.md)", escape_prose(one.question)) for one in found]
-    return _INDEX.format(rows=grid(("analysis", "answers"), rows))
+    return _INDEX.format(rows=grid(("analysis", "question"), rows))
 
 
 def _elsewhere(one: Analysis) -> str:
-    """Where else there is something about an analysis."""
+    """Return links to related sections for an analysis."""
     links = [f"[{title}](../differences.md#{_anchor(title)})" for title in OTHERS.get(one.name, ())]
     said = f"How other tools define this: {', '.join(links)}.\n\n" if links else ""
     return f"""

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 FOLDER = "commands"
 _RAW = "\b"
 _MEANINGS = {
-    ExitCode.OK: "fine",
-    ExitCode.REGRESSION: "a regression was found",
+    ExitCode.OK: "success",
+    ExitCode.REGRESSION: "regression",
     ExitCode.UNUSABLE: "wrong usage or unusable input",
-    ExitCode.CANNOT_TELL: "cannot tell",
+    ExitCode.CANNOT_TELL: "inconclusive",
     ExitCode.NOT_COMPARABLE: "not comparable",
     ExitCode.NOTHING_MEASURED: "nothing was measured",
     ExitCode.INTERRUPTED: "interrupted",
@@ -31,7 +31,7 @@ _MEANINGS = {
 
 
 def pages() -> dict[str, str]:
-    """Every page of the reference: Markdown by its path among the documents."""
+    """Return the pages of the reference: Markdown by path."""
     found = {one.info_name or "": one for one in _commands(_program())}
     return {f"{FOLDER}.md": _index(found)} | {
         f"{FOLDER}/{name}.md": "\n".join(_page(context)) for name, context in found.items()
@@ -63,8 +63,8 @@ def _commands(above: click.Context) -> Iterator[click.Context]:
 _INDEX = """\
 # Commands
 
-Every command explains itself with `--help`; these pages say the same. Data goes to standard output, progress
-and messages to standard error. `tracekit --debug COMMAND` adds the traceback to an error.
+These pages have the same content as `--help`. Data goes to standard output, progress and messages to standard
+error. `tracekit --debug COMMAND` adds the traceback to an error.
 
 {commands}
 ## Exit codes
@@ -78,7 +78,9 @@ def _index(found: dict[str, click.Context]) -> str:
         for name, one in found.items()
     ]
     codes = [(f"{int(code)}", _MEANINGS[code]) for code in ExitCode]
-    return _INDEX.format(commands=grid(("command", "does"), rows), codes=grid(("code", "means"), codes))
+    return _INDEX.format(
+        commands=grid(("command", "description"), rows), codes=grid(("code", "meaning"), codes)
+    )
 
 
 def _page(context: click.Context, level: int = 1) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The reference of what a run holds: its tables, their columns, the values of kinds, and `run.json`."""
+"""Generated reference of the schema: tables, columns, values of kinds, and `run.json`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PARTS = (meta.RunMeta, meta.Collector, meta.Git, meta.Timings, meta.TableFile, 
 
 
 def pages() -> dict[str, str]:
-    """The one page, Markdown by its path."""
+    """Return the page: Markdown by path."""
     return {PATH: "\n".join([_HEAD, *map(_table, schema.TABLES.values()), *_kinds(), *_meta()])}
 
 
@@ -30,9 +30,9 @@ _HEAD = f"""\
 # Schema
 
 A run is a folder: `run.json`, and a Parquet file or a folder of part files for each table. The schema version
-is {schema.SCHEMA_VERSION}; it stands in `run.json` and in the metadata of every Parquet file. Times are
-integer nanoseconds relative to the run's `t0_unix_ns`. A column that may be null is null where the source
-does not say; zero never means "unknown". Rows are sorted by start.
+is {schema.SCHEMA_VERSION}; it is stored in `run.json` and in the metadata of every Parquet file. Times are
+integer nanoseconds relative to the run's `t0_unix_ns`. Nullable columns are null if the value is unknown;
+zero never means "unknown". Rows are sorted by start.
 """
 
 
@@ -41,7 +41,7 @@ def _table(table: schema.Table) -> str:
         (
             f"`{one.name}`",
             _type(one.type),
-            "may be null" if one.nullable else "",
+            "nullable" if one.nullable else "",
             escape_prose(one.meaning),
         )
         for one in table.columns
@@ -64,7 +64,7 @@ def _kind(kind: type[StrEnum]) -> tuple[str, str, str]:
 
 
 def _meta() -> list[str]:
-    head = "## `run.json`\n\nWhat is known about a run beside its tables.\n"
+    head = "## `run.json`\n\nMetadata of a run.\n"
     return [head, *(_part(part) for part in _PARTS)]
 
 
@@ -79,7 +79,7 @@ def _part(part: type) -> str:
 
 
 def _attributes(part: type) -> dict[str, str]:
-    """What a docstring says of each attribute."""
+    """Parse the attributes described in a docstring."""
     _, _, listed = (getdoc(part) or "").partition("Attributes:\n")
     found = re.findall(r"^ {4}(\w+): (.*(?:\n {8,}.*)*)", listed, re.MULTILINE)
     return {name: " ".join(said.split()) for name, said in found}

@@ -57,12 +57,12 @@ def test_arrows_walk_the_tree_and_say_where_they_are(page: Page) -> None:
     page.locator("#flame canvas").focus()
     page.keyboard.press("ArrowDown")
     expect(said).to_contain_text(
-        "host total 3.00 ms, 75.0 % of all · host self 1.00 ms · 1 calls · all › long"
+        "host total 3.00 ms, 75.0% of all · host self 1.00 ms · 1 calls · all › long"
     )
     page.keyboard.press("ArrowRight")
     expect(said).to_contain_text("all › short")
     page.keyboard.press("ArrowUp")
-    expect(said).to_contain_text("host total 4.00 ms, 100.0 % of all")
+    expect(said).to_contain_text("host total 4.00 ms, 100.0% of all")
 
 
 def test_a_click_zooms_and_escape_goes_back(page: Page) -> None:
@@ -72,7 +72,7 @@ def test_a_click_zooms_and_escape_goes_back(page: Page) -> None:
     canvas.click(position={"x": box["width"] * 0.9, "y": 33})
     expect(page.locator("#flame-said")).to_contain_text("all › short")
     canvas.hover(position={"x": 20, "y": 33})
-    expect(page.locator(".tk-flame-tip")).to_contain_text("short\nhost total 1.00 ms, 25.0 % of all")
+    expect(page.locator(".tk-flame-tip")).to_contain_text("short\nhost total 1.00 ms, 25.0% of all")
     page.keyboard.press("Escape")
     canvas.hover(position={"x": 21, "y": 33})
     expect(page.locator(".tk-flame-tip")).to_contain_text("long")
@@ -83,7 +83,7 @@ def test_search_says_how_many_and_how_long(page: Page) -> None:
     page.keyboard.press("/")
     expect(page.locator("#flame-search")).to_be_focused()
     page.keyboard.type("inner")
-    expect(page.locator("#flame-found")).to_have_text("1 nodes, 1.50 ms, 37.5 % of all")
+    expect(page.locator("#flame-found")).to_have_text("1 nodes, 1.50 ms, 37.5% of all")
     page.locator("#flame-search").fill("nothing like it")
     expect(page.locator("#flame-found")).to_have_text("no name holds this")
 
@@ -100,5 +100,5 @@ def test_the_width_can_be_device_time_and_the_address_says_so(page: Page) -> Non
     expect(page).to_have_url(re.compile("side=device"))
     page.locator('#flame[data-side="device"] canvas').focus()
     page.keyboard.press("ArrowDown")
-    expect(page.locator("#flame-said")).to_contain_text("device total 1.00 µs, 100.0 % of all")
+    expect(page.locator("#flame-said")).to_contain_text("device total 1.00 µs, 100.0% of all")
     expect(page.locator("#flame-said")).to_contain_text("all › short")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.browser.conftest import Opening
     from tests.browser.serving import Served
 
-SAID = {"suite": "Speed-ups of single changes", "sweeps": "it asked for too much"}
+SAID = {"suite": "Speedups of single changes", "sweeps": "it asked for too much"}
 
 
 @pytest.fixture(scope="module")

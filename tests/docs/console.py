@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-_UNITS = "ns|[µm]s|s|min|h|%|B|[KMG]i?B|[KMG]B/s|[TG]FLOP/s|MHz|W|J|°C"
+_UNITS = "ns|[µm]s|s|min|h|B|[KMG]i?B|[KMG]B/s|[TG]FLOP/s|MHz|W|J|°C"
 VARYING = (
     (r"\s+", " "),
     (r"\b\d{8}T\d{6}Z-([\w.-]+?)-[0-9a-f]{6}\b", r"<run \1>"),
     (r"\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?(?:Z|\+\d\d:\d\d)?)?", "<moment>"),
     (r"\b[0-9a-f]{12}(?:[0-9a-f]{28})?\b", "<commit>"),
-    (rf"[-+−]?\b[\d,]+(\.\d+)? (?:{_UNITS})(?![\w/])", "<quantity>"),
+    (rf"[-+−]?\b[\d,]+(\.\d+)?(?: (?:{_UNITS})(?![\w/])|%)", "<quantity>"),
     (r"\b[\d.,]+×", "<quantity>"),
     (r"\b\d{4}-\d\d-…\S*Z", "<moment>"),
     (r"\b[0-9a-f]{9}\b", "<commit>"),

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from tests import tiers
 from tests.traces import table
 from tracekit import registry
 from tracekit.analysis import analyze
-from tracekit.ingest import import_traces
 from tracekit.ingest.nsys.vendor import copy
 from tracekit.schema import C
-from tracekit.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from tests.shared_runs import SharedRuns
     from tracekit.run import Run
 
 EXPORTS = Path(__file__).parents[2] / ".." / "shared" / "nsys"
@@ -33,6 +33,7 @@ WITHOUT_DEVICE = [name for name, truth in GOLDEN.items() if "device_union" not i
 WITH_DEVICE = [name for name in GOLDEN if name not in WITHOUT_DEVICE]
 BLOCKING = ("cudaDeviceSynchronize", "cudaStreamSynchronize")
 LAUNCHLESS_UVM = "ynan1__aws_gpu/report2.sqlite"
+OPS_ON_TWO_DEVICES = "GindaChen__nsys-ai/mfu_2gpu_before.sqlite"
 
 
 @pytest.mark.skipif(bool(GOLDEN), reason="the recorded exports are there")
@@ -41,9 +42,8 @@ def test_recorded_exports_are_absent() -> None:
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
-    store = Store(tmp_path_factory.mktemp("store"))
-    return {name: import_traces(store, [EXPORTS / name])[0] for name in GOLDEN}
+def runs(shared_runs: SharedRuns) -> dict[str, Run]:
+    return {name: shared_runs.of(EXPORTS / name) for name in GOLDEN}
 
 
 @pytest.mark.parametrize("name", WITH_DEVICE)
@@ -149,17 +149,15 @@ def test_an_export_without_device_work_is_not_taken_for_an_idle_gpu(name: str, r
     assert "device_intervals" not in runs[name].meta.tables
 
 
-@pytest.mark.parametrize("name", GOLDEN)
+@pytest.mark.parametrize("name", tiers.thinned(GOLDEN, default=[OPS_ON_TWO_DEVICES, *WITHOUT_DEVICE]))
 def test_every_analysis_answers(name: str, runs: dict[str, Run]) -> None:
     for analysis in registry.names(registry.ANALYSES):
         result = analyze(runs[name], analysis)
         assert result.tables or result.notes, analysis
 
 
-@pytest.mark.parametrize("name", GOLDEN)
+@pytest.mark.parametrize("name", [name for name in GOLDEN if "mfu" in name])
 def test_ops_are_read_from_ranges_and_launch_what_they_enclose(name: str, runs: dict[str, Run]) -> None:
-    if "mfu" not in name:
-        pytest.skip("no ops were recorded in this export")
     host, device = table(runs[name], "host_intervals"), table(runs[name], "device_intervals")
     ops = host[host[C.KIND] == "op"]
     assert not ops[C.NAME].astype(str).str.contains("op_id|seq =").any()
@@ -183,10 +181,6 @@ def test_nothing_of_the_environment_is_kept(name: str, runs: dict[str, Run]) -> 
     assert not [value for value in private if value in kept]
 
 
-@pytest.mark.parametrize("name", GOLDEN)
-def test_migrations_that_no_call_asked_for_are_not_taken_for_lost_launches(
-    name: str, runs: dict[str, Run]
-) -> None:
-    if name != LAUNCHLESS_UVM:
-        pytest.skip("no unified memory was recorded in this export")
-    assert analyze(runs[name], "integrity").tables["verdict"]["verdict"].tolist() == ["good"]
+@pytest.mark.skipif(not GOLDEN, reason=f"no recorded exports at {EXPORTS}")
+def test_migrations_that_no_call_asked_for_are_not_taken_for_lost_launches(runs: dict[str, Run]) -> None:
+    assert analyze(runs[LAUNCHLESS_UVM], "integrity").tables["verdict"]["verdict"].tolist() == ["good"]

@@ -14,6 +14,7 @@ import pytest
 
 from samples.simulator import examples, kineto, nsys
 from samples.simulator.planted import critical_path, idle, launches
+from tests import tiers
 from tracekit import registry
 from tracekit.analysis import analyze
 from tracekit.ingest import import_traces
@@ -37,6 +38,8 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     "backward thread": critical_path.backward_thread,
     "communicating": critical_path.communicating,
 }
+REPRESENTATIVE = ("training", "launch bound", "communicating")
+"""Together they have every kind of event."""
 ALLOCATOR = ("allocated_bytes", "freed_bytes", "host_allocated_bytes")
 CANNOT: dict[str, dict[str, tuple[str, ...]]] = {
     "ops": {"ops": ALLOCATOR, "shapes": ALLOCATOR},
@@ -48,7 +51,7 @@ WITH_NOTES_OF_THEIR_OWN = ("ops",)
 ANALYSES = [name for name in registry.names(registry.ANALYSES) if name not in ("memory",)]
 
 
-@pytest.fixture(scope="module", params=PROGRAMS)
+@pytest.fixture(scope="module", params=tiers.thinned(PROGRAMS, default=REPRESENTATIVE))
 def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Run]:
     from tracekit.store import Store
 

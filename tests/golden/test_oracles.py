@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tracekit.analysis import analyze
-from tracekit.ingest import import_traces
 from tracekit.schema import C
-from tracekit.store import Store
 
 if TYPE_CHECKING:
+    from tests.shared_runs import SharedRuns
     from tracekit.run import Run
 
 TRACES = Path(__file__).parents[2] / ".." / "shared" / "traces"
@@ -89,15 +88,16 @@ def total(*parts: Spans) -> int:
 
 
 @pytest.fixture(scope="module")
-def cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Case]:
+def cases(shared_runs: SharedRuns) -> dict[str, Case]:
     if not TRACES.is_dir():
         pytest.skip(f"no recorded traces at {TRACES}: other tools' definitions were not checked")
-    store = Store(tmp_path_factory.mktemp("store"))
     found = {}
     for name in NAMES:
         document = json.loads(gzip.decompress((TRACES / name).read_bytes()), parse_float=Decimal)
-        (run,) = import_traces(store, [TRACES / name])
-        found[name] = Case([_event(raw) for raw in document["traceEvents"] if raw.get("ph") == "X"], run)
+        found[name] = Case(
+            [_event(raw) for raw in document["traceEvents"] if raw.get("ph") == "X"],
+            shared_runs.of(TRACES / name),
+        )
     return found
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from tracekit.analyses._compile.pairs import geomeans
 
-from samples.simulator import Program, write
+from samples.simulator import Program
 from samples.simulator.planted.compiled import (
     ADD_NS,
     COMPILE_NS,
@@ -25,7 +25,8 @@ from samples.simulator.planted.compiled import (
     Compilation,
     program,
 )
-from tests.golden.test_planted import imported, length
+from tests.golden.test_planted import length
+from tests.shared_runs import copy_of
 from tracekit.analysis import Finding, Result, analyze, compare
 from tracekit.diff import diff
 
@@ -33,22 +34,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from tests.shared_runs import SharedRuns
     from tracekit.run import Run
-    from tracekit.store import Store
 
     Load = Callable[[Compilation], Run]
 
 EAGER, CLEAN = Compilation(compiled=False), Compilation()
+SLOW = Compilation(lookup_ns=SLOW_LOOKUP_NS)
 
 
 @pytest.fixture
-def load(store: Store, tmp_path: Path) -> Load:
-    names = iter(range(100))
-
-    def call(chosen: Compilation) -> Run:
-        return imported(store, write(program(chosen), tmp_path / f"{next(names)}.json"))
-
-    return call
+def load(shared_runs: SharedRuns) -> Load:
+    return lambda chosen: shared_runs.simulated(program(chosen))
 
 
 def codes(result: Result) -> list[str]:
@@ -129,10 +126,9 @@ def test_a_clean_compiled_program_gives_no_advice(load: Load) -> None:
 
 
 def test_dear_guards_cost_what_the_device_waits(load: Load) -> None:
-    chosen = Compilation(lookup_ns=SLOW_LOOKUP_NS)
-    run = load(chosen)
+    run = load(SLOW)
     finding = only(analyze(run, "compile"))
-    idle = idle_within(program(chosen), "Cache Lookup")
+    idle = idle_within(program(SLOW), "Cache Lookup")
     assert finding.code == "compile_guards"
     assert summary(run)["lookup_idle_ns"] == idle
     assert finding.saving_ns_per_step == idle // STEPS > 0
@@ -221,7 +217,7 @@ def test_replays_are_one_launch_each(load: Load) -> None:
 
 
 def test_a_slower_compiled_program_is_found_and_a_faster_one_is_not(load: Load) -> None:
-    slow = compare(load(EAGER), load(Compilation(lookup_ns=SLOW_LOOKUP_NS)), "compile")
+    slow = compare(load(EAGER), load(SLOW), "compile")
     finding = only(slow)
     assert finding.code == "compile_slower"
     base, head = next(value for name, value in ratios(slow).items() if name.startswith("step_time"))
@@ -238,7 +234,7 @@ def test_the_sides_are_told_apart(load: Load) -> None:
 
 
 def test_geometric_means_over_pairs_are_those_of_the_ratios(load: Load) -> None:
-    eager, clean, slow = load(EAGER), load(CLEAN), load(Compilation(lookup_ns=SLOW_LOOKUP_NS))
+    eager, clean, slow = load(EAGER), load(CLEAN), load(SLOW)
     table = geomeans([(eager, clean), (eager, slow)])
     steps = [ratios(compare(eager, head, "compile")) for head in (clean, slow)]
     pairs = [next(pair for name, pair in one.items() if name.startswith("step_time")) for one in steps]
@@ -254,7 +250,7 @@ def test_without_pairs_there_is_no_mean() -> None:
     assert geomeans([])["speedup"].isna().tolist() == [True]
 
 
-def test_a_pair_without_a_device_has_no_quantities_of_one(store: Store, tmp_path: Path) -> None:
+def test_a_pair_without_a_device_has_no_quantities_of_one(load: Load, shared_runs: SharedRuns) -> None:
     runs = []
     for compiled in (False, True):
         made = Program()
@@ -265,22 +261,17 @@ def test_a_pair_without_a_device_has_no_quantities_of_one(store: Store, tmp_path
                     made.wait(50_000)
                 with made.op("aten::addmm", shapes=[[8, 8]]):
                     made.wait(100_000)
-        runs.append(imported(store, write(made, tmp_path / f"{compiled}.json")))
+        runs.append(shared_runs.simulated(made))
     result = compare(runs[0], runs[1], "compile")
     found = ratios(result)
     assert not any("kernel" in name or "CUDA" in name for name in found)
     assert found["compiled regions, per step"] == (0, 1)
     assert "reduce-overhead" not in only(result).advice
-    assert "reduce-overhead" in only(compare(*_slow(store, tmp_path), "compile")).advice
+    assert "reduce-overhead" in only(compare(load(EAGER), load(SLOW), "compile")).advice
 
 
-def _slow(store: Store, folder: Path) -> tuple[Run, Run]:
-    sides = (EAGER, Compilation(lookup_ns=SLOW_LOOKUP_NS))
-    base, head = (imported(store, write(program(one), folder / f"{i}.json")) for i, one in enumerate(sides))
-    return base, head
-
-
-def test_a_comparison_of_runs_shows_it_only_where_it_applies(load: Load) -> None:
+def test_a_comparison_of_runs_shows_it_only_where_it_applies(load: Load, tmp_path: Path) -> None:
     eager, compiled = load(EAGER), load(CLEAN)
-    shown = [{one.name for one, _ in diff([eager], [other]).analyses} for other in (load(EAGER), compiled)]
+    again = copy_of(eager, tmp_path / "again")
+    shown = [{one.name for one, _ in diff([eager], [other]).analyses} for other in (again, compiled)]
     assert [{"compile", "device_compare"} & names for names in shown] == [set(), {"compile"}]

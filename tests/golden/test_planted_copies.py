@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from samples.simulator import Kind, Program, write
+from samples.simulator import Kind, Program
 from samples.simulator.planted import copies
-from tracekit import meta
+from tests.shared_runs import copy_of
 from tracekit.analysis import Basis, Finding, analyze, compare, get
-from tracekit.ingest import import_traces
 from tracekit.render import human
 from tracekit.savings import CONFIDENT, budget
 from tracekit.schema import C
@@ -21,10 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from tests.shared_runs import SharedRuns
     from tracekit.run import Run
-    from tracekit.store import Store
 
     Simulate = Callable[[Program], Run]
+    Settings = Callable[..., Run]
 
 STEPS = copies.STEPS
 IMAGES = 32 * 3 * 64 * 64 * 4
@@ -32,15 +31,16 @@ LINK = {"gpus": [{"index": 0, "name": "Simulated GPU", "pcie": {"generation": 4,
 
 
 @pytest.fixture
-def simulate(store: Store, tmp_path: Path) -> Simulate:
+def simulate(shared_runs: SharedRuns) -> Simulate:
     """Imports a program."""
+    return shared_runs.simulated
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """Gives a copy of a run these settings in its fingerprint."""
     number = iter(range(100))
-
-    def imported(program: Program) -> Run:
-        (run,) = import_traces(store, [write(program, tmp_path / f"{next(number)}.json")])
-        return run
-
-    return imported
+    return lambda run, **fields: copy_of(run, tmp_path / str(next(number)), fingerprint=fields)
 
 
 def found(run: Run, *names: str) -> list[Finding]:
@@ -232,20 +232,15 @@ def test_without_a_pinned_copy_no_saving_is_invented(simulate: Simulate) -> None
     assert "no rate of pinned copies is known" in finding.how
 
 
-def with_link(run: Run) -> Run:
-    """The run as a collector leaves it that read the PCIe link."""
-    meta.write(run.path, dataclasses.replace(run.meta, environment=LINK))
-    return type(run)(run.path)
-
-
-def test_a_slow_link_needs_a_known_ceiling(simulate: Simulate) -> None:
+def test_a_slow_link_needs_a_known_ceiling(simulate: Simulate, tmp_path: Path) -> None:
+    """A collector knows it that read the PCIe link."""
     slow = simulate(copies.pageable(gb_per_s=6, reference=False))
     assert codes(slow) == []
-    (finding,) = found(with_link(slow))
+    (finding,) = found(copy_of(slow, tmp_path / "slow", environment=LINK))
     link = 1.969 * 16
     saving = STEPS * (IMAGES // 6) - int(STEPS * IMAGES / (0.8 * link))
     assert (finding.code, finding.saving_ns_per_step) == ("slow_link", saving // STEPS)
-    fast = with_link(simulate(copies.pageable(reference=False)))
+    fast = copy_of(simulate(copies.pageable(reference=False)), tmp_path / "fast", environment=LINK)
     assert codes(fast) == []
     assert analyze(fast, "pinned_memory").tables["by_memory"]["ceiling_gb_per_s"].tolist() == [link]
 
@@ -282,8 +277,9 @@ def test_the_pair_of_25_and_12_megabytes_is_a_shape(simulate: Simulate) -> None:
     assert "different work, so times are not compared" in finding.title
 
 
-def test_identical_runs_differ_in_nothing(simulate: Simulate) -> None:
-    result = compare(simulate(copies.batches()), simulate(copies.batches()), "h2d_copies")
+def test_identical_runs_differ_in_nothing(simulate: Simulate, tmp_path: Path) -> None:
+    run = simulate(copies.batches())
+    result = compare(run, copy_of(run, tmp_path / "copy"), "h2d_copies")
     assert (result.findings, result.tables["causes"]["cause"].tolist()) == ((), ["", ""])
 
 
@@ -293,11 +289,6 @@ def test_a_slower_head_saves_what_it_lost(simulate: Simulate) -> None:
     assert (finding.saving_ns_per_step, finding.basis) == (25_165_824 // 8, Basis.MEASURED)
     (back,) = compare(head, base, "h2d_copies").findings
     assert (back.saving_ns_per_step, back.basis) == (None, None)
-
-
-def settings(run: Run, **fields: Any) -> Run:
-    meta.write(run.path, dataclasses.replace(run.meta, fingerprint=fields))
-    return type(run)(run.path)
 
 
 @pytest.mark.parametrize(
@@ -311,7 +302,11 @@ def settings(run: Run, **fields: Any) -> Run:
     ],
 )
 def test_without_shapes_only_the_settings_can_name_a_cause(
-    simulate: Simulate, base_fields: dict[str, Any], head_fields: dict[str, Any], cause: str
+    simulate: Simulate,
+    settings: Settings,
+    base_fields: dict[str, Any],
+    head_fields: dict[str, Any],
+    cause: str,
 ) -> None:
     base = settings(simulate(copies.batches(recorded=False)), **base_fields)
     head = settings(simulate(copies.batches(batch=16, recorded=False)), **head_fields)
@@ -322,7 +317,9 @@ def test_without_shapes_only_the_settings_can_name_a_cause(
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_an_extra_copy_without_shapes_stands_for_no_other(simulate: Simulate, turned: bool) -> None:
+def test_an_extra_copy_without_shapes_stands_for_no_other(
+    simulate: Simulate, settings: Settings, turned: bool
+) -> None:
     """Matched by place, the batch would stand for the extra copy and the labels for the batch."""
     base = settings(simulate(copies.batches(recorded=False)), batch_size=32)
     head = settings(simulate(copies.batches(batch=16, recorded=False, extra_bytes=1000)), batch_size=16)
@@ -342,7 +339,9 @@ def test_without_shapes_the_nearest_bytes_are_compared_and_nothing_is_blamed(sim
     assert "25,165,824 against 12,582,912 bytes per copy" in result.findings[0].title
 
 
-def test_batch_and_dtype_together_are_a_shape_first_and_each_tensor_names_its_own(simulate: Simulate) -> None:
+def test_batch_and_dtype_together_are_a_shape_first_and_each_tensor_names_its_own(
+    simulate: Simulate, settings: Settings
+) -> None:
     base = simulate(copies.batches(dtype="double", recorded=False))
     head = simulate(copies.batches(batch=16, recorded=False))
     result = compare(
@@ -356,7 +355,9 @@ def test_batch_and_dtype_together_are_a_shape_first_and_each_tensor_names_its_ow
     assert labels["because"].endswith("exactly: batch_size 32 against 16")
 
 
-def test_a_cause_told_by_settings_is_less_certain_than_one_of_recorded_shapes(simulate: Simulate) -> None:
+def test_a_cause_told_by_settings_is_less_certain_than_one_of_recorded_shapes(
+    simulate: Simulate, settings: Settings
+) -> None:
     seen = compare(simulate(copies.batches()), simulate(copies.batches(batch=16)), "h2d_copies")
     base = settings(simulate(copies.batches(recorded=False)), batch_size=32)
     head = settings(simulate(copies.batches(batch=16, recorded=False)), batch_size=16)
@@ -402,11 +403,10 @@ def test_copies_to_devices_of_one_process_save_no_more_than_one_of_them_takes(si
     assert f"{human(spent.per_step(took.max()), 'ns')} of it not hidden" in pageable.title
 
 
-def test_shares_are_written_with_a_space(simulate: Simulate) -> None:
-    """As everywhere else: 80 %."""
+def test_shares_are_written_without_a_space(simulate: Simulate, tmp_path: Path) -> None:
+    """As everywhere else: 80%."""
     run = simulate(copies.pageable(host_memory="pageable", gb_per_s=4, reference=False))
-    meta.write(run.path, dataclasses.replace(run.meta, environment=LINK))
-    (finding,) = analyze(type(run)(run.path), "pinned_memory").findings
-    assert "80 % of the PCIe link's rate" in finding.how
+    (finding,) = analyze(copy_of(run, tmp_path / "known", environment=LINK), "pinned_memory").findings
+    assert "80% of the PCIe link's rate" in finding.how
     rules = (rule for name in ("h2d_copies", "pinned_memory") for rule in get(name).rules)
-    assert not any("%" in text and " %" not in text for rule in rules for text in (rule.states, rule.why))
+    assert not any(" %" in text for rule in rules for text in (rule.states, rule.why))

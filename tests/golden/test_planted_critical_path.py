@@ -6,26 +6,23 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from samples.simulator import write
 from samples.simulator.planted import critical_path as planted
-from tests.traces import imported
 from tracekit.analysis import analyze
 from tracekit.schema import C
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from samples.simulator import Program
+    from tests.shared_runs import SharedRuns
     from tracekit.analysis import Result
-    from tracekit.store import Store
 
 OUT = "(no op recorded)"
 Path_ = list[tuple[str, str, int]]
 
 
-def analyzed(store: Store, tmp_path: Path, program: Program) -> Result:
-    return analyze(imported(store, write(program, tmp_path / "trace.json")), "critical_path")
+def analyzed(shared_runs: SharedRuns, program: Program) -> Result:
+    return analyze(shared_runs.simulated(program), "critical_path")
 
 
 def path(result: Result, step: int = 0) -> Path_:
@@ -49,8 +46,8 @@ def codes(result: Result) -> list[str]:
     return [finding.code for finding in result.findings]
 
 
-def test_a_full_queue_leaves_the_path_to_the_kernels(store: Store, tmp_path: Path) -> None:
-    result = analyzed(store, tmp_path, planted.device_bound())
+def test_a_full_queue_leaves_the_path_to_the_kernels(shared_runs: SharedRuns) -> None:
+    result = analyzed(shared_runs, planted.device_bound())
     for step in range(planted.STEPS):
         assert path(result, step) == [
             ("host outside ops", OUT, 500),
@@ -72,8 +69,8 @@ def test_a_full_queue_leaves_the_path_to_the_kernels(store: Store, tmp_path: Pat
     assert codes(result) == []
 
 
-def test_a_slow_host_is_the_path_up_to_its_end(store: Store, tmp_path: Path) -> None:
-    result = analyzed(store, tmp_path, planted.host_bound())
+def test_a_slow_host_is_the_path_up_to_its_end(shared_runs: SharedRuns) -> None:
+    result = analyzed(shared_runs, planted.host_bound())
     slow = [("host op", "aten::slow", 30_000), ("launch call", "aten::slow", 4_000)]
     half = ("host op", "aten::slow", 60_000)
     assert path(result) == [
@@ -94,15 +91,15 @@ def test_a_slow_host_is_the_path_up_to_its_end(store: Store, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("build", [planted.host_bound, planted.outside_bound, planted.waiting])
 def test_idle_time_that_has_its_finding_is_not_told_again(
-    store: Store, tmp_path: Path, build: Callable[[], Program]
+    shared_runs: SharedRuns, build: Callable[[], Program]
 ) -> None:
-    run = imported(store, write(build(), tmp_path / "trace.json"))
+    run = shared_runs.simulated(build())
     assert codes(analyze(run, "critical_path")) == []
     assert {*codes(analyze(run, "idle_gaps")), *codes(analyze(run, "sync_points"))}
 
 
-def test_host_time_before_the_device_has_begun_is_named(store: Store, tmp_path: Path) -> None:
-    result = analyzed(store, tmp_path, planted.late_start())
+def test_host_time_before_the_device_has_begun_is_named(shared_runs: SharedRuns) -> None:
+    result = analyzed(shared_runs, planted.late_start())
     (finding,) = result.findings
     assert finding.code == "critical_path_host_op"
     assert finding.title.startswith("Host time of aten::prepare is on the critical path: at most 200 µs less")
@@ -110,27 +107,27 @@ def test_host_time_before_the_device_has_begun_is_named(store: Store, tmp_path: 
     assert finding.saving_ns_per_step == savings(result)["host", "aten::prepare"] == 200_000
 
 
-def test_python_between_ops_is_named_as_such(store: Store, tmp_path: Path) -> None:
-    result = analyzed(store, tmp_path, planted.late_start(outside=True))
+def test_python_between_ops_is_named_as_such(shared_runs: SharedRuns) -> None:
+    result = analyzed(shared_runs, planted.late_start(outside=True))
     assert codes(result) == ["critical_path_host_op"]
     assert result.findings[0].title.startswith("Host time outside of ops")
     assert "record stacks" in result.findings[0].advice
 
 
 def test_waits_that_keep_the_host_from_running_ahead_cost_more_than_the_idle_time_behind_them(
-    store: Store, tmp_path: Path
+    shared_runs: SharedRuns,
 ) -> None:
-    run = imported(store, write(planted.running_ahead(), tmp_path / "trace.json"))
+    run = shared_runs.simulated(planted.running_ahead())
     (finding,) = analyze(run, "critical_path").findings
     assert finding.code == "critical_path_sync_waits"
     behind = analyze(run, "sync_points").tables["waits"]["idle_caused_ns"].sum() // planted.STEPS
     assert finding.saving_ns_per_step is not None
     assert finding.saving_ns_per_step > 5 * behind
-    assert codes(analyzed(store, tmp_path, planted.running_ahead(wait=False))) == []
+    assert codes(analyzed(shared_runs, planted.running_ahead(wait=False))) == []
 
 
-def test_a_wait_in_the_middle_leads_through_the_device(store: Store, tmp_path: Path) -> None:
-    result = analyzed(store, tmp_path, planted.waiting())
+def test_a_wait_in_the_middle_leads_through_the_device(shared_runs: SharedRuns) -> None:
+    result = analyzed(shared_runs, planted.waiting())
     once = [
         ("launch call", "aten::mm", 4_000),
         ("launch delay", "aten::mm", 1_000),
@@ -145,35 +142,35 @@ def test_a_wait_in_the_middle_leads_through_the_device(store: Store, tmp_path: P
     assert found["all", "sync waits"] == (265_000 - (1_000 + 5_000 + 4 * 50_000)) // 2
 
 
-def test_blocking_copies_are_on_the_path_and_overlapped_ones_are_not(store: Store, tmp_path: Path) -> None:
-    result = analyzed(store, tmp_path, planted.copying())
+def test_blocking_copies_are_on_the_path_and_overlapped_ones_are_not(shared_runs: SharedRuns) -> None:
+    result = analyzed(shared_runs, planted.copying())
     assert savings(result)["all", "copies"] == 100_000
     assert codes(result) == ["critical_path_copies"]
-    twin = analyzed(store, tmp_path, planted.copying(pinned=True))
+    twin = analyzed(shared_runs, planted.copying(pinned=True))
     assert "memcpy" not in set(twin.tables["by_kind"][C.KIND])
     assert codes(twin) == []
 
 
-def test_communication_that_something_waits_for_is_on_the_path(store: Store, tmp_path: Path) -> None:
-    result = analyzed(store, tmp_path, planted.communicating())
+def test_communication_that_something_waits_for_is_on_the_path(shared_runs: SharedRuns) -> None:
+    result = analyzed(shared_runs, planted.communicating())
     tail = path(result)[-2:]
     assert tail == [("communication", "c10d::allreduce_", 80_000), ("compute", "aten::add", 50_000)]
     hidden = 56_000 - 11_000  # of it runs beside the first kernel
     assert savings(result)["all", "communication"] == 80_000 - hidden
     assert codes(result) == ["critical_path_communication", "critical_path_sync_waits"]
-    assert codes(analyzed(store, tmp_path, planted.communicating(overlapped=True))) == []
+    assert codes(analyzed(shared_runs, planted.communicating(overlapped=True))) == []
 
 
-def test_a_stream_that_waits_continues_on_the_other(store: Store, tmp_path: Path) -> None:
-    result = analyzed(store, tmp_path, planted.two_streams())
+def test_a_stream_that_waits_continues_on_the_other(shared_runs: SharedRuns) -> None:
+    result = analyzed(shared_runs, planted.two_streams())
     assert path(result)[-2:] == [("compute", "aten::first", 50_000), ("compute", "aten::second", 100_000)]
     # without the first kernel the second starts when its launch arrives: 7 µs after the first one's
     assert savings(result)["device", "aten::first"] == 50_000 - 7_000
     assert savings(result)["device", "aten::second"] == 100_000
 
 
-def test_the_path_goes_through_the_backward_thread(store: Store, tmp_path: Path) -> None:
-    result = analyzed(store, tmp_path, planted.backward_thread())
+def test_the_path_goes_through_the_backward_thread(shared_runs: SharedRuns) -> None:
+    result = analyzed(shared_runs, planted.backward_thread())
     assert path(result) == [
         ("host outside ops", OUT, 500),
         ("host op", "aten::mul", 10_000),
@@ -204,8 +201,8 @@ PROGRAMS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_segments_fill_every_step_without_overlap(store: Store, tmp_path: Path, name: str) -> None:
-    run = imported(store, write(PROGRAMS[name](), tmp_path / "trace.json"))
+def test_segments_fill_every_step_without_overlap(shared_runs: SharedRuns, name: str) -> None:
+    run = shared_runs.simulated(PROGRAMS[name]())
     windows = analyze(run, "steps").tables["steps"]
     table = analyze(run, "critical_path").tables["segments"].sort_values([C.STEP, C.START_NS])
     for step, rows in table.groupby(C.STEP):

@@ -9,17 +9,14 @@ import pandas as pd
 import pytest
 from tracekit.analyses._roofline import devices
 
-from samples.simulator import write
 from samples.simulator.planted.devices import A100, ADD_NS, H100, LINEAR_NS, STEPS, TINY, Machine, program
-from tests.golden.test_planted import imported
 from tracekit.analysis import Result, analyze, compare
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
+    from tests.shared_runs import SharedRuns
     from tracekit.run import Run
-    from tracekit.store import Store
 
     Load = Callable[[Machine], Run]
 
@@ -28,13 +25,8 @@ LAME = Machine(name=H100, sm_count=132, linear=2.0, add=1.25)
 
 
 @pytest.fixture
-def load(store: Store, tmp_path: Path) -> Load:
-    names = iter(range(100))
-
-    def call(machine: Machine) -> Run:
-        return imported(store, write(program(machine), tmp_path / f"{next(names)}.json"))
-
-    return call
+def load(shared_runs: SharedRuns) -> Load:
+    return lambda machine: shared_runs.simulated(program(machine))
 
 
 def peak(name: str, precision: str) -> float:
@@ -127,7 +119,7 @@ def test_a_device_that_waits_for_the_host_is_told(load: Load) -> None:
     assert idle["head"] == pytest.approx((sum(lengths) - work) / STEPS, rel=1e-3)
     assert not any("the host decides" in note for note in busy.notes)
     (note,) = result.notes
-    assert f"{100 * (1 - work / sum(lengths)):.0f} % (head)" in note
+    assert f"{100 * (1 - work / sum(lengths)):.0f}% (head)" in note
 
 
 def test_a_base_that_is_used_badly_is_told_with_its_kernel(load: Load) -> None:

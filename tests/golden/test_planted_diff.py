@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from samples.simulator import DeviceEvent, Kind, Program, write
+from samples.simulator import DeviceEvent, Kind, Program
 from samples.simulator.planted.changes import (
     CONV_NS,
     FILL_NS,
@@ -20,16 +20,15 @@ from samples.simulator.planted.changes import (
     Variant,
     program,
 )
+from tests.shared_runs import copy_of
 from tracekit.diff import Diff, Options, diff
 from tracekit.diff.ledgers import Amount, Terms
 from tracekit.diff.model import Status, Verdict
-from tracekit.ingest import import_traces
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracekit.run import Run
-    from tracekit.store import Store
+    from tests.shared_runs import SharedRuns
 
 PLAIN = Variant()
 STEPS = PLAIN.steps
@@ -40,30 +39,25 @@ BARE = Options(explain=False)
 class Lab:
     """Programs as runs, each simulated once."""
 
-    def __init__(self, store: Store, directory: Path) -> None:
-        self.store, self.directory = store, directory
-
-    def run(self, made: Program) -> Run:
-        path = self.directory / f"{len(list(self.directory.iterdir()))}.json"
-        (run,) = import_traces(self.store, [write(made, path)])
-        return run
+    def __init__(self, shared_runs: SharedRuns) -> None:
+        self.run = shared_runs.simulated
 
     def between(self, before: Variant, after: Variant, options: Options = BARE) -> Diff:
         return diff([self.run(program(before))], [self.run(program(after))], options=options)
 
 
 @pytest.fixture
-def lab(store: Store, tmp_path: Path) -> Lab:
-    (tmp_path / "traces").mkdir()
-    return Lab(store, tmp_path / "traces")
+def lab(shared_runs: SharedRuns) -> Lab:
+    return Lab(shared_runs)
 
 
 def work_of(made: Program) -> int:
     return sum(event.dur_ns for event in made.on_device)
 
 
-def test_a_program_does_not_differ_from_itself(lab: Lab) -> None:
-    found = lab.between(PLAIN, PLAIN)
+def test_a_program_does_not_differ_from_itself(lab: Lab, tmp_path: Path) -> None:
+    run = lab.run(program(PLAIN))
+    found = diff([run], [copy_of(run, tmp_path / "copy")], options=BARE)
     assert (found.causes, found.groups, found.counts) == ((), (), ())
     assert found.comparability.status is Status.COMPARABLE
     assert found.work is not None

@@ -6,18 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from samples.simulator import write
 from samples.simulator.planted.idle import PLANTED, host_work, loading, read_back, read_back_late, small_ops
 from tracekit.analysis import analyze
-from tracekit.ingest import import_traces
 from tracekit.schema import C
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from samples.simulator import Program
+    from tests.shared_runs import SharedRuns
     from tracekit.run import Run
-    from tracekit.store import Store
 
 NAMES = ("idle_gaps", "sync_points", "launch_latency")
 each = pytest.mark.parametrize("name", PLANTED)
@@ -36,36 +32,31 @@ def gaps(program: Program) -> dict[str, int]:
     return found
 
 
-def imported(program: Program, store: Store, directory: Path) -> Run:
-    (run,) = import_traces(store, [write(program, directory / "trace.json")])
-    return run
-
-
 def codes(run: Run) -> set[str]:
     return {finding.code for name in NAMES for finding in analyze(run, name).findings}
 
 
 @each
-def test_each_cause_has_its_planted_idle_time(name: str, store: Store, tmp_path: Path) -> None:
+def test_each_cause_has_its_planted_idle_time(name: str, shared_runs: SharedRuns) -> None:
     program = PLANTED[name][0]()
     expected = gaps(program)
-    table = analyze(imported(program, store, tmp_path), "idle_gaps").tables["by_cause"]
+    table = analyze(shared_runs.simulated(program), "idle_gaps").tables["by_cause"]
     assert dict(zip(table["cause"], table["idle_ns"], strict=True)) == expected
     assert expected
 
 
 @each
 def test_rules_fire_on_the_planted_program_and_not_on_its_clean_twin(
-    name: str, store: Store, tmp_path: Path
+    name: str, shared_runs: SharedRuns
 ) -> None:
     build, expected = PLANTED[name]
-    assert codes(imported(build(), store, tmp_path)) == expected
-    assert codes(imported(build(clean=True), store, tmp_path)) == set()
+    assert codes(shared_runs.simulated(build())) == expected
+    assert codes(shared_runs.simulated(build(clean=True))) == set()
 
 
 @each
-def test_findings_point_at_rows_of_the_run(name: str, store: Store, tmp_path: Path) -> None:
-    run = imported(PLANTED[name][0](), store, tmp_path)
+def test_findings_point_at_rows_of_the_run(name: str, shared_runs: SharedRuns) -> None:
+    run = shared_runs.simulated(PLANTED[name][0]())
     for analysis in NAMES:
         for finding in analyze(run, analysis).findings:
             for table, rows in finding.evidence.items():
@@ -74,8 +65,8 @@ def test_findings_point_at_rows_of_the_run(name: str, store: Store, tmp_path: Pa
                 assert set(rows) <= set(known)
 
 
-def test_the_op_and_the_line_that_held_the_device_up_are_named(store: Store, tmp_path: Path) -> None:
-    run = imported(host_work(), store, tmp_path)
+def test_the_op_and_the_line_that_held_the_device_up_are_named(shared_runs: SharedRuns) -> None:
+    run = shared_runs.simulated(host_work())
     result = analyze(run, "idle_gaps")
     first = result.tables["by_op"].iloc[0]
     assert first[["cause", "op", "source_line"]].tolist() == [
@@ -84,14 +75,14 @@ def test_the_op_and_the_line_that_held_the_device_up_are_named(store: Store, tmp
         "train.py(7): sort",
     ]
     (finding,) = result.findings
-    assert "aten::_unique2 at train.py(7): sort (100 %)" in finding.advice
+    assert "aten::_unique2 at train.py(7): sort (100%)" in finding.advice
     program = host_work()
     assert finding.saving_ns_per_step == sum(gaps(program).values()) // 3
 
 
-def test_a_read_back_is_charged_with_the_idle_time_behind_it_once(store: Store, tmp_path: Path) -> None:
+def test_a_read_back_is_charged_with_the_idle_time_behind_it_once(shared_runs: SharedRuns) -> None:
     program = read_back()
-    run = imported(program, store, tmp_path)
+    run = shared_runs.simulated(program)
     waits = analyze(run, "sync_points").tables["waits"]
     assert waits["idle_after_ns"].sum() == gaps(program)["sync"]
     reads = waits[waits["op"] == "aten::_local_scalar_dense"]
@@ -103,25 +94,25 @@ def test_a_read_back_is_charged_with_the_idle_time_behind_it_once(store: Store, 
     assert reads["idle_after_ns"].sum() == sum(b - a for a, b in zip(ends, nexts, strict=True))
 
 
-def test_a_wait_far_shorter_than_the_work_behind_it_is_not_blamed(store: Store, tmp_path: Path) -> None:
+def test_a_wait_far_shorter_than_the_work_behind_it_is_not_blamed(shared_runs: SharedRuns) -> None:
     program = read_back_late()
-    run = imported(program, store, tmp_path)
+    run = shared_runs.simulated(program)
     table = analyze(run, "idle_gaps").tables["by_cause"]
     assert dict(zip(table["cause"], table["idle_ns"], strict=True)) == gaps(program)
     assert "sync_starves_device" not in codes(run)
 
 
-def test_data_loading_is_named_by_its_range_and_its_time_per_step(store: Store, tmp_path: Path) -> None:
+def test_data_loading_is_named_by_its_range_and_its_time_per_step(shared_runs: SharedRuns) -> None:
     program = loading()
-    (finding,) = analyze(imported(program, store, tmp_path), "idle_gaps").findings
+    (finding,) = analyze(shared_runs.simulated(program), "idle_gaps").findings
     assert "aten::stack" in finding.advice
     assert finding.saving_ns_per_step == gaps(program)["dataload"] // 3
 
 
-def test_the_last_wait_of_a_capture_costs_nothing(store: Store, tmp_path: Path) -> None:
+def test_the_last_wait_of_a_capture_costs_nothing(shared_runs: SharedRuns) -> None:
     program = small_ops(clean=True)
     program.synchronize()
-    waits = analyze(imported(program, store, tmp_path), "sync_points")
+    waits = analyze(shared_runs.simulated(program), "sync_points")
     assert waits.tables["waits"][["count", "idle_caused_ns", "idle_after_ns"]].to_numpy().tolist() == [
         [1, 0, 0]
     ]

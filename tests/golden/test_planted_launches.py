@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from samples.simulator import write
 from samples.simulator.planted import launches
-from tests.traces import imported
-from tracekit import meta
+from tests.shared_runs import copy_of
 from tracekit.analysis import analyze, compare
 from tracekit.savings import budget
 from tracekit.schema import C
@@ -20,20 +17,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from samples.simulator import Program
+    from tests.shared_runs import SharedRuns
     from tracekit.analysis import Finding
     from tracekit.run import Run
-    from tracekit.store import Store
 
 WAVE = 16 * 132
 """Blocks of 128 threads and 32 registers in one wave of the simulated device."""
 
 
 @pytest.fixture
-def run_of(store: Store, tmp_path: Path) -> Any:
-    def make(program: Program, name: str = "trace") -> Run:
-        return imported(store, write(program, tmp_path / f"{name}.json"))
-
-    return make
+def run_of(shared_runs: SharedRuns) -> Any:
+    return shared_runs.simulated
 
 
 def codes(run: Run, name: str) -> list[str]:
@@ -195,8 +189,8 @@ def test_a_threshold_kernel_of_the_backward_pass_is_a_relu(run_of: Any) -> None:
 
 def test_twice_the_batch_is_different_work_and_not_a_slow_relu(run_of: Any) -> None:
     base, head = (
-        run_of(launches.convolution(16, 372_600), "a"),
-        run_of(launches.convolution(32, 690_600), "b"),
+        run_of(launches.convolution(16, 372_600)),
+        run_of(launches.convolution(32, 690_600)),
     )
     result = compare(base, head, "launch_config")
     (row,) = result.tables["changes"].to_dict("records")
@@ -208,8 +202,8 @@ def test_twice_the_batch_is_different_work_and_not_a_slow_relu(run_of: Any) -> N
 
 def test_another_grid_for_the_same_elements_is_another_configuration(run_of: Any) -> None:
     base, head = (
-        run_of(launches.threshold((1024, 1, 1)), "a"),
-        run_of(launches.threshold((512, 1, 1), 60_000), "b"),
+        run_of(launches.threshold((1024, 1, 1))),
+        run_of(launches.threshold((512, 1, 1), 60_000)),
     )
     result = compare(base, head, "launch_config")
     (row,) = result.tables["changes"].to_dict("records")
@@ -221,21 +215,22 @@ def test_another_grid_for_the_same_elements_is_another_configuration(run_of: Any
     ]
 
 
-def test_without_shapes_the_batch_sizes_of_the_fingerprints_explain_a_grid(run_of: Any) -> None:
-    base, head = (
-        run_of(launches.kernels("own", 40_000, grid=(32 * batch, 1, 1)), str(batch)) for batch in (32, 16)
-    )
+def test_without_shapes_the_batch_sizes_of_the_fingerprints_explain_a_grid(
+    run_of: Any, tmp_path: Path
+) -> None:
+    base, head = (run_of(launches.kernels("own", 40_000, grid=(32 * batch, 1, 1))) for batch in (32, 16))
     assert compare(base, head, "launch_config").tables["changes"]["verdict"].tolist() == ["unknown"]
-    for run, batch in ((base, 32), (head, 16)):
-        meta.write(run.path, dataclasses.replace(run.meta, fingerprint={"batch_size": batch}))
-    sides = (type(run)(run.path) for run in (base, head))
+    sides = (
+        copy_of(run, tmp_path / str(batch), fingerprint={"batch_size": batch})
+        for run, batch in ((base, 32), (head, 16))
+    )
     (row,) = compare(*sides, "launch_config").tables["changes"].to_dict("records")
     assert (row["verdict"], row["work_ratio"]) == ("different work", 0.5)
 
 
-def test_identical_runs_do_not_differ(run_of: Any) -> None:
-    runs = [run_of(launches.convolution(32, 690_600), name) for name in "ab"]
-    result = compare(*runs, "launch_config")
+def test_identical_runs_do_not_differ(run_of: Any, tmp_path: Path) -> None:
+    run = run_of(launches.convolution(32, 690_600))
+    result = compare(run, copy_of(run, tmp_path / "copy"), "launch_config")
     assert (result.findings, result.tables) == ((), {})
 
 
@@ -277,7 +272,7 @@ def test_zeroing_by_memsets_is_told_as_exactly_as_by_kernels(run_of: Any) -> Non
 
 def test_compiled_functions_are_not_advised_to_be_compiled(run_of: Any) -> None:
     (plain,) = analyze(run_of(launches.chain()), "small_kernels").findings
-    (compiled,) = analyze(run_of(launches.chain(within="CompiledFunction"), "two"), "small_kernels").findings
+    (compiled,) = analyze(run_of(launches.chain(within="CompiledFunction")), "small_kernels").findings
     assert "Compile the function" in plain.advice
     assert "compiled already" in compiled.advice
 
@@ -301,9 +296,7 @@ def test_titles_and_advice_start_with_a_capital_letter_or_a_name(run_of: Any, na
         launches.kernels("Scan", 80_000, grid=(33, 1, 1)),
         launches.kernels("Own", 80_000, grid=(WAVE + WAVE // 4, 1, 1)),
     )
-    findings = [
-        one for at, program in enumerate(programs) for one in analyze(run_of(program, str(at)), name).findings
-    ]
+    findings = [one for program in programs for one in analyze(run_of(program), name).findings]
     assert findings
     for one in findings:
         assert one.advice[0].isupper()
@@ -311,8 +304,8 @@ def test_titles_and_advice_start_with_a_capital_letter_or_a_name(run_of: Any, na
 
 
 def test_a_grid_that_changed_counts_launches_of_steps_alone(run_of: Any) -> None:
-    base = run_of(launches.threshold((512, 1, 1)), "base")
-    head = run_of(launches.threshold((1024, 1, 1), 50_000, warm_up=100), "head")
+    base = run_of(launches.threshold((512, 1, 1)))
+    head = run_of(launches.threshold((1024, 1, 1), 50_000, warm_up=100))
     (finding,) = compare(base, head, "launch_config").findings
     assert (finding.code, finding.saving_ns_per_step) == ("launch_config_changed", 10_000)
 

@@ -6,33 +6,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from samples.simulator import write
 from samples.simulator.planted import memory_ranks as planted
 from samples.simulator.planted.memory_ranks import KIB, MIB, STEPS
-from tests.golden.test_planted import imported, length, rows
+from tests.golden.test_planted import length, rows
 from tracekit.analysis import Finding, analyze
 from tracekit.schema import C
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from samples.simulator import Program
+    from tests.shared_runs import SharedRuns
     from tracekit.run import Run
-    from tracekit.store import Store
 
 
 @pytest.fixture
-def load(store: Store, tmp_path: Path) -> Any:
-    """Writes programs as traces and imports them as one run."""
-    count = iter(range(100))
-
-    def call(*programs: Program) -> Run:
-        folder = tmp_path / str(next(count))
-        folder.mkdir()
-        paths = [write(program, folder / f"rank{program.rank}.json") for program in programs]
-        return imported(store, *paths)
-
-    return call
+def load(shared_runs: SharedRuns) -> Any:
+    """Imports the traces of programs as one run."""
+    return shared_runs.simulated
 
 
 def found(run: Run, analysis: str) -> dict[str, Finding]:
@@ -119,7 +108,7 @@ def test_unused_memory_is_found_only_above_both_thresholds(load: Any) -> None:
     finding = found(run, "memory")["unused_reserved_memory"]
     assert (
         finding.title
-        == "At the peak 600 MiB of the 1.59 GiB reserved on device 0 of rank 0 were unused (36.9 %)"
+        == "At the peak 600 MiB of the 1.59 GiB reserved on device 0 of rank 0 were unused (36.9%)"
     )
     assert (finding.severity, finding.confidence) == ("info", 0.5)
     (row,) = rows(run, "memory", "summary")
@@ -161,7 +150,7 @@ def test_a_straggler_is_found_with_its_cause_and_cost(load: Any, by: str) -> Non
     assert set(findings) == {"straggler"}
     finding = findings["straggler"]
     assert finding.title.startswith(
-        "Rank 2 is last in 100.0 % of 12 collectives; the others wait 1 ms per step"
+        "Rank 2 is last in 100.0% of 12 collectives; the others wait 1 ms per step"
     )
     assert finding.saving_ns_per_step == 2 * 500_000
     assert ("it computes longer" in finding.advice) == (by == "compute")

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from samples.simulator import Program, write
 from samples.simulator.planted import regressions as planted
 from samples.simulator.planted.regressions import (
     CHECK_NS,
@@ -33,29 +32,33 @@ from samples.simulator.planted.regressions import (
     program,
     step_ns,
 )
+from tests import tiers
 from tests.runs import START, write_table
+from tests.shared_runs import copy_of
 from tests.unit.checking.gates import commit, state
-from tracekit import meta
 from tracekit.analysis import analyze
 from tracekit.cli.main import run
 from tracekit.diff import Diff, Options, diff
 from tracekit.diff.ledgers import Terms
 from tracekit.diff.model import Verdict
-from tracekit.ingest import import_traces
 from tracekit.meta import Timings
-from tracekit.run import Run
 from tracekit.schema import C
 from tracekit.store import Store, new_run_id, timestamp
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from samples.simulator import Program
     from tests.conftest import Git
+    from tests.shared_runs import SharedRuns
+    from tracekit.run import Run
 
 K = 5
 ORDER = "ABBAABBAAB"
 BETWEEN_RUNS, BETWEEN_STEPS, MEASURED_STEPS = 0.005, 0.01, 20
 BARE = Options(explain=False)
+REPRESENTATIVE = ("61056", "65594")
+"""Work and waits that are added, and work that takes longer."""
 
 
 @cache
@@ -66,14 +69,12 @@ def case(name: str) -> Regression:
 class Bench:
     """Measures programs as a benchmark does: again and again, with noise."""
 
-    def __init__(self, store: Store, directory: Path) -> None:
-        self.store, self.directory = store, directory
+    def __init__(self, shared_runs: SharedRuns, directory: Path) -> None:
+        self.shared_runs, self.directory = shared_runs, directory
         self._numbers = itertools.count()
 
     def once(self, change: Change) -> Run:
-        path = self.directory / f"{next(self._numbers)}.json"
-        (made,) = import_traces(self.store, [write(program(change), path)])
-        return made
+        return self.shared_runs.simulated(program(change))
 
     def sides(self, base: Change, head: Change, *, seed: int) -> tuple[list[Run], list[Run]]:
         """Five runs of each side, taken in turns."""
@@ -87,18 +88,15 @@ class Bench:
     def _again(self, once: Run, made: Program, place: int, random: np.random.Generator) -> Run:
         noise = random.normal(0, BETWEEN_RUNS) + random.normal(0, BETWEEN_STEPS, MEASURED_STEPS)
         taken = Timings([round(step_ns(made) * math.exp(one)) for one in noise], [], "cuda_event")
-        path = self.directory / f"{next(self._numbers)}"
-        shutil.copytree(once.path, path)
         created = timestamp(START + timedelta(minutes=place))
-        known = replace(once.meta, run_id=f"{once.id}-{place}", created_at=created, timings=taken)
-        meta.write(path, known)
-        return Run(path)
+        known = {"run_id": f"{once.id}-{place}", "created_at": created, "timings": taken}
+        return copy_of(once, self.directory / f"{next(self._numbers)}", **known)
 
 
 @pytest.fixture
-def bench(store: Store, tmp_path: Path) -> Bench:
+def bench(shared_runs: SharedRuns, tmp_path: Path) -> Bench:
     (tmp_path / "bench").mkdir()
-    return Bench(store, tmp_path / "bench")
+    return Bench(shared_runs, tmp_path / "bench")
 
 
 def one_each(bench: Bench, name: str, options: Options = BARE) -> Diff:
@@ -137,14 +135,14 @@ def test_five_runs_a_side_find_each_of_them(bench: Bench, name: str) -> None:
     assert (peak.name, peak.verdict, peak.ratio) == ("device_peak", Verdict.PASS, 1.0)
 
 
-@pytest.mark.parametrize("name", SLOWDOWNS)
+@pytest.mark.parametrize("name", tiers.thinned(SLOWDOWNS, default=REPRESENTATIVE))
 def test_the_other_way_round_each_is_an_improvement(bench: Bench, name: str) -> None:
     chosen = case(name)
     found = diff(*bench.sides(chosen.head, chosen.base, seed=chosen.pull), options=BARE)
     assert found.verdict is Verdict.IMPROVEMENT
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", tiers.thinned(range(10), default=[0]))
 @pytest.mark.parametrize("training", [True, False])
 def test_noise_alone_passes(bench: Bench, seed: int, *, training: bool) -> None:
     same = Change(training=training)
@@ -153,7 +151,7 @@ def test_noise_alone_passes(bench: Bench, seed: int, *, training: bool) -> None:
     assert (found.causes, found.counts) == ((), ())
 
 
-@pytest.mark.parametrize("name", SLOWDOWNS)
+@pytest.mark.parametrize("name", tiers.thinned(SLOWDOWNS, default=REPRESENTATIVE))
 def test_head_minus_base_is_the_negative_of_base_minus_head(bench: Bench, name: str) -> None:
     chosen = case(name)
     a, b = bench.once(chosen.base), bench.once(chosen.head)
@@ -311,7 +309,7 @@ def reported(
     """What a check of the stored runs says, and what the command that it proposes to explain it says."""
     store = stored(bench, chosen, commits)
     code, out = printed(capsys, store, "check", "--against", "main")
-    proposed = re.search(r"What it is made of: `tracekit ([^`]*)`", out)
+    proposed = re.search(r"Break down the difference: `tracekit ([^`]*)`", out)
     explained = printed(capsys, store, *shlex.split(proposed[1]))[1] if proposed else ""
     return code, out, explained
 
@@ -319,7 +317,7 @@ def reported(
 def told(out: str, metric: str) -> float:
     """Head over base as the first line says it."""
     first = out.splitlines()[0]
-    found = re.search(rf"Regression: planted \w+ cuda {metric} (?:\+([\d.]+) %|([\d.]+)×), ", first)
+    found = re.search(rf"Regression: planted \w+ cuda {metric} (?:\+([\d.]+)%|([\d.]+)×), ", first)
     assert found is not None, first
     return 1 + float(found[1]) / 100 if found[1] else float(found[2])
 
@@ -336,7 +334,7 @@ NAMED = {
 """What the explanation of each says in words."""
 
 
-@pytest.mark.parametrize("name", SLOWDOWNS)
+@pytest.mark.parametrize("name", tiers.thinned(SLOWDOWNS, default=REPRESENTATIVE))
 def test_a_check_of_stored_runs_fails_and_leads_to_the_cause(
     bench: Bench, commits: tuple[str, str], capsys: pytest.CaptureFixture[str], name: str
 ) -> None:

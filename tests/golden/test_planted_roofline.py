@@ -7,18 +7,15 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import pytest
 
-from samples.simulator import Program, write
 from samples.simulator.planted import roofline as planted
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Result, Severity, analyze
-from tracekit.ingest import import_traces
 from tracekit.schema import C
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
-    from tracekit.run import Run
-    from tracekit.store import Store
+    from samples.simulator import Program
+    from tests.shared_runs import SharedRuns
 
 PAIRS = {
     "fp32_without_tf32": (planted.fp32_products, planted.tf32_products),
@@ -27,13 +24,8 @@ PAIRS = {
 }
 
 
-def imported(store: Store, tmp_path: Path, program: Program) -> Run:
-    (run,) = import_traces(store, [write(program, tmp_path / "trace.json")])
-    return run
-
-
-def found(store: Store, tmp_path: Path, program: Program) -> Result:
-    return analyze(imported(store, tmp_path, program), "roofline")
+def found(shared_runs: SharedRuns, program: Program) -> Result:
+    return analyze(shared_runs.simulated(program), "roofline")
 
 
 def row(result: Result, table: str, op: str) -> dict[str, Any]:
@@ -43,19 +35,19 @@ def row(result: Result, table: str, op: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("code", PAIRS)
-def test_each_rule_fires_on_its_program_alone(code: str, store: Store, tmp_path: Path) -> None:
+def test_each_rule_fires_on_its_program_alone(code: str, shared_runs: SharedRuns) -> None:
     problem, clean = PAIRS[code]
-    assert [finding.code for finding in found(store, tmp_path, problem()).findings] == [code]
-    assert found(store, tmp_path, clean()).findings == ()
+    assert [finding.code for finding in found(shared_runs, problem()).findings] == [code]
+    assert found(shared_runs, clean()).findings == ()
 
 
 @pytest.mark.parametrize("program", [planted.convolutions, planted.tf32_products])
-def test_clean_programs_get_no_advice(program: Callable[[], Program], store: Store, tmp_path: Path) -> None:
-    assert found(store, tmp_path, program()).findings == ()
+def test_clean_programs_get_no_advice(program: Callable[[], Program], shared_runs: SharedRuns) -> None:
+    assert found(shared_runs, program()).findings == ()
 
 
-def test_fp32_products_are_held_against_fp32_and_advised_tf32(store: Store, tmp_path: Path) -> None:
-    run = imported(store, tmp_path, planted.fp32_products())
+def test_fp32_products_are_held_against_fp32_and_advised_tf32(shared_runs: SharedRuns) -> None:
+    run = shared_runs.simulated(planted.fp32_products())
     result = analyze(run, "roofline")
     got = row(result, "ops", "aten::mm")
     flops, moved = 6 * planted.PRODUCT_FLOPS, 6 * 3 * 2048 * 2048 * 4
@@ -84,21 +76,21 @@ def test_fp32_products_are_held_against_fp32_and_advised_tf32(store: Store, tmp_
     assert host.loc[finding.evidence["host_intervals"], C.NAME].eq("aten::mm").all()
 
 
-def test_tf32_is_not_advised_for_products_too_small_to_gain(store: Store, tmp_path: Path) -> None:
+def test_tf32_is_not_advised_for_products_too_small_to_gain(shared_runs: SharedRuns) -> None:
     kernel = "ampere_sgemm_32x32_sliced1x4_tn"
     program = planted.products(kernel, 8_000, [[64, 256], [256, 256]], "float", calls=20)
-    codes = [finding.code for finding in found(store, tmp_path, program).findings]
+    codes = [finding.code for finding in found(shared_runs, program).findings]
     assert codes == ["low_matrix_utilization"]
 
 
-def test_tf32_is_told_by_the_kernel(store: Store, tmp_path: Path) -> None:
-    got = row(found(store, tmp_path, planted.tf32_products()), "ops", "aten::mm")
+def test_tf32_is_told_by_the_kernel(shared_runs: SharedRuns) -> None:
+    got = row(found(shared_runs, planted.tf32_products()), "ops", "aten::mm")
     assert (got["precision"], got["peak_tflops"], got["bound"]) == ("tf32", 156, "compute")
     assert got["utilization"] == pytest.approx(round(6 * planted.PRODUCT_FLOPS / 156_000) / 900_000)
 
 
-def test_model_flops_utilization_is_of_the_window(store: Store, tmp_path: Path) -> None:
-    result = found(store, tmp_path, planted.tf32_products())
+def test_model_flops_utilization_is_of_the_window(shared_runs: SharedRuns) -> None:
+    result = found(shared_runs, planted.tf32_products())
     (whole,) = result.tables["summary"].to_dict("records")
     assert whole[C.FLOPS] == 6 * planted.PRODUCT_FLOPS
     assert whole["matrix_ns"] == 900_000
@@ -108,7 +100,7 @@ def test_model_flops_utilization_is_of_the_window(store: Store, tmp_path: Path) 
     steps = result.tables["per_step"]
     assert steps[C.FLOPS].tolist() == [2 * planted.PRODUCT_FLOPS] * 3
     assert steps["matrix_ns"].tolist() == [300_000] * 3
-    run = imported(store, tmp_path, planted.tf32_products())
+    run = shared_runs.simulated(planted.tf32_products())
     windows = analyze(run, "gpu_breakdown").tables["per_step"]["window_ns"].tolist()
     assert steps["window_ns"].tolist() == windows
     assert steps["mfu"].tolist() == pytest.approx(
@@ -116,11 +108,11 @@ def test_model_flops_utilization_is_of_the_window(store: Store, tmp_path: Path) 
     )
 
 
-def test_unaligned_sizes_are_named(store: Store, tmp_path: Path) -> None:
-    (finding,) = found(store, tmp_path, planted.unaligned_products()).findings
+def test_unaligned_sizes_are_named(shared_runs: SharedRuns) -> None:
+    (finding,) = found(shared_runs, planted.unaligned_products()).findings
     assert finding.advice.startswith("Pad 2047 in aten::mm [[2048,2047],[2047,2048]] to a multiple of 8")
     assert finding.saving_ns_per_step is None
-    assert "at 18.3 % of their roof" in finding.title
+    assert "at 18.3% of their roof" in finding.title
 
 
 @pytest.mark.parametrize(
@@ -130,12 +122,10 @@ def test_unaligned_sizes_are_named(store: Store, tmp_path: Path) -> None:
         ("cutlass_80_wmma_tensorop_f16_s161616gemm_f16_128x128_32x2_tn_align8", 300_000),
     ],
 )
-def test_odd_sizes_are_not_blamed_without_evidence(
-    kernel: str, dur_ns: int, store: Store, tmp_path: Path
-) -> None:
+def test_odd_sizes_are_not_blamed_without_evidence(kernel: str, dur_ns: int, shared_runs: SharedRuns) -> None:
     """Neither where the product is fast, nor where its kernel loads full vectors."""
     program = planted.products(kernel, dur_ns, planted.UNALIGNED, "c10::Half")
-    codes = {finding.code for finding in found(store, tmp_path, program).findings}
+    codes = {finding.code for finding in found(shared_runs, program).findings}
     assert "unaligned_half_precision" not in codes
 
 
@@ -143,24 +133,24 @@ def test_odd_sizes_are_not_blamed_without_evidence(
     "problem", [planted.fp32_products, planted.unaligned_products, planted.little_products]
 )
 def test_what_takes_little_of_a_step_is_not_worth_advice(
-    problem: Callable[[], Program], store: Store, tmp_path: Path
+    problem: Callable[[], Program], shared_runs: SharedRuns
 ) -> None:
     program = problem()
     with program.step():
         program.kernel("elementwise", 700_000_000)
         program.synchronize()
-    assert found(store, tmp_path, program).findings == ()
+    assert found(shared_runs, program).findings == ()
 
 
-def test_little_products_are_said_to_be_little(store: Store, tmp_path: Path) -> None:
-    (finding,) = found(store, tmp_path, planted.little_products()).findings
+def test_little_products_are_said_to_be_little(shared_runs: SharedRuns) -> None:
+    (finding,) = found(shared_runs, planted.little_products()).findings
     assert finding.severity is Severity.INFO
     assert finding.advice.startswith("A call has so little work")
     assert "8 µs on average, its work 126 ns" in finding.advice
 
 
-def test_a_convolution_counts_once_and_owns_what_it_launched(store: Store, tmp_path: Path) -> None:
-    result = found(store, tmp_path, planted.convolutions())
+def test_a_convolution_counts_once_and_owns_what_it_launched(shared_runs: SharedRuns) -> None:
+    result = found(shared_runs, planted.convolutions())
     forward = 2 * (8 * 128 * 28 * 28) * (64 * 3 * 3)
     image, weight, output = 2 * 8 * 64 * 56 * 56, 2 * 128 * 64 * 9, 2 * 8 * 128 * 28 * 28
     columns = ["op", "calls", "device_ns", C.FLOPS, C.BYTES]
@@ -179,10 +169,10 @@ def test_a_convolution_counts_once_and_owns_what_it_launched(store: Store, tmp_p
     assert whole["uncounted_ns"] == 0
 
 
-def test_an_unlisted_device_has_rates_and_no_utilization(store: Store, tmp_path: Path) -> None:
+def test_an_unlisted_device_has_rates_and_no_utilization(shared_runs: SharedRuns) -> None:
     program = planted.tf32_products()
     program.device_name = "Simulated GPU"
-    result = found(store, tmp_path, program)
+    result = found(shared_runs, program)
     got = row(result, "ops", "aten::mm")
     assert got["tflops"] == pytest.approx(planted.PRODUCT_FLOPS / 150_000 / 1_000)
     assert pd.isna(got["utilization"])

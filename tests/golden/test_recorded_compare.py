@@ -11,11 +11,10 @@ import pytest
 
 from tests.golden.test_truth import TRACES
 from tracekit.analysis import analyze, compare
-from tracekit.ingest import import_traces
 
 if TYPE_CHECKING:
+    from tests.shared_runs import SharedRuns
     from tracekit.run import Run
-    from tracekit.store import Store
 
 NANOGPT = "KellerJordan__modded-nanogpt/h100_h2dprefetch_rank0"
 SEGMENT = "pytorch-labs__segment-anything-fast/amg_compile_a100_pinned"
@@ -29,9 +28,8 @@ def test_recorded_traces_are_absent() -> None:
     pytest.skip(f"no recorded traces at {TRACES}: nothing was compared")
 
 
-def imported(store: Store, name: str) -> Run:
-    (run,) = import_traces(store, [TRACES / f"{name}.json.gz"])
-    return run
+def imported(shared_runs: SharedRuns, name: str) -> Run:
+    return shared_runs.of(TRACES / f"{name}.json.gz")
 
 
 def summary(run: Run) -> dict[str, Any]:
@@ -40,9 +38,9 @@ def summary(run: Run) -> dict[str, Any]:
 
 
 @recorded
-def test_a_training_of_several_compiled_functions(store: Store) -> None:
+def test_a_training_of_several_compiled_functions(shared_runs: SharedRuns) -> None:
     """Counted in the trace by hand: 54 regions of frames 0 to 4, compiled 14 times in all."""
-    run = imported(store, NANOGPT)
+    run = imported(shared_runs, NANOGPT)
     row = summary(run)
     counted = [row[name] for name in ("regions", "frames", "breaks", "recompiled", "graph_calls", "lookups")]
     assert counted == [54, 5, 4, 10, 58, 54]
@@ -51,17 +49,18 @@ def test_a_training_of_several_compiled_functions(store: Store) -> None:
 
 
 @recorded
-def test_an_inference_by_graphs_of_an_older_version(store: Store) -> None:
-    run = imported(store, SEGMENT)
+def test_an_inference_by_graphs_of_an_older_version(shared_runs: SharedRuns) -> None:
+    run = imported(shared_runs, SEGMENT)
     row = summary(run)
     assert [row[name] for name in ("regions", "lookups", "lookup_ns", "replays")] == [32, 32, 499_000, 32]
     assert any("no numbers" in note for note in analyze(run, "compile").notes)
 
 
 @recorded
-def test_a_model_on_two_gpus(store: Store) -> None:
-    base, head = (imported(store, f"{LENS}/{name}") for name in ("h100_owlv2", "mi300x_owlv2"))
-    table = compare(base, head, "device_compare").tables["ops"].set_index("op")
+def test_a_model_on_two_gpus(shared_runs: SharedRuns) -> None:
+    base, head = (imported(shared_runs, f"{LENS}/{name}") for name in ("h100_owlv2", "mi300x_owlv2"))
+    result = compare(base, head, "device_compare")
+    table, notes = result.tables["ops"].set_index("op"), result.notes
     softmax, linear = (
         table.loc[op] for op in ("aten::softmax > aten::_softmax", "aten::linear > aten::addmm")
     )
@@ -70,9 +69,8 @@ def test_a_model_on_two_gpus(store: Store) -> None:
     assert softmax["allowed"] == pytest.approx(5325 / 3350, rel=1e-3)
     assert linear["allowed"] == pytest.approx(1307.4 / 989.4, rel=1e-3)
     assert linear["gain"] < 1
-    notes = compare(base, head, "device_compare").notes
-    assert any("53 % (base) and 70 % (head)" in note for note in notes)
+    assert any("53% (base) and 70% (head)" in note for note in notes)
     assert any("32 threads on the base and 64 on the head" in note for note in notes)
     assert any(note.startswith("aten::bmm gains 2.39×") and "s1688gemm" in note for note in notes)
-    codes = {finding.title.split(" runs")[0] for finding in compare(base, head, "device_compare").findings}
+    codes = {finding.title.split(" runs")[0] for finding in result.findings}
     assert "aten::softmax > aten::_softmax" not in codes

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.traces import imported
 from tracekit.analysis import analyze
 from tracekit.schema import C
 
 if TYPE_CHECKING:
+    from tests.shared_runs import SharedRuns
     from tracekit.analysis import Result
-    from tracekit.store import Store
 
 TRACES = Path(__file__).parents[2] / ".." / "shared" / "traces"
 HTA = "facebookresearch__HolisticTraceAnalysis"
@@ -28,13 +27,13 @@ NAMES = (
 pytestmark = pytest.mark.skipif(not TRACES.is_dir(), reason=f"no recorded traces at {TRACES}")
 
 
-def analyzed(store: Store, name: str) -> Result:
-    return analyze(imported(store, TRACES / name), "critical_path")
+def analyzed(shared_runs: SharedRuns, name: str) -> Result:
+    return analyze(shared_runs.of(TRACES / name), "critical_path")
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_path_fills_the_windows_and_no_saving_exceeds_it(name: str, store: Store) -> None:
-    run = imported(store, TRACES / name)
+def test_the_path_fills_the_windows_and_no_saving_exceeds_it(name: str, shared_runs: SharedRuns) -> None:
+    run = shared_runs.of(TRACES / name)
     tables = analyze(run, "critical_path").tables
     breakdown = analyze(run, "gpu_breakdown").tables
     windows = breakdown["per_step"] if "per_step" in tables else breakdown["whole"]
@@ -48,32 +47,32 @@ def test_the_path_fills_the_windows_and_no_saving_exceeds_it(name: str, store: S
     assert (removed["saving_ns"] <= removed["path_ns"] + slack).all()
 
 
-def test_the_last_gemm_of_a_stream_that_waits_ends_the_path(store: Store) -> None:
+def test_the_last_gemm_of_a_stream_that_waits_ends_the_path(shared_runs: SharedRuns) -> None:
     """The third product is launched long after the first two ended: the path is the host up to its launch."""
-    segments = analyzed(store, NAMES[1]).tables["segments"]
+    segments = analyzed(shared_runs, NAMES[1]).tables["segments"]
     last = segments.loc[(segments[C.START_NS] + segments[C.DUR_NS]).idxmax()]
     assert (last[C.KIND], last["op"], last[C.DUR_NS]) == ("compute", "aten::mm", 123_000)
     assert segments.iloc[0][C.KIND] == "host outside ops"
     assert segments.iloc[0][C.DUR_NS] == 18_558_000
 
 
-def test_loading_of_modules_is_found_on_the_path(store: Store) -> None:
+def test_loading_of_modules_is_found_on_the_path(shared_runs: SharedRuns) -> None:
     """Most of the time goes to runtime calls inside the first convolution, not to any kernel."""
-    result = analyzed(store, NAMES[0])
+    result = analyzed(shared_runs, NAMES[0])
     top = result.tables["by_op"].iloc[0]
     assert (top[C.KIND], top["op"]) == ("runtime call", "aten::cudnn_convolution")
     assert result.findings == ()  # `idle_gaps` names the op and the call already
-    (known,) = analyze(imported(store, TRACES / NAMES[0]), "idle_gaps").findings
+    (known,) = analyze(shared_runs.of(TRACES / NAMES[0]), "idle_gaps").findings
     assert "aten::cudnn_convolution" in known.title + known.advice
 
 
-def test_kernels_that_start_early_leave_no_gap_in_a_graph(store: Store) -> None:
-    kinds = analyzed(store, NAMES[4]).tables["by_kind"].set_index(C.KIND)["path_ns"]
+def test_kernels_that_start_early_leave_no_gap_in_a_graph(shared_runs: SharedRuns) -> None:
+    kinds = analyzed(shared_runs, NAMES[4]).tables["by_kind"].set_index(C.KIND)["path_ns"]
     assert "device gap, cause unknown" not in kinds
     assert kinds["compute"] > 30 * kinds["kernel-to-kernel delay"]
 
 
-def test_the_path_goes_through_the_backward_thread_and_back(store: Store) -> None:
-    result = analyzed(store, NAMES[5])
+def test_the_path_goes_through_the_backward_thread_and_back(shared_runs: SharedRuns) -> None:
+    result = analyzed(shared_runs, NAMES[5])
     handovers = result.tables["by_kind"].set_index(C.KIND)["segments"]["thread handover"]
     assert handovers == 10  # there and back in each of five steps

@@ -12,12 +12,11 @@ import pytest
 from tests.golden.test_truth import TRACES
 from tracekit.diff import Options, diff
 from tracekit.diff.model import Status, Verdict
-from tracekit.ingest import import_traces
 from tracekit.run import busy
 from tracekit.schema import C
 
 if TYPE_CHECKING:
-    from tracekit.store import Store
+    from tests.shared_runs import SharedRuns
 
 HTA, LENS = "facebookresearch__HolisticTraceAnalysis", "AMD-AGI__TraceLens"
 PAIRS = {
@@ -37,9 +36,9 @@ def test_recorded_traces_are_absent() -> None:
 
 @pytest.mark.skipif(not TRACES.is_dir(), reason="no recorded traces")
 @pytest.mark.parametrize("name", PAIRS)
-def test_recorded_pairs(name: str, store: Store) -> None:
+def test_recorded_pairs(name: str, shared_runs: SharedRuns) -> None:
     *paths, least = PAIRS[name]
-    base, head = (import_traces(store, [TRACES / f"{path}.json.gz"])[0] for path in paths)
+    base, head = (shared_runs.of(TRACES / f"{path}.json.gz") for path in paths)
     refused = diff([base], [head])
     assert refused.verdict is Verdict.NOT_COMPARABLE
     assert {"gpu", "sm_count"} <= {one.field for one in refused.comparability.refused}
@@ -60,9 +59,8 @@ def test_recorded_pairs(name: str, store: Store) -> None:
 
 
 @pytest.mark.skipif(not TRACES.is_dir(), reason="no recorded traces")
-def test_all_work_of_the_compared_steps_is_in_the_ledger(store: Store) -> None:
-    path = TRACES / f"{PAIRS['control'][0]}.json.gz"
-    (run,) = import_traces(store, [path])
+def test_all_work_of_the_compared_steps_is_in_the_ledger(shared_runs: SharedRuns) -> None:
+    run = shared_runs.of(TRACES / f"{PAIRS['control'][0]}.json.gz")
     found = diff([run], [run], options=DECLARED)
     assert found.compared is not None
     frame = busy(run, [C.STEP, C.DUR_NS])

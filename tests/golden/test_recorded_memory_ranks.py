@@ -15,14 +15,13 @@ import pytest
 from tests.golden.test_planted import length
 from tests.golden.test_truth import TRACES
 from tracekit.analysis import analyze
-from tracekit.ingest import import_traces
 from tracekit.schema import C
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.shared_runs import SharedRuns
     from tracekit.run import Run
-    from tracekit.store import Store
 
 DLRM = "facebookresearch__param/v100_dlrm_8rank"
 PREFETCH = "KellerJordan__modded-nanogpt/h100_h2dprefetch_rank0.json.gz"
@@ -53,20 +52,21 @@ def alone(own: Spans, others: Spans) -> int:
     return length(own + others) - length(others)
 
 
-def imported(store: Store, *names: str) -> Run:
-    (run,) = import_traces(store, [TRACES / name for name in names])
-    return run
+def imported(shared_runs: SharedRuns, *names: str) -> Run:
+    return shared_runs.of(*(TRACES / name for name in names))
 
 
 @pytest.mark.parametrize("name", [PREFETCH, TALKS])
-def test_exposed_time_is_that_of_the_events_as_tracelens_defines_it(name: str, store: Store) -> None:
+def test_exposed_time_is_that_of_the_events_as_tracelens_defines_it(
+    name: str, shared_runs: SharedRuns
+) -> None:
     """Computation C, communication M, copies P: exposed M∖C and (P∖C)∖M; no memset runs beside a copy."""
     trace = events(TRACES / name)
     kernels = spans(trace, "kernel")
     talk = [span for kernel, span in kernels if "nccl" in kernel.lower()]
     compute = [span for kernel, span in kernels if "nccl" not in kernel.lower()]
     copies = [span for _, span in spans(trace, "gpu_memcpy")]
-    whole = analyze(imported(store, name), "overlap").tables["whole"].set_index("what")
+    whole = analyze(imported(shared_runs, name), "overlap").tables["whole"].set_index("what")
     got = whole.loc[["communication", "all copies"], ["union_ns", "exposed_ns"]]
     assert got.to_numpy().tolist() == [
         [length(talk), alone(talk, compute)],
@@ -74,8 +74,8 @@ def test_exposed_time_is_that_of_the_events_as_tracelens_defines_it(name: str, s
     ]
 
 
-def test_communication_of_every_rank_is_that_of_the_breakdown(store: Store) -> None:
-    run = imported(store, DLRM)
+def test_communication_of_every_rank_is_that_of_the_breakdown(shared_runs: SharedRuns) -> None:
+    run = imported(shared_runs, DLRM)
     overlap = analyze(run, "overlap").tables["whole"]
     talk = overlap[overlap["what"] == "communication"]
     names = ["communication_ns", "communication_exposed_ns", "communication_overlapped_ns"]
@@ -90,9 +90,9 @@ def test_communication_of_every_rank_is_that_of_the_breakdown(store: Store) -> N
     )
 
 
-def test_the_collectives_of_eight_ranks_end_together(store: Store) -> None:
+def test_the_collectives_of_eight_ranks_end_together(shared_runs: SharedRuns) -> None:
     """One host, one clock: an independent check that the matched kernels are one collective."""
-    result = analyze(imported(store, DLRM), "ranks")
+    result = analyze(imported(shared_runs, DLRM), "ranks")
     skew = result.tables["skew"]
     assert (
         skew["collective"].tolist() == ["all_to_all"] * 4 + ["all_reduce", "all_to_all"] + ["all_reduce"] * 2
@@ -102,27 +102,27 @@ def test_the_collectives_of_eight_ranks_end_together(store: Store) -> None:
     assert skew["end_spread_ns"].max() <= 6_000
     assert (
         result.findings == ()
-    )  # 8 collectives are too few, and the kernels differ by less than 1 % of a step
+    )  # 8 collectives are too few, and the kernels differ by less than 1% of a step
 
 
-def test_two_ranks_of_a_hundred_do_not_pass_for_a_whole_job(store: Store) -> None:
+def test_two_ranks_of_a_hundred_do_not_pass_for_a_whole_job(shared_runs: SharedRuns) -> None:
     names = [TALKS, TALKS.replace("rank0", "rank1")]
-    result = analyze(imported(store, *names), "ranks")
+    result = analyze(imported(shared_runs, *names), "ranks")
     assert "straggler" not in {finding.code for finding in result.findings}
     assert "6 of 10 matched collectives do not end together" in result.notes[-1]
 
 
-def test_the_late_rank_of_a_pair_is_found_by_durations(store: Store) -> None:
-    result = analyze(imported(store, *TENSOR_PARALLEL), "ranks")
+def test_the_late_rank_of_a_pair_is_found_by_durations(shared_runs: SharedRuns) -> None:
+    result = analyze(imported(shared_runs, *TENSOR_PARALLEL), "ranks")
     (finding,) = result.findings
     assert (finding.code, finding.saving_ns_per_step) == ("straggler", 45_945_124)
-    assert finding.title.startswith("Rank 1 is last in 68.4 % of 19 collectives")
+    assert finding.title.startswith("Rank 1 is last in 68.4% of 19 collectives")
 
 
-def test_allocated_bytes_are_those_of_the_events(store: Store) -> None:
+def test_allocated_bytes_are_those_of_the_events(shared_runs: SharedRuns) -> None:
     recorded = [event["args"] for event in events(TRACES / MEMORY) if event["name"] == "[memory]"]
     device = [args for args in recorded if args["Device Type"] != 0]
-    table = analyze(imported(store, MEMORY), "memory").tables["summary"]
+    table = analyze(imported(shared_runs, MEMORY), "memory").tables["summary"]
     (row,) = table[table[C.DEVICE] == 0].to_dict("records")
     assert row["peak_allocated"] == max(args["Total Allocated"] for args in device)
     assert row["peak_reserved"] == max(args["Total Reserved"] for args in device)

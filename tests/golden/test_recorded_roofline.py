@@ -8,19 +8,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tracekit.analysis import Result, analyze
-from tracekit.ingest import import_traces
 from tracekit.schema import C
 
 if TYPE_CHECKING:
-    from tracekit.store import Store
+    from tests.shared_runs import SharedRuns
 
 TRACES = Path(__file__).parents[2] / ".." / "shared" / "traces"
 there = pytest.mark.skipif(not TRACES.is_dir(), reason=f"no recorded traces at {TRACES}")
 
 
-def found(store: Store, name: str) -> Result:
-    (run,) = import_traces(store, [TRACES / name])
-    return analyze(run, "roofline")
+def found(shared_runs: SharedRuns, name: str) -> Result:
+    return analyze(shared_runs.of(TRACES / name), "roofline")
 
 
 def flops(result: Result, op: str) -> int:
@@ -44,8 +42,8 @@ def resnet18() -> list[int]:
 
 
 @there
-def test_resnet18_has_the_flops_of_its_layers_forward_and_backward(store: Store) -> None:
-    result = found(store, "AMD-AGI__TraceLens/mi300x_ddp_resnet18.json.gz")
+def test_resnet18_has_the_flops_of_its_layers_forward_and_backward(shared_runs: SharedRuns) -> None:
+    result = found(shared_runs, "AMD-AGI__TraceLens/mi300x_ddp_resnet18.json.gz")
     images, layers = 5 * 512, resnet18()
     assert flops(result, "aten::_convolution") == 2 * images * sum(layers)
     assert flops(result, "aten::convolution_backward") == 2 * images * (2 * sum(layers) - layers[0])
@@ -58,8 +56,8 @@ def test_resnet18_has_the_flops_of_its_layers_forward_and_backward(store: Store)
 
 
 @there
-def test_a_transformer_layer_has_the_flops_of_its_products_in_tf32(store: Store) -> None:
-    result = found(store, "sidnb13__torch-profiling-tutorial/h100_transformer.json.gz")
+def test_a_transformer_layer_has_the_flops_of_its_products_in_tf32(shared_runs: SharedRuns) -> None:
+    result = found(shared_runs, "sidnb13__torch-profiling-tutorial/h100_transformer.json.gz")
     batch, length, wide, hidden = 16, 128, 512, 2048
     projections = 2 * batch * length * wide * (3 * wide + wide + 2 * hidden)
     attention = 2 * 2 * batch * length * length * wide
@@ -69,15 +67,15 @@ def test_a_transformer_layer_has_the_flops_of_its_products_in_tf32(store: Store)
 
 
 @there
-def test_fused_attention_of_a_small_bert(store: Store) -> None:
-    result = found(store, "AMD-AGI__TraceLens/h100_bert_small.json.gz")
+def test_fused_attention_of_a_small_bert(shared_runs: SharedRuns) -> None:
+    result = found(shared_runs, "AMD-AGI__TraceLens/h100_bert_small.json.gz")
     layers, heads, length, deep = 4, 8, 141, 64
     assert flops(result, "aten::_scaled_dot_product_flash_attention") == layers * 4 * heads * length**2 * deep
 
 
 @there
-def test_the_work_of_convolutions_without_strides_is_unknown_not_zero(store: Store) -> None:
-    result = found(store, "pytorch__kineto/resnet50_w0_torch19.json.gz")
+def test_the_work_of_convolutions_without_strides_is_unknown_not_zero(shared_runs: SharedRuns) -> None:
+    result = found(shared_runs, "pytorch__kineto/resnet50_w0_torch19.json.gz")
     (whole,) = result.tables["summary"].to_dict("records")
     assert whole["uncounted_ns"] > 0.3 * whole["window_ns"]
     assert whole["mfu"] != whole["mfu"]

@@ -1,6 +1,11 @@
 """Runs tracekit in a process that notes each file operation, and may be killed at one of them.
 
     python killed_child.py NOTES NUMBER DECODER ARGUMENTS...
+    python killed_child.py serve
+
+The second form imports tracekit once and forks a process for each line of JSON on standard input, a list of
+the arguments of the first form with the file for its errors in front. It answers with the id of the process,
+and once that has ended with its exit code, negative for a signal, a line each.
 
 NOTES is a file of `ROOM` bytes in which the number and name of the last operation stand. At operation NUMBER
 the process gets SIGKILL; 0 is never. From operation -NUMBER on, where that is negative, nothing can be
@@ -11,12 +16,14 @@ many small chunks.
 from __future__ import annotations
 
 import errno
+import json
 import mmap
 import os
 import signal
 import sys
 import threading
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +42,20 @@ NAMES = {
 }
 FILLS = {"open", "os.mkdir", "shutil.copyfile", "tests.parquet"}
 """Operations that need room."""
+LATE = (
+    "llvmlite.binding",
+    "pyarrow.parquet",
+    "tracekit.cli.collect",
+    "tracekit.cli.import_",
+    "tracekit.collectors.torch_program",
+    "tracekit.collectors.torch_profiler",
+    "tracekit.ingest.closing",
+    "tracekit.ingest.kineto.reader",
+    "tracekit.ingest.kineto.scan.native",
+    "tracekit.ingest.nsys.reader",
+    "tracekit.ingest.write",
+)
+"""What tracekit imports only when it needs it."""
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
@@ -105,15 +126,51 @@ def with_workers() -> None:
     reader.read.__kwdefaults__["chunk_bytes"] = 200_000
 
 
-def main() -> None:
-    notes, last, decoder, *arguments = sys.argv[1:]
+def run(notes: str, last: str, decoder: str, *arguments: str) -> None:
+    """Run tracekit with these arguments; ends the process."""
     from tracekit.cli.main import main as tracekit
 
     audit_parquet()
     if decoder == "pool":
         with_workers()
     sys.addaudithook(Noted(Path(notes), int(last)))
-    tracekit(arguments)
+    tracekit(list(arguments))
+
+
+def requested() -> list[str]:
+    """Fork for each request; returns in the new process, with the arguments of `run`."""
+    for line in sys.stdin:
+        errors, *arguments = json.loads(line)
+        pid = os.fork()
+        if pid == 0:
+            streams = (os.open(os.devnull, os.O_RDONLY), os.open(os.devnull, os.O_WRONLY))
+            for number, stream in enumerate((*streams, os.open(errors, os.O_WRONLY | os.O_TRUNC))):
+                os.dup2(stream, number)
+                os.close(stream)
+            return arguments
+        _answer(pid)
+        _, status = os.waitpid(pid, 0)
+        _answer(os.waitstatus_to_exitcode(status))
+    sys.exit()
+
+
+def _answer(number: int) -> None:
+    os.write(1, f"{number}\n".encode())
+
+
+def imported() -> None:
+    """Import what an import and a collection import late: a forked process has it then."""
+    for name in LATE:
+        with suppress(ImportError):
+            import_module(name)
+
+
+def main() -> None:
+    arguments = sys.argv[1:]
+    if arguments == ["serve"]:
+        imported()
+        arguments = requested()
+    run(*arguments)
 
 
 if __name__ == "__main__":

@@ -7,16 +7,19 @@ kills it so often at random moments of imports and collections, and prints where
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import re
+import select
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -33,7 +36,9 @@ from tracekit.store import Store
 from tracekit.verifying import verify
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+
+    Process = subprocess.Popen[bytes] | "Forked"
 
 ROOT = Path(__file__).parents[2]
 CHILD = Path(__file__).with_name("killed_child.py")
@@ -67,16 +72,86 @@ class After:
     ended: bool
 
 
-@dataclass(frozen=True)
+class ForkServer:
+    """A process that has imported tracekit and forks others, which need not import it again.
+
+    One process is forked at a time.
+    """
+
+    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
+        self._errors = folder / "errors"
+        self._process = subprocess.Popen(
+            [sys.executable, str(CHILD), "serve"],
+            env=environment,
+            cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+        )
+        self.pid = self._process.pid
+
+    def start(self, arguments: Sequence[str]) -> Forked:
+        """Fork a process that runs `killed_child.py` with these arguments."""
+        assert self._process.stdin
+        self._errors.write_bytes(b"")
+        self._process.stdin.write(json.dumps([str(self._errors), *arguments]).encode() + b"\n")
+        pid = self.answer(60)
+        assert pid is not None
+        return Forked(self, pid, self._errors)
+
+    def answer(self, seconds: float) -> int | None:
+        """The next number that it says; None where it says nothing for so long."""
+        assert self._process.stdout
+        if not select.select([self._process.stdout], [], [], seconds)[0]:
+            return None
+        return int(self._process.stdout.readline())
+
+    def close(self) -> None:
+        """End it."""
+        self._process.communicate(timeout=60)
+
+
+class Forked:
+    """A process of a `ForkServer`, with the methods of `subprocess.Popen` that are used here."""
+
+    def __init__(self, server: ForkServer, pid: int, errors: Path) -> None:
+        self.pid, self.returncode = pid, 0
+        self._server, self._errors, self._ended = server, errors, False
+
+    def poll(self) -> int | None:
+        """Its exit code if it has ended."""
+        with suppress(subprocess.TimeoutExpired):
+            return self.wait(0)
+        return None
+
+    def wait(self, seconds: float) -> int:
+        """Its exit code once it has ended."""
+        if not self._ended:
+            code = self._server.answer(seconds)
+            if code is None:
+                raise subprocess.TimeoutExpired(str(CHILD), seconds)
+            self.returncode, self._ended = code, True
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless it has ended."""
+        if self.poll() is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def communicate(self, timeout: float) -> tuple[None, bytes]:
+        """What it wrote to its standard error, once it has ended."""
+        self.wait(timeout)
+        return None, self._errors.read_bytes()
+
+
 class Scene:
     """A folder in which one thing is done again and again: its store, cache and temporary files."""
 
-    folder: Path
-    name: str
-
-    @property
-    def store(self) -> Store:
-        return Store(self.folder / "store")
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder, self.name, self.store = folder, name, Store(folder / "store")
+        self._server: ForkServer | None = None
+        self._notes = folder / "notes"
 
     def prepare(self) -> None:
         """Make the inputs."""
@@ -88,8 +163,13 @@ class Scene:
         if self.name.startswith("kineto"):
             (self.folder / "trace.json").write_text(kernels_text(40_000 if "chunks" in self.name else 500))
 
-    def command(self, at: int) -> list[str]:
-        """What is done; killed at an operation on files, 0 for never."""
+    def close(self) -> None:
+        """End the process that forks others."""
+        if self._server:
+            self._server.close()
+
+    def arguments(self, at: int) -> list[str]:
+        """What is done, for `killed_child.py`; killed at an operation on files, 0 for never."""
         decoder = "pool" if "chunks" in self.name else "plain"
         what = {
             "nsys": ["import", str(self.folder / "made.sqlite")],
@@ -99,33 +179,40 @@ class Scene:
         words = [*what, "--store", str(self.store.path)]
         if self.name == "program":
             words += ["--", sys.executable, str(self.folder / "train.py")]
-        return [sys.executable, str(CHILD), str(self._notes), str(at), decoder, *words]
+        return [str(self._notes), str(at), decoder, *words]
 
-    @property
-    def _notes(self) -> Path:
-        return self.folder / "notes"
-
-    def start(self, at: int = 0) -> subprocess.Popen[bytes]:
-        """Begin, in a process whose descendants are known by their environment."""
-        self._notes.write_bytes(bytes(ROOM))
+    def _environment(self) -> dict[str, str]:
+        """Variables by which its descendants are known."""
         places = {
             MARK: str(self.folder),
             "TMPDIR": str(self.folder / "temporary"),
             "XDG_CACHE_HOME": str(self.folder / "cache"),
         }
         fixed = {"PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+        return {**os.environ, **fixed, **places}
+
+    def start(self, at: int = 0) -> Forked:
+        """Begin, in a process that need not import tracekit."""
+        self._notes.write_bytes(bytes(ROOM))
+        if self._server is None:
+            self._server = ForkServer(self.folder, self._environment())
+        return self._server.start(self.arguments(at))
+
+    def start_fresh(self, at: int = 0) -> subprocess.Popen[bytes]:
+        """Begin, in a process of its own from the first instruction on."""
+        self._notes.write_bytes(bytes(ROOM))
         return subprocess.Popen(
-            self.command(at),
-            env={**os.environ, **fixed, **places},
+            [sys.executable, str(CHILD), *self.arguments(at)],
+            env=self._environment(),
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
         )
 
-    def kill_at(self, number: int) -> After:
+    def kill_at(self, number: int, *, fresh: bool = False) -> After:
         """Kill it at an operation on files, and check what is left."""
-        return self._after(self.start(number))
+        return self._after(self.start_fresh(number) if fresh else self.start(number))
 
     def kill_after(self, seconds: float) -> After:
         """Kill it so long after its first operation on files, and check what is left."""
@@ -146,7 +233,7 @@ class Scene:
         assert self._after(process).ended
         return whole
 
-    def _once_it_works(self, process: subprocess.Popen[bytes]) -> None:
+    def _once_it_works(self, process: Process) -> None:
         """Return after the first operation on files: before it there is nothing that could be left."""
         give_up = time.monotonic() + 60
         while process.poll() is None and not self._notes.read_bytes()[0]:
@@ -154,7 +241,7 @@ class Scene:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(0.001)
 
-    def _after(self, process: subprocess.Popen[bytes]) -> After:
+    def _after(self, process: Process) -> After:
         _, err = process.communicate(timeout=300)
         assert process.returncode in {0, -signal.SIGKILL}, err.decode()
         assert b"Traceback" not in err, err.decode()
@@ -164,9 +251,9 @@ class Scene:
         operation = self._notes.read_bytes().rstrip(b"\0").decode(errors="replace")
         return After(operation=operation, state=state, ended=process.returncode == 0)
 
-    def full_at(self, number: int) -> tuple[int, str]:
+    def full_at(self, number: int, *, fresh: bool = False) -> tuple[int, str]:
         """Let the disk be full from an operation on files on; its exit code and what it said at last."""
-        process = self.start(-number)
+        process = self.start_fresh(-number) if fresh else self.start(-number)
         _, err = process.communicate(timeout=300)
         assert b"Traceback" not in err, err.decode()
         self._wait_for_others()
@@ -175,9 +262,10 @@ class Scene:
         lines = err.decode().splitlines()
         return process.returncode, lines[-1] if lines else ""
 
+    @cached_property
     def operations(self) -> int:
         """How many operations on files it takes when nothing kills it, once caches are filled."""
-        self.kill_at(0)
+        self.kill_at(0, fresh=True)
         after = self.kill_at(0)
         assert after.ended
         return int(after.operation.split()[0])
@@ -185,7 +273,8 @@ class Scene:
     def _wait_for_others(self) -> None:
         """Until no descendant is left; all of them end by themselves."""
         give_up = time.monotonic() + 60
-        while left := _marked(self.folder):
+        server = self._server.pid if self._server else None
+        while left := [one for one in _marked(self.folder) if one.pid != server]:
             psutil.wait_procs(left, timeout=0.2)
             assert time.monotonic() < give_up, [one.cmdline() for one in left]
 
@@ -225,9 +314,20 @@ def _marked(folder: Path) -> list[psutil.Process]:
     return found
 
 
+@contextmanager
+def scene_in(folder: Path, name: str) -> Iterator[Scene]:
+    """A scene with its inputs."""
+    scene = Scene(folder, name)
+    scene.prepare()
+    try:
+        yield scene
+    finally:
+        scene.close()
+
+
 def at_random(scene: Scene, times: int, *, seed: int) -> list[After]:
     """Kill it so often, at moments of the time that it takes after its first operation on files."""
-    scene.seconds()  # the first one fills caches
+    assert scene.operations  # which fills caches
     whole = scene.seconds()
     chosen = random.Random(f"{scene.name} {seed}")
     return [scene.kill_after(chosen.uniform(0, whole)) for _ in range(times)]
@@ -236,9 +336,7 @@ def at_random(scene: Scene, times: int, *, seed: int) -> list[After]:
 def main(times: int, names: Sequence[str] = IMPORTS + COLLECTIONS) -> None:
     """Kill each of what there is equally often, and print where it was hit."""
     for name in names:
-        with TemporaryDirectory() as folder:
-            scene = Scene(Path(folder), name)
-            scene.prepare()
+        with TemporaryDirectory() as folder, scene_in(Path(folder), name) as scene:
             found = at_random(scene, times // len(names), seed=20261122)
         hit = Counter(f"{one.state}, {_kind(one)}" for one in found)
         sys.stdout.write(f"{name}: {len(found)} kills\n")

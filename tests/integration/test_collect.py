@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import signal
 import subprocess
 import sys
-import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
@@ -19,28 +17,72 @@ from tracekit import analyze
 from tracekit.cli.main import run as tracekit
 from tracekit.collecting import KEPT_TRACE, Request, collect
 from tracekit.errors import CollectionError, MissingDependencyError, PluginError, UnusableInputError
-from tracekit.schema import C
+from tracekit.schema import C, Phase
 from tracekit.store import Store
 
 pytest.importorskip("torch")
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from pathlib import Path
 
     from tracekit.run import Run
 
-SMALL = {"workload": "mnist_cnn", "batch_size": 4, "steps": 2, "warmup": 1, "threads": 1, "device": "cpu"}
+SMALL: dict[str, Any] = {
+    "workload": "mnist_cnn",
+    "batch_size": 4,
+    "steps": 2,
+    "warmup": 1,
+    "threads": 1,
+    "device": "cpu",
+}
+WORDS = ("collect", "--workload", "mnist_cnn", "--device", "cpu", "--threads", "1")
+SHORT = (*WORDS, "--batch-size", "2", "--steps", "1", "--warmup", "0")
+ENDLESS = 1_000_000
+MAIN = "from tracekit.cli.main import main; main()"
 
 
 def left_in(store: Store) -> list[str]:
-    return [path.name for path in store.path.iterdir()] if store.path.exists() else []
+    """What is in a store beside what every store holds."""
+    found = store.path.iterdir() if store.path.exists() else ()
+    return sorted(path.name for path in found if path.name != ".gitignore")
+
+
+def host_rows(run: Run) -> list[dict[str, Any]]:
+    return run.arrow("host_intervals", columns=[C.NAME, C.PHASE]).to_pylist()
+
+
+def zeroed(run: Run) -> list[str]:
+    """What ran while gradients were cleared."""
+    return [str(row[C.NAME]) for row in host_rows(run) if row[C.PHASE] == Phase.ZERO_GRAD]
 
 
 @pytest.fixture(scope="module")
-def collected(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A git repository with one commit."""
+    folder = tmp_path_factory.mktemp("repository")
+    own = ["-c", "user.name=Tester", "-c", "user.email=tester@example.org"]
+    for words in (
+        ["init", "--quiet", "--initial-branch=main"],
+        ["commit", "--quiet", "--allow-empty", "-m1"],
+    ):
+        subprocess.run(["git", *own, *words], cwd=folder, check=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def collected(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """One run that several tests look at from different sides."""
     place = Store(tmp_path_factory.mktemp("collected") / "store")
-    return collect(place, Request(**SMALL, zero_grad="zero"), label="mine", keep_trace=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(repository)
+        return collect(place, Request(**SMALL, zero_grad="zero"), label="mine", keep_trace=True)
+
+
+@pytest.fixture(scope="module")
+def with_stacks(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Another one, with what is not recorded unless it is asked for."""
+    place = Store(tmp_path_factory.mktemp("stacks") / "store")
+    return collect(place, Request(**SMALL, zero_grad="foreach", stacks=True))
 
 
 def test_a_run_knows_what_ran_and_how(collected: Run) -> None:
@@ -54,7 +96,7 @@ def test_a_run_knows_what_ran_and_how(collected: Run) -> None:
     assert meta.timings.clock == "perf_counter"
     assert meta.label == "mine"
     assert meta.environment["torch"]
-    assert meta.fingerprint["workload"] == "mnist_cnn"
+    assert (meta.fingerprint["workload"], meta.fingerprint["threads"]) == ("mnist_cnn", 1)
     assert meta.command[:4] == ["tracekit", "collect", "--workload", "mnist_cnn"]
     assert "--zero-grad" in meta.command
 
@@ -98,60 +140,91 @@ def test_the_kept_trace_is_torch_s_own(collected: Run) -> None:
     kept = json.loads(gzip.decompress((collected.path / KEPT_TRACE).read_bytes()))
     assert any(event.get("name") == "aten::convolution" for event in kept["traceEvents"])
     assert str(collected.path.parent) not in json.dumps(kept)
+    assert "host_name" not in kept
 
 
-def test_resnet50_at_a_small_size(store: Store) -> None:
-    request = Request(**{**SMALL, "workload": "resnet50", "resolution": 32, "steps": 1}, mode="infer")
-    names = set(table(collect(store, request), "host_intervals")[C.NAME])
-    assert names >= {"aten::convolution", "aten::batch_norm", "aten::max_pool2d", "aten::linear"}
+def test_the_commit_is_recorded(collected: Run, repository: Path) -> None:
+    words = ["git", "rev-parse", "HEAD"]
+    head = subprocess.run(words, cwd=repository, check=True, capture_output=True, text=True).stdout.strip()
+    git = collected.meta.git
+    assert git is not None
+    assert (git.sha, git.branch, git.dirty) == (head, "main", False)
 
 
-def test_the_commit_is_recorded(store: Store, git: Callable[..., str]) -> None:
-    meta = collect(store, Request(**{**SMALL, "steps": 1}, mode="infer")).meta
-    assert meta.git is not None
-    assert (meta.git.sha, meta.git.branch, meta.git.dirty) == (git("rev-parse", "HEAD"), "main", False)
-
-
-def test_stacks_are_recorded_when_asked_for(store: Store) -> None:
-    host = table(collect(store, Request(**SMALL, stacks=True)), "host_intervals")
+def test_stacks_are_recorded_when_asked_for(with_stacks: Run, collected: Run) -> None:
+    host = table(with_stacks, "host_intervals")
     assert "python" in set(host[C.KIND])
     assert host[C.MODULE].str.startswith("nn.Module: ").any()
+    assert "python" not in set(table(collected, "host_intervals")[C.KIND])
+
+
+def test_gradients_are_zeroed_as_asked(with_stacks: Run, collected: Run) -> None:
+    for run, foreach in ((collected, 0), (with_stacks, 1)):
+        inside = zeroed(run)
+        assert sum(name.startswith("Optimizer.zero_grad#") for name in inside) == 2
+        assert inside.count("aten::zero_") == 2 * 8
+        assert inside.count("aten::_foreach_zero_") == 2 * foreach
+
+
+def test_resnet50_shows_every_part_of_a_training_step(store: Store) -> None:
+    run = collect(store, Request(**{**SMALL, "workload": "resnet50", "resolution": 32}))
+    rows = host_rows(run)
+    assert set(Phase) <= {row[C.PHASE] for row in rows}
+    assert {str(row[C.NAME]) for row in rows} >= {
+        "aten::convolution",
+        "aten::batch_norm",
+        "aten::max_pool2d",
+        "aten::linear",
+    }
+    assert left_in(store) == [run.id]
 
 
 def test_the_command_prints_ids_and_where_the_time_went(
     store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = [
-        "--batch-size",
-        "2",
-        "--steps",
-        "1",
-        "--warmup",
-        "0",
-        "--threads",
-        "1",
-        "--store",
-        str(store.path),
-    ]
-    assert tracekit(["collect", "--workload", "mnist_cnn", "--pin-memory", "--repeat", "2", *words]) == 0
+    where = ("--store", str(store.path))
+    assert tracekit([*SHORT, "--pin-memory", "--repeat", "2", *where]) == 0
     out, err = capsys.readouterr()
-    ids = [run.id for run in store.runs()]
-    assert out.splitlines()[:2] == ids
+    runs = store.runs()
+    assert len(runs) == 2
+    assert out.splitlines()[:2] == [run.id for run in runs]
     assert "without the profiler" in out
     assert "Host time by op" in out
     assert "profile" in err
-    assert {d.code for d in store.runs()[0].meta.diagnostics} >= {"pin_memory_ignored"}
-    assert tracekit(["collect", "--workload", "mnist_cnn", "--format", "json", *words]) == 0
-    assert json.loads(capsys.readouterr().out) == {
-        "schema": "tracekit.collect/1",
-        "runs": [store.runs()[-1].id],
-    }
+    assert {d.code for d in runs[0].meta.diagnostics} >= {"pin_memory_ignored"}
+    inside = zeroed(runs[0])
+    assert sum(name.startswith("Optimizer.zero_grad#") for name in inside) == 1
+    assert not {"aten::zero_", "aten::_foreach_zero_"} & set(inside), "by default gradients are dropped"
+
+
+def test_an_inference_trains_nothing_and_its_memory_is_that_of_the_unprofiled_steps(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tracekit([*SHORT, "--mode", "infer", "--format", "json", "--store", str(store.path)]) == 0
+    [run] = store.runs()
+    assert json.loads(capsys.readouterr().out) == {"schema": "tracekit.collect/1", "runs": [run.id]}
+    names = [str(row[C.NAME]) for row in host_rows(run)]
+    assert not any(name.startswith(("Optimizer", "autograd::engine")) for name in names)
+    [sample] = [row for row in run.arrow("counters").to_pylist() if row[C.METRIC] == "host_peak_bytes"]
+    assert 50e6 < sample[C.VALUE] < 8e9
+    assert sample[C.T_NS] < 0, "measured before the profiler started"
 
 
 def test_too_much_memory_says_what_to_lower(store: Store) -> None:
     with pytest.raises(CollectionError, match="ran out of memory") as caught:
         collect(store, Request(**{**SMALL, "batch_size": 10**12}))
     assert "--batch-size" in caught.value.hint
+    assert left_in(store) == []
+
+
+def test_a_gpu_that_is_not_there_is_one_line(store: Store) -> None:
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("this machine has one")
+    with pytest.raises(UnusableInputError, match="no CUDA device"):
+        collect(store, Request(**{**SMALL, "device": "cuda"}))
+    assert left_in(store) == []
 
 
 @pytest.mark.parametrize(
@@ -167,44 +240,53 @@ def test_what_cannot_be_collected_leaves_nothing(
     change: dict[str, object], error: type[Exception], store: Store
 ) -> None:
     with pytest.raises(error):
-        collect(store, Request(**{**SMALL, **change}))  # type: ignore[arg-type]
-    assert [name for name in left_in(store) if name != ".gitignore"] == []
+        collect(store, Request(**{**SMALL, **change}))
+    assert left_in(store) == []
 
 
-def start(store: Store) -> subprocess.Popen[bytes]:
-    words = ["collect", "--workload", "mnist_cnn", "--steps", "100000", "--threads", "1"]
-    code = "from tracekit.cli.main import main; main()"
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *words, "--store", str(store.path)],
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)]
+)
+def test_a_collector_that_ends_early_takes_the_workload_with_it(
+    number: signal.Signals, code: int, store: Store
+) -> None:
+    collecting = subprocess.Popen(
+        [sys.executable, "-c", MAIN, *WORDS, "--steps", str(ENDLESS), "--store", str(store.path)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        text=True,
     )
-
-
-def measured_process(collecting: subprocess.Popen[bytes]) -> psutil.Process:
-    """The child, once it steps."""
     assert collecting.stderr
-    for line in collecting.stderr:
-        if line.startswith(b"measure"):
-            (child,) = psutil.Process(collecting.pid).children()
-            return child
-    raise AssertionError("it ended early")
-
-
-@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])
-def test_a_killed_collector_ends_the_workload(ending: signal.Signals, store: Store) -> None:
-    collecting = start(store)
-    child = measured_process(collecting)
-    collecting.send_signal(ending)
-    collecting.communicate(timeout=60)
-    give_up = time.monotonic() + 60
-    while child.is_running() and child.status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() < give_up
-        time.sleep(0.05)
+    while not (line := collecting.stderr.readline()).startswith("measure"):
+        assert line, "it ended before it measured"
+    children = psutil.Process(collecting.pid).children(recursive=True)
+    assert children
+    collecting.send_signal(number)
+    out, err = collecting.communicate(timeout=60)
+    assert collecting.returncode == code
+    assert out == ""
+    assert "Traceback" not in err
+    assert psutil.wait_procs(children, timeout=60)[1] == []
     with store.draft():
         pass  # sweeps what a killed process could not
-    assert left_in(store) == [".gitignore"]
+    assert left_in(store) == []
+
+
+def test_a_killed_workload_is_an_error_and_leaves_nothing(store: Store) -> None:
+    before = psutil.Process().children()  # of other tests
+    killed: list[psutil.Process] = []
+
+    def kill(part: str, done: int, _total: int) -> None:
+        if part == "measure" and done == 1 and not killed:
+            [guard] = set(psutil.Process().children()) - set(before)
+            [program] = guard.children()
+            killed.append(program)
+            program.kill()
+
+    with pytest.raises(CollectionError, match=r"killed by SIGKILL.*--batch-size"):
+        collect(store, Request(**{**SMALL, "steps": ENDLESS}), progress=kill)
+    assert left_in(store) == []
+    assert [process.is_running() for process in killed] == [False]
 
 
 def test_without_torch_it_says_what_to_install(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with cluster(tmp_path_factory.mktemp("cluster")) as found:
+    with cluster(tmp_path_factory.mktemp("cluster"), workers=4) as found:
         yield found
 
 
@@ -114,9 +114,13 @@ def test_a_scheduler_that_is_not_there_is_one_line(monkeypatch: pytest.MonkeyPat
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         address = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
-        with pytest.raises(UnusableInputError, match=f"no Dask scheduler answers at {address} within 2 s"):  # noqa: SIM117
-            with workers(address):
-                pass
+        with (
+            pytest.raises(
+                UnusableInputError, match=f"no response from a Dask scheduler at {address} within 2 s"
+            ),
+            workers(address),
+        ):
+            pass
 
 
 @pytest.mark.parametrize(
@@ -125,7 +129,7 @@ def test_a_scheduler_that_is_not_there_is_one_line(monkeypatch: pytest.MonkeyPat
 )
 def test_an_address_that_is_none_is_one_line(address: str) -> None:
     pytest.importorskip("distributed")
-    with pytest.raises(UnusableInputError, match="is no address of a Dask scheduler"), workers(address):
+    with pytest.raises(UnusableInputError, match="is not the address of a Dask scheduler"), workers(address):
         pass
 
 
@@ -133,7 +137,8 @@ def test_workers_of_another_version_are_refused(four: Cluster, monkeypatch: pyte
     there = importlib.metadata.version
     monkeypatch.setattr(connection, "_ours", lambda: "9.9")
     message = (
-        rf"has Python 3\.\d+, tracekit {there('tracekit-torch')}, and here are Python 3\.\d+, tracekit 9\.9"
+        rf"has Python 3\.\d+, tracekit {there('tracekit-torch')}, "
+        r"but this process has Python 3\.\d+, tracekit 9\.9"
     )
     with pytest.raises(UnusableInputError, match=message), workers(four.address):
         pass
@@ -142,7 +147,7 @@ def test_workers_of_another_version_are_refused(four: Cluster, monkeypatch: pyte
 def test_a_cluster_that_ends_fails_what_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with cluster(tmp_path, workers=2) as found, connection.connected(found.address) as fleet:
+    with cluster(tmp_path) as found, connection.connected(found.address) as fleet:
         patient = ClusterWorkers(fleet._client, found.address, patience_s=3)
         outcomes = patient.map(deeds.wait_for, [str(tmp_path / "other"), str(pipe)])
         assert next(outcomes).index == 0
@@ -169,6 +174,6 @@ def test_who_has_no_dask_is_told_how_to_get_it(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", WITHOUT, *command], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "tracekit: --scheduler needs Dask, which is not installed here; "
-        "pip install 'tracekit-torch[scale]', on every worker too\n"
+        "tracekit: --scheduler needs Dask, which is not installed; "
+        "pip install 'tracekit-torch[scale]', also on every worker\n"
     )

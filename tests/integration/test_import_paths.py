@@ -191,4 +191,4 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(
 
 def test_an_empty_reference_is_one_line(store: Store, capsys: Capture) -> None:
     assert tracekit(["analyze", "", "--store", str(store.path)]) == 2
-    assert capsys.readouterr().err == "tracekit: '' names no run; `tracekit runs` lists what there is\n"
+    assert capsys.readouterr().err == "tracekit: the run reference is empty; list runs with `tracekit runs`\n"

@@ -35,8 +35,8 @@ Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(scope="module")
-def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with cluster(tmp_path_factory.mktemp("cluster")) as found:
+def three(tmp_path_factory: pytest.TempPathFactory, _s3: Server) -> Iterator[Cluster]:
+    with cluster(tmp_path_factory.mktemp("cluster"), workers=3, variables=_s3.variables()) as found:
         yield found
 
 
@@ -83,12 +83,13 @@ def _keys(dask_scheduler: object) -> list[str]:
     return [key for key in map(str, dask_scheduler.tasks) if key.startswith("tracekit")]  # type: ignore[attr-defined]
 
 
-@pytest.mark.slow
-def test_a_worker_that_is_killed_costs_no_row(four: Cluster, tmp_path: Path, store: Store) -> None:
-    ranks = 64
+@pytest.mark.parametrize("ranks", [12, pytest.param(64, marks=pytest.mark.slow)])
+def test_a_worker_that_is_killed_costs_no_row(
+    ranks: int, three: Cluster, tmp_path: Path, store: Store
+) -> None:
     folder = job(tmp_path / "job", ranks)
     (here,) = import_traces(store, [folder])
-    victims = four.workers()
+    victims = three.workers()
     killed: list[str] = []
 
     def kill(title: str, done: int, total: int) -> None:
@@ -97,7 +98,7 @@ def test_a_worker_that_is_killed_costs_no_row(four: Cluster, tmp_path: Path, sto
             killed.append(what)
             victims[len(killed)].kill()
 
-    with workers(four.address) as fleet:
+    with workers(three.address) as fleet:
         (there,) = import_each(store, [folder], progress=kill, workers=fleet)
     assert killed == ["reading", "writing"]
     assert not isinstance(there, TracekitError)
@@ -108,16 +109,16 @@ def test_a_worker_that_is_killed_costs_no_row(four: Cluster, tmp_path: Path, sto
         assert sorted(path.name for path in there.path.joinpath(name).iterdir()) == [
             part.name for part in table.parts
         ]
-    assert scratch(four) == []
+    assert scratch(three) == []
     assert len(store.runs()) == 2
 
 
 def test_a_rank_that_cannot_be_used_is_named(
-    four: Cluster, tmp_path: Path, store: Store, capsys: Capture
+    three: Cluster, tmp_path: Path, store: Store, capsys: Capture
 ) -> None:
     folder = job(tmp_path / "job", 4)
     empty(folder / "rank2.json")
-    there = ["--scheduler", four.address]
+    there = ["--scheduler", three.address]
     said = []
     for options in ([], there):
         assert tracekit(["import", str(folder), "--store", str(store.path), *options]) == 2
@@ -131,29 +132,29 @@ def test_a_rank_that_cannot_be_used_is_named(
     assert missing.endswith("3 of the job's 4 ranks are here; missing: 2")
     assert error == (
         "tracekit: 1 of job's 4 traces could not be imported; "
-        "`tracekit show RUN` says why of each; the others are in it"
+        "see `tracekit show RUN` for the reasons; the other traces are imported"
     )
 
 
 def test_a_job_of_which_no_rank_can_be_used_leaves_nothing(
-    four: Cluster, tmp_path: Path, store: Store, capsys: Capture
+    three: Cluster, tmp_path: Path, store: Store, capsys: Capture
 ) -> None:
     folder = job(tmp_path / "job", 2)
     for trace in folder.iterdir():
         empty(trace)
-    command = ["import", str(folder), "--store", str(store.path), "--scheduler", four.address]
+    command = ["import", str(folder), "--store", str(store.path), "--scheduler", three.address]
     assert tracekit(command) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert err.count("\n") == 1
     assert [path.name for path in store.path.iterdir()] == [".gitignore"]
-    assert scratch(four) == []
+    assert scratch(three) == []
 
 
-def test_a_single_trace_is_one_task(four: Cluster, tmp_path: Path, store: Store) -> None:
+def test_a_single_trace_is_one_task(three: Cluster, tmp_path: Path, store: Store) -> None:
     trace = kineto.write(busy_program(), tmp_path / "trace.json")
     (here,) = import_traces(store, [trace])
-    with workers(four.address) as fleet:
+    with workers(three.address) as fleet:
         (there,) = import_each(store, [trace], workers=fleet)
     assert not isinstance(there, TracekitError)
     assert same(here, there)
@@ -164,7 +165,7 @@ def test_a_rank_whose_task_always_ends_its_worker_is_named(tmp_path: Path, store
     folder = job(tmp_path / "job", 6)
     place = tmp_path / "cluster"
     place.mkdir()
-    with cluster(place, workers=2, fatal="job/rank3.json") as found, workers(found.address) as fleet:
+    with cluster(place, fatal="job/rank3.json") as found, workers(found.address) as fleet:
         run, error = import_each(store, [folder], workers=fleet)
     assert not isinstance(run, TracekitError)
     assert str(error).startswith("1 of job's 6 traces could not be imported")
@@ -177,7 +178,7 @@ def test_a_rank_whose_task_always_ends_its_worker_is_named(tmp_path: Path, store
         assert run.arrow(name).to_pylist() == here.arrow(name).to_pylist(), name
 
 
-def test_traces_that_workers_do_not_find_are_told_of(four: Cluster, tmp_path: Path, store: Store) -> None:
+def test_traces_that_workers_do_not_find_are_told_of(three: Cluster, tmp_path: Path, store: Store) -> None:
     folder = job(tmp_path / "job", 2)
 
     def take_away(_title: str, done: int, _total: int) -> None:
@@ -185,11 +186,9 @@ def test_traces_that_workers_do_not_find_are_told_of(four: Cluster, tmp_path: Pa
             for trace in folder.iterdir():
                 trace.unlink()
 
-    with workers(four.address) as fleet:
+    with workers(three.address) as fleet:
         (error,) = import_each(store, [folder], progress=take_away, workers=fleet)
-    assert str(error).startswith(
-        f"{folder}/rank0.json is not there on a worker (name traces that every worker"
-    )
+    assert str(error).startswith(f"{folder}/rank0.json is missing on a worker (use traces that all workers")
     assert store.runs() == []
 
 
@@ -198,21 +197,21 @@ IMPORT = "from tracekit.cli.main import main; main()"
 
 @pytest.mark.parametrize("with_signal", [signal.SIGKILL, signal.SIGINT])
 def test_a_driver_that_is_killed_leaves_no_run(
-    with_signal: signal.Signals, four: Cluster, tmp_path: Path, store: Store
+    with_signal: signal.Signals, three: Cluster, tmp_path: Path, store: Store
 ) -> None:
-    folder, before = job(tmp_path / "job", 200), set(scratch(four))
+    folder, before = job(tmp_path / "job", 200), set(scratch(three))
     with subprocess.Popen(
-        [sys.executable, "-c", IMPORT, "import", folder, "--store", store.path, "--scheduler", four.address],
+        [sys.executable, "-c", IMPORT, "import", folder, "--store", store.path, "--scheduler", three.address],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as importing:
-        _once(lambda: bool(set(scratch(four)) - before))
+        _once(lambda: bool(set(scratch(three)) - before))
         importing.send_signal(with_signal)
         out, err = importing.communicate(timeout=60)
     assert out == b""
     assert b"Traceback" not in err
     assert store.runs() == []
-    _once(lambda: held(four) == [])
+    _once(lambda: held(three) == [])
     if with_signal == signal.SIGINT:
         assert importing.returncode == 130
         assert store.leftovers() == []
@@ -231,16 +230,14 @@ def _once(condition: Callable[[], bool]) -> None:
 
 
 def test_workers_send_to_object_storage_themselves(
-    s3: Server, remote: Store, store: Store, tmp_path: Path
+    three: Cluster, s3: Server, remote: Store, store: Store, tmp_path: Path
 ) -> None:
     folder = job(tmp_path / "job", 6)
     (here,) = import_traces(store, [folder])
     for trace in sorted(folder.iterdir()):
         places.parse(f"s3://bucket/traces/{trace.name}").write_bytes(trace.read_bytes())
-    place = tmp_path / "cluster"
-    place.mkdir()
     sent = len(s3.noting.asked)
-    with cluster(place, workers=2) as found, workers(found.address) as fleet:
+    with workers(three.address) as fleet:
         (there,) = import_each(remote, [places.parse("s3://bucket/traces")], workers=fleet)
     assert not isinstance(there, TracekitError)
     assert [run.id for run in remote.runs()] == [there.id]

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.kills import COLLECTIONS, IMPORTS, ROOT, Scene, at_random
+from tests.integration.kills import COLLECTIONS, IMPORTS, ROOT, Scene, at_random, scene_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,16 +25,20 @@ MOMENTS = 4
 """Kills at random moments of each; `python -m tests.integration.kills 200` does more."""
 
 
-@pytest.fixture
-def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Scene:
+@pytest.fixture(scope="module")
+def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    """One for all tests, each of which leaves it without a run: caches are filled once."""
     if request.param in COLLECTIONS:
         pytest.importorskip("torch")
-    made = Scene(tmp_path, request.param)
-    made.prepare()
-    return made
+    with scene_in(tmp_path_factory.mktemp("scene"), request.param) as made:
+        yield made
 
 
-imports = pytest.mark.parametrize("scene", IMPORTS, indirect=True)
+SHORTEST, *OTHERS = IMPORTS
+others = pytest.mark.parametrize("scene", OTHERS, indirect=True)
+every_import = pytest.mark.parametrize(
+    "scene", [SHORTEST, *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)], indirect=True
+)
 collections = pytest.mark.parametrize("scene", COLLECTIONS, indirect=True)
 all_scenes = pytest.mark.parametrize("scene", IMPORTS + COLLECTIONS, indirect=True)
 long = pytest.mark.timeout(1800)
@@ -41,12 +46,12 @@ long = pytest.mark.timeout(1800)
 
 def some(scene: Scene) -> list[int]:
     """The first operation, the last, and some in between."""
-    count = scene.operations()
+    count = scene.operations
     between = random.Random(scene.name).sample(range(2, count), SOME)
     return [1, *sorted(between), count]
 
 
-@imports
+@others
 def test_killed_at_some_operations_on_files(scene: Scene) -> None:
     for number in some(scene):
         after = scene.kill_at(number)
@@ -63,11 +68,13 @@ def test_collections_killed_at_some_operations_on_files(scene: Scene) -> None:
     assert states == sorted(states, key=lambda state: state == "a run")  # from the rename on it stays
 
 
-@pytest.mark.slow
 @long
-@imports
+@every_import
 def test_killed_at_every_operation_on_files(scene: Scene) -> None:
-    states = [scene.kill_at(number).state for number in range(1, scene.operations() + 1)]
+    afters = [scene.kill_at(number) for number in range(1, scene.operations + 1)]
+    assert [int(after.operation.split()[0]) for after in afters] == list(range(1, len(afters) + 1))
+    assert not any(after.ended for after in afters)
+    states = [after.state for after in afters]
     assert states[-1] == "a run"
     listed = states.index("a run")
     assert set(states[:listed]) <= {"nothing", "an empty store", "a draft"}
@@ -81,7 +88,7 @@ def test_killed_at_any_moment(scene: Scene) -> None:
     assert len(at_random(scene, MOMENTS, seed=1)) == MOMENTS
 
 
-@imports
+@others
 def test_a_disk_that_is_full_at_some_operation(scene: Scene) -> None:
     for number in some(scene):
         _told_in_a_line(*scene.full_at(number))
@@ -95,12 +102,11 @@ def test_a_disk_that_is_full_at_some_operation_of_a_collection(scene: Scene) -> 
         _told_in_a_line(*scene.full_at(number))
 
 
-@pytest.mark.slow
 @long
-@imports
+@every_import
 def test_a_disk_that_is_full_at_every_operation(scene: Scene) -> None:
     codes = []
-    for number in range(1, scene.operations() + 1):
+    for number in range(1, scene.operations + 1):
         code, said = scene.full_at(number)
         _told_in_a_line(code, said)
         codes.append(code)
@@ -129,8 +135,10 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.parametrize("scene", ["kineto in chunks"], indirect=True)
 def test_a_disk_that_is_full_indeed(scene: Scene, small_disk: Path) -> None:
-    (scene.folder / "store").symlink_to(small_disk)
+    shutil.rmtree(scene.store.path, ignore_errors=True)
+    scene.store.path.symlink_to(small_disk)
     code, said = scene.full_at(10_000)  # its own room ends before
+    scene.store.path.unlink()
     assert code == 2
     assert "No space left on device" in said
     assert "cannot be written" in said

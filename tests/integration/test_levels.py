@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from tracekit.run import Run
 
-pytestmark = pytest.mark.slow
-
 SMALL: dict[str, Any] = {"size": "test", "steps": 2, "warmup": 0, "threads": 1, "device": "cpu"}
 BROKEN: dict[str, Any] = SMALL | {"workload": "lennard_jones", "mode": "train"}
 """Its training breaks a graph: a tensor that autograd is told to follow leaves it."""
@@ -75,12 +73,14 @@ def test_the_analysis_tells_what_was_counted(compiled: Run) -> None:
     assert "compile_graph_breaks" in {one.code for one in result.findings}
 
 
+@pytest.mark.slow
 def test_an_eager_run_has_nothing_of_it(eager: Run) -> None:
     assert read(eager.meta) is None
     assert eager.meta.fingerprint["backend"] is None
     assert "compilation" not in analyze(eager, "compile").tables
 
 
+@pytest.mark.slow
 def test_eager_and_compiled_can_be_compared(eager: Run, compiled: Run) -> None:
     result = compare(eager, compiled, "compile")
     rows = {row["quantity"]: row for row in result.tables["ratios"].to_dict("records")}
@@ -100,6 +100,7 @@ def test_exports_hold_it(compiled: Run, store: Store, form: str, capsys: pytest.
         assert tables["compilation"][0]["compile_ns"] == sum(row["dur_ns"] for row in tables["compilations"])
 
 
+@pytest.mark.slow
 def test_a_trace_runs_without_its_modules(store: Store) -> None:
     run = collect(store, Request(workload="mnist_cnn", level="torchscript", **SMALL))
     assert run.meta.timings is not None
@@ -119,6 +120,7 @@ def test_without_a_compiler_the_error_names_a_backend_that_needs_none(
     assert "--backend aot_eager" in told
 
 
+@pytest.mark.slow
 def test_a_sweep_compiles_where_it_is_told_to(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["sweep", "--workload", "mnist_cnn", "--mode", "infer", "--batch-size", "2", "--steps", "1"]
     words += ["--level", "eager,compile", "--backend", "eager", "--threads", "1", "--device", "cpu"]

@@ -175,7 +175,7 @@ def test_memory_that_runs_out_is_one_line(cache: Path, tmp_path: Path) -> None:
     ("options", "message"),
     [
         ({"workload": "sac"}, r"no level 'libtorch'.*--level eager"),
-        ({"offload": "parameters"}, r"keeps all of mnist_cnn on its device.*--offload none"),
+        ({"offload": "parameters"}, r"does not support --offload for mnist_cnn.*--offload none"),
     ],
 )
 def test_what_the_program_cannot_do_is_refused(options: dict[str, str], message: str, store: Store) -> None:

@@ -70,7 +70,9 @@ def words(lab: Lab, command: str) -> list[str]:
     ],
 )
 def test_a_recording_is_an_export_with_the_times_of_a_process_without_nsys(version: str, lab: Lab) -> None:
+    before = psutil.Process().children()  # of other tests
     recording = lab.record()
+    assert set(psutil.Process().children()) <= set(before)
     assert recording.traces == (lab.directory / "run.sqlite",)
     assert recording.version == version
     assert recording.timings is not None
@@ -85,7 +87,6 @@ def test_a_recording_is_an_export_with_the_times_of_a_process_without_nsys(versi
         str(lab.directory / "request.json"),
     ]
     assert words(lab, "export")[-1].endswith(".nsys-rep" if version == NEW else ".qdrep")
-    assert psutil.Process().children() == []
 
 
 @pytest.mark.plays(outcome="permission")
@@ -120,7 +121,7 @@ def test_a_gpu_with_work_is_a_recording(lab: Lab) -> None:
     assert lab.record().device == "cuda"
 
 
-@pytest.mark.plays(program="fails")
+@pytest.mark.plays(program="fails", folder="my failures/.tmp-1-recording")
 def test_a_program_that_fails_says_why(lab: Lab) -> None:
     with pytest.raises(CollectionError, match=r"exit code 1: RuntimeError: no kernel image is available"):
         lab.record()

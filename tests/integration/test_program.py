@@ -51,19 +51,28 @@ def same(with_it: Ended, without: Ended) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ("train.py", "--steps", "9"),
-        ("train.py", "--workers", "2", "--start-method", "fork", "--fail-after", "8"),
-        ("train.py", "--workers", "1", "--start-method", "spawn"),
-        ("-m", "pkg"),
-        ("train.py", "--no-such-option"),
-        ("train.py", "--steps", "2", "--fail-after", "1"),
+        pytest.param(("train.py", "--steps", "9"), id="plain"),
+        pytest.param(
+            ("train.py", "--workers", "2", "--start-method", "fork", "--fail-after", "8"),
+            id="fails-with-forked-workers",
+        ),
+        pytest.param(
+            ("train.py", "--workers", "1", "--start-method", "spawn"),
+            id="spawned-worker",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(("-m", "pkg"), id="module", marks=pytest.mark.slow),
+        pytest.param(("train.py", "--no-such-option"), id="argparse"),
+        pytest.param(("train.py", "--steps", "2", "--fail-after", "1"), id="fails-early"),
     ],
-    ids=["plain", "fails-with-forked-workers", "spawned-worker", "module", "argparse", "fails-early"],
 )
 def test_output_and_exit_code_are_those_without(words: tuple[str, ...], folder: Path, store: Store) -> None:
     command = [PYTHON, *words]
     without, with_it = plain(command, folder), collected(store.path, command, folder)
     same(with_it, without)
+    if "Traceback" in without.err:
+        assert without.err[without.err.index("Traceback") :] in with_it.err, "it is the program's own"
+    assert ("Traceback" in without.err) == ("--fail-after" in words)
     if without.code == 0 or "8" in words:
         run = only_run(store)
         assert steps(run) == [f"ProfilerStep#{number}" for number in range(3, 8)]
@@ -77,13 +86,6 @@ def test_output_and_exit_code_are_those_without(words: tuple[str, ...], folder: 
     else:
         assert store.runs() == []
         assert "before anything was recorded" in with_it.err
-
-
-def test_a_traceback_is_the_programs_own(folder: Path, store: Store) -> None:
-    command = [PYTHON, "train.py", "--fail-after", "2"]
-    without, with_it = plain(command, folder), collected(store.path, command, folder)
-    assert "Traceback" in without.err
-    assert without.err[without.err.index("Traceback") :] in with_it.err
 
 
 @pytest.mark.parametrize(
@@ -134,7 +136,7 @@ def test_nothing_recorded_is_exit_code_5_and_one_line(code: str, folder: Path, s
 def test_a_program_too_short_for_its_window_says_how_long_it_was(folder: Path, store: Store) -> None:
     ended = collected(store.path, [PYTHON, "train.py", "--steps", "2"], folder)
     assert ended.code == 5
-    assert "ended after 2 steps, its window begins behind 3; give --start-step 1" in ended.err
+    assert "ended after 2 steps; recording would have started after step 3; use --start-step 1" in ended.err
 
 
 def test_a_window_that_is_cut_short_keeps_its_whole_steps(folder: Path, store: Store) -> None:

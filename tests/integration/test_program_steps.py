@@ -119,6 +119,7 @@ def test_without_an_optimizer_a_step_is_a_call_of_the_first_module(tmp_path: Pat
     assert "steps_are_calls" in codes(run)
 
 
+@pytest.mark.slow
 def test_a_compiled_module_is_compiled_as_without(tmp_path: Path, store: Store) -> None:
     run, out = ran(COMPILED, tmp_path, store)
     assert out == "(2, 4)\n" * 9
@@ -144,15 +145,13 @@ def test_of_several_optimizers_a_step_is_a_round_of_the_first(tmp_path: Path, st
     assert count(run, "Optimizer.step#SGD.step") == 3 * 3
 
 
-def test_a_call_before_there_is_an_optimizer_is_no_step(tmp_path: Path, store: Store) -> None:
+def test_a_call_before_there_is_an_optimizer_is_no_step_and_none_begins_inside_of_one(
+    tmp_path: Path, store: Store
+) -> None:
     run, _ = ran(WARMED, tmp_path, store)
     assert run.rows("steps") == 5
     assert count(run, "Optimizer.step#AdamW.step") == 5
     assert "steps_are_calls" not in codes(run)
-
-
-def test_no_step_begins_inside_an_annotation_of_the_optimizer(tmp_path: Path, store: Store) -> None:
-    run, _ = ran(WARMED, tmp_path, store)
     rows = run.arrow("host_intervals", columns=[C.NAME, C.STEP]).to_pylist()
     stepped = [row[C.STEP] for row in rows if str(row[C.NAME]).startswith("Optimizer.step#")]
     assert stepped == [3, 4, 5, 6, 7]
@@ -165,7 +164,7 @@ def test_a_program_that_profiles_itself_still_can(tmp_path: Path, store: Store) 
     assert "other_profiler" in codes(run)
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_a_child_that_trains_is_recorded(method: str, tmp_path: Path, store: Store) -> None:
     run, _ = ran(FORKS.replace("METHOD", method), tmp_path, store)
     assert run.rows("steps") == 5

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -14,6 +12,7 @@ from samples.simulator.large import Shape
 from tests.cluster import cluster
 from tests.jobs import imported
 from tracekit.analysis import analyze
+from tracekit.cli.main import run as tracekit
 from tracekit.fleet import Workers, workers
 from tracekit.store import Store
 
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from tests.cluster import Cluster
     from tracekit.fleet import Outcome
     from tracekit.run import Run
-
-COMMAND = "from tracekit.cli.main import main; main()"
 
 
 class Killing(Workers):
@@ -53,21 +50,21 @@ class Killing(Workers):
 
 
 @pytest.fixture(scope="module")
-def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with cluster(tmp_path_factory.mktemp("cluster"), workers=3) as found:
+def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with cluster(tmp_path_factory.mktemp("cluster")) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("job")
-    shape = Shape(ranks=24, steps=2, layers=8, slow=5)
+    shape = Shape(ranks=12, steps=2, layers=8, slow=5)
     return imported(Store(folder / "store"), folder / "traces", shape, bare=frozenset({7}))
 
 
-def test_a_worker_that_is_killed_changes_no_number(three: Cluster, job: Run) -> None:
-    with workers(three.address) as fleet:
-        killing = Killing(fleet, three)
+def test_a_worker_that_is_killed_changes_no_number(two: Cluster, job: Run) -> None:
+    with workers(two.address) as fleet:
+        killing = Killing(fleet, two)
         found = analyze(job, "ranks", workers=killing)
     assert killing.killed
     expected = analyze(job, "ranks")
@@ -76,11 +73,12 @@ def test_a_worker_that_is_killed_changes_no_number(three: Cluster, job: Run) -> 
         pd.testing.assert_frame_equal(found.tables[name], table, check_categorical=False)
 
 
-def test_the_command_gives_what_it_gives_without_a_cluster(three: Cluster, job: Run) -> None:
+def test_the_command_gives_what_it_gives_without_a_cluster(
+    two: Cluster, job: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
     def told(*more: str) -> Any:
         names = ["gpu_breakdown", "kernels", "overlap"]
-        command = ["analyze", str(job.path), *names, "--format", "json", *more]
-        done = subprocess.run([sys.executable, "-c", COMMAND, *command], capture_output=True, check=True)
-        return json.loads(done.stdout)
+        assert tracekit(["analyze", str(job.path), *names, "--format", "json", *more]) == 0
+        return json.loads(capsys.readouterr().out)
 
-    assert told("--scheduler", three.address) == told()
+    assert told("--scheduler", two.address) == told()

@@ -16,9 +16,8 @@ if TYPE_CHECKING:
 
     from tracekit.store import Store
 
-pytestmark = pytest.mark.slow
 
-
+@pytest.mark.slow
 def test_a_suite_is_measured_once_and_reported(
     store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,8 +29,6 @@ ADDRESSES = 12 << 30
 PATIENCE_S = 240
 SWEEP = ["sweep", "--workload", "lennard_jones", "--steps", "1", "--warmup", "0", "--threads", "1"]
 
-pytestmark = pytest.mark.slow
-
 
 def started(store: Store, *words: str, program: str = MAIN) -> subprocess.Popen[str]:
     return subprocess.Popen(
@@ -62,28 +60,31 @@ def rows(store: Store, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any
     return found
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("number", "sizes"),
+    [(signal.SIGKILL, [8, 16]), pytest.param(signal.SIGINT, [8, 16, 32], marks=pytest.mark.slow)],
+)
 def test_a_sweep_that_is_ended_in_the_middle_goes_on(
-    store: Store, capsys: pytest.CaptureFixture[str], number: signal.Signals
+    store: Store, capsys: pytest.CaptureFixture[str], number: signal.Signals, sizes: list[int]
 ) -> None:
-    words = ["--batch-size", "8,16,32"]
+    words = ["--batch-size", ",".join(map(str, sizes))]
     first = started(store, *words)
     wait_for_a_cell(store, first)
     os.killpg(first.pid, number)
     first.communicate()
     assert first.returncode == (-signal.SIGKILL if number is signal.SIGKILL else 130)
     before = kept(store)
-    assert 1 <= len(before) < 3
+    assert 1 <= len(before) < len(sizes)
     found = find(store, "latest")
     pending = [row["outcome"] for row in rows(store, capsys)].count("pending")
-    assert pending == 3 - len(before)
+    assert pending == len(sizes) - len(before)
 
     second = started(store, *words)
     _, told = second.communicate(timeout=PATIENCE_S)
     assert second.returncode == 0
     assert "going on with" in told
     done = rows(store, capsys)
-    assert [(row["batch_size"], row["outcome"]) for row in done] == [(8, "ok"), (16, "ok"), (32, "ok")]
+    assert [(row["batch_size"], row["outcome"]) for row in done] == [(size, "ok") for size in sizes]
     after = kept(store)
     assert {file: after[file] for file in before} == before
     assert sorted(row["run_id"] for row in done) == sorted(run.id for run in store.runs())
@@ -92,6 +93,7 @@ def test_a_sweep_that_is_ended_in_the_middle_goes_on(
     assert not list(store.path.glob(".tmp-*"))
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_is_a_row_and_larger_sizes_are_skipped(
     store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:

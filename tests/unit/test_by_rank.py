@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from samples.simulator.large import Shape
@@ -56,7 +56,7 @@ def test_these_analyses_work_rank_by_rank() -> None:
     assert {"gpu_breakdown", "kernels", "overlap", "ranks"} <= set(SPREAD)
 
 
-@settings(max_examples=examples(6), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(6))
 @given(
     steps=st.lists(st.integers(-1, 3), min_size=2, max_size=5).filter(lambda each: max(each) >= 0),
     slow=st.integers(0, 4),

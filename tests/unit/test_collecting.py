@@ -31,12 +31,12 @@ def test_open_sizes_are_the_workloads_own() -> None:
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"steps": 0}, "--steps 0 is impossible"),
+        ({"steps": 0}, "--steps 0 is too low"),
         ({"warmup": -1}, "use --warmup 0 or more"),
         ({"threads": 0}, "use --threads 1 or more"),
         ({"device": "tpu"}, "use --device auto or cpu or cuda"),
         ({"level": "script"}, "use --level eager or torchscript or compile"),
-        ({"backend": "aot_eager"}, "use --level compile, or leave --backend out"),
+        ({"backend": "aot_eager"}, "use --level compile, or remove --backend"),
         ({"batch_size": 0}, "use --batch-size 1 or more"),
     ],
 )

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import llvmlite.binding as llvm
 import pytest
 
 from tracekit import doctor
@@ -69,25 +70,30 @@ def test_what_the_c_program_needs_is_named(monkeypatch: pytest.MonkeyPatch, tmp_
         tool.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     found = doctor._libtorch(find_toolchain())
-    assert (found.status, found.detail) == ("missing", "for --level libtorch there is no C++ compiler")
+    assert (found.status, found.detail) == ("missing", "--level libtorch: no C++ compiler found")
     assert "apt-get install" in found.next_step
     monkeypatch.setenv("CXX", str(tmp_path / "make"))
     found = doctor._libtorch(find_toolchain())
     assert (found.status, found.next_step) == ("ok", "")
 
 
-def test_the_scanner_is_compiled_when_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_the_scanner_is_compiled_when_asked_for(
+    whole: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    if not whole:  # an empty module is compiled and kept as the scanner is, in no time
+        monkeypatch.setattr(native, "_module", lambda: llvm.parse_assembly(""))
     assert "not compiled yet" in scanner_check(tmp_path).detail
     native.compiled()
-    assert scanner_check(tmp_path).detail == f"imports decode with {native.place()}"
+    assert scanner_check(tmp_path).detail == f"compiled: {native.place()}"
 
 
 def test_a_compiler_that_is_missing_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setitem(sys.modules, "numba", None)
     monkeypatch.setattr(native, "load", native.load.__wrapped__)  # as in a process that has not loaded it
-    with pytest.raises(TracekitError, match=r"imports are slower without their fast decoder: .*numba"):
+    with pytest.raises(TracekitError, match=r"imports are slower without the fast trace decoder: .*numba"):
         doctor.compile_scanner()
 
 

@@ -92,10 +92,10 @@ def test_what_is_missing_is_said_with_the_command_that_gives_it(
     assert found["schema"] == "tracekit.noise/1"
     assert (row["sigma"], row["detectable_5"], row["repeats"]) == (None, None, 0)
     assert row["needs"] == (
-        "two runs of the same commit or more: tracekit collect --workload resnet50 --repeat 5"
+        "needs two or more runs of the same commit: tracekit collect --workload resnet50 --repeat 5"
     )
-    assert "1 run is left out: without a clean commit" in captured.err
-    assert "1 run is left out: un-profiled step times and peaks of memory are" in captured.err
+    assert "1 run is skipped: without a clean commit" in captured.err
+    assert "1 run is skipped: only `tracekit collect` records unprofiled" in captured.err
 
 
 def test_an_empty_store_says_what_to_do(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
@@ -113,7 +113,7 @@ def test_what_can_be_detected_is_shown(
     [series] = history(store.runs()).series
     assert series.needs == ""
     assert command(["noise", "--store", str(store.path), "--format", output_format]) == 0
-    shown = repr(series.noise.mde(5)) if output_format == "csv" else f"{100 * series.noise.mde(5):.1f} %"
+    shown = repr(series.noise.mde(5)) if output_format == "csv" else f"{100 * series.noise.mde(5):.1f}%"
     assert shown in capsys.readouterr().out
 
 

@@ -120,7 +120,7 @@ def test_metadata_cannot_say_that_a_run_is_elsewhere(run_id: str, store: Store, 
 
 @pytest.mark.parametrize("run_id", ["../outside/x", "/outside/x", "a/b", ".."])
 def test_a_draft_is_not_committed_elsewhere(run_id: str, store: Store, treasure: Path) -> None:
-    with store.draft() as draft, pytest.raises(UnusableInputError, match="is no run id"):
+    with store.draft() as draft, pytest.raises(UnusableInputError, match="is not a run id"):
         draft.commit(make_meta(run_id=run_id))
     assert [path.name for path in treasure.iterdir()] == ["precious"]
     assert store.runs() == []
@@ -166,7 +166,7 @@ def test_a_linked_folder_of_the_store_is_not_followed_when_a_run_is_deleted(
 def test_only_runs_of_the_store_are_deleted(store: Store, treasure: Path, tmp_path: Path) -> None:
     make_run(store)
     for path in (treasure, tmp_path, store.path, store.path / "..", store.path / ".." / "outside"):
-        with pytest.raises(UnusableInputError, match="is no run of the store"):
+        with pytest.raises(UnusableInputError, match="is not in the store"):
             store.remove(Run(path))
     assert (treasure / "precious").read_text() == "kept"
 

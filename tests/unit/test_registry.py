@@ -87,7 +87,7 @@ def test_a_broken_plugin_is_named_and_breaks_no_other(
 
 def test_an_unknown_name_lists_the_known_ones(install: Install) -> None:
     install("tk_outside_known")
-    with pytest.raises(PluginError, match="no analyses plug-in is named 'nope'") as caught:
+    with pytest.raises(PluginError, match="unknown analysis 'nope'") as caught:
         registry.load(registry.ANALYSES, "nope")
     assert "outside" in caught.value.hint
 

@@ -15,7 +15,7 @@ import pytest
 from samples.record import LIMIT_BYTES, RECIPES
 from samples.simulator import trace
 from samples.simulator.examples import training
-from tests.traces import imported
+from tests import tiers
 from tracekit import registry
 from tracekit.analysis import analyze, available
 from tracekit.cli.collect import command
@@ -24,11 +24,22 @@ from tracekit.schema import C, Phase
 from tracekit.workloads.base import DOMAINS
 
 if TYPE_CHECKING:
+    from tests.shared_runs import SharedRuns
     from tracekit.run import Run
-    from tracekit.store import Store
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 RECORDED = sorted(path.parent for path in SAMPLES.glob("recorded/*/trace.json.gz"))
+REPRESENTATIVE = [
+    folder
+    for folder in RECORDED
+    if folder.name
+    in (
+        "gpt-train-cpu",
+        "mnist_cnn-infer-cpu",
+        "mnist_cnn-train-libtorch-cpu",
+        "speech_transformer-infer-cpu",
+    )
+]
 every_sample = pytest.mark.parametrize("folder", RECORDED, ids=lambda folder: folder.name)
 
 ABSOLUTE = re.compile(r'"(/[\w.-]+/[^"]*|file://[^"]*|[A-Za-z]:\\\\[^"]*)"|/(?:home|root|Users|tmp|work)/')
@@ -105,9 +116,11 @@ def test_a_host_would_be_seen() -> None:
     assert NAMES.search('"host_name": "box"')
 
 
-@every_sample
-def test_a_recorded_sample_answers_every_analysis(folder: Path, store: Store) -> None:
-    run = imported(store, folder / "trace.json.gz")
+@pytest.mark.parametrize(
+    "folder", tiers.thinned(RECORDED, default=REPRESENTATIVE), ids=lambda folder: folder.name
+)
+def test_a_recorded_sample_answers_every_analysis(folder: Path, shared_runs: SharedRuns) -> None:
+    run = shared_runs.of(folder / "trace.json.gz")
     assert not [d for d in run.meta.diagnostics if d.level != "info"]
     for analysis in available():
         result = analyze(run, analysis.name)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.runs import make_run, write_table
-from tracekit import gitinfo
+from tracekit import gitinfo, owners
 from tracekit.errors import RunNotFoundError, UnusableInputError
 from tracekit.store import Store, locate
 
@@ -53,6 +53,13 @@ def test_what_a_dead_process_left_is_swept_and_a_living_ones_draft_is_not(store:
         directory.mkdir(parents=True)
     make_run(store)
     assert temporary(store) == [living]
+
+
+def test_a_draft_is_held_so_that_who_does_not_know_its_process_leaves_it(store: Store) -> None:
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    with store.draft() as draft:  # as one of another container, whose process ids mean nothing here
+        assert not owners.is_abandoned(draft.path, f"{dead.pid}.1-0a")
 
 
 def test_a_process_killed_while_writing_leaves_no_run(store: Store) -> None:
@@ -113,10 +120,10 @@ def test_references_name_runs(store: Store) -> None:
 @pytest.mark.parametrize(
     ("reference", "message"),
     [
-        ("2026", "fits 2 runs"),
+        ("2026", "matches 2 runs"),
         ("latest~2", "has 2 runs"),
         ("nothing", "no run, label or file"),
-        ("", "no run"),
+        ("", "reference is empty"),
     ],
 )
 def test_a_reference_that_names_no_single_run_is_refused(store: Store, reference: str, message: str) -> None:
@@ -132,9 +139,9 @@ def test_a_git_revision_names_the_newest_run_recorded_there(store: Store, git: G
     newest = make_run(store, after_s=1, git=gitinfo.state())
     git("commit", "--quiet", "--allow-empty", "--message=second")
     assert store.resolve("git:HEAD~1") == newest
-    with pytest.raises(RunNotFoundError, match="no run was recorded at HEAD"):
+    with pytest.raises(RunNotFoundError, match="no runs at HEAD"):
         store.resolve("git:HEAD")
-    with pytest.raises(RunNotFoundError, match="knows no revision 'gone'"):
+    with pytest.raises(RunNotFoundError, match="no git revision 'gone'"):
         store.resolve("git:gone")
 
 
@@ -145,6 +152,24 @@ def test_a_removed_run_is_gone(store: Store) -> None:
     assert not gone.path.exists()
     with pytest.raises(UnusableInputError, match="cannot be written"):
         store.remove(gone)
+
+
+def test_a_removal_that_ends_half_way_leaves_no_run(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def end(_: Path) -> None:
+        raise KeyboardInterrupt
+
+    run = make_run(store)
+    monkeypatch.setattr(shutil, "rmtree", end)
+    with pytest.raises(KeyboardInterrupt):
+        store.remove(run)
+    assert store.runs() == []
+
+
+def test_a_run_of_another_store_is_not_removed(store: Store, tmp_path: Path) -> None:
+    outside = make_run(Store(tmp_path / "other"))
+    with pytest.raises(UnusableInputError, match="is no run of the store"):
+        store.remove(outside)
+    assert outside.path.exists()
 
 
 def test_the_store_lies_where_it_is_named_else_in_the_repository(

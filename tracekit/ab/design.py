@@ -1,4 +1,4 @@
-"""How many runs, which metrics, and what counts as a change."""
+"""Design of a comparison: number of runs, metrics, threshold."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tracekit.stats.sequential import Look, plan
 
 @dataclass(frozen=True, kw_only=True)
 class Design:
-    """The design of a comparison, decided before anything is measured.
+    """The design of a comparison, fixed before the first measurement.
 
     Attributes:
-        k: Runs per side at the first look.
-        max_k: Runs per side at the last one; each look doubles the runs.
+        k: Runs per side before the first test.
+        max_k: Maximum runs per side; the number doubles between tests.
         threshold: Relative change from which it is a regression.
-        metrics: What is judged; empty for all that the program has by default.
-        warmup: Runs per side before the others, which do not count.
+        metrics: Metrics to compare; empty for the program's defaults.
+        warmup: Warm-up runs per side, not counted.
     """
 
     k: int = 5
@@ -29,10 +29,10 @@ class Design:
 
     @property
     def looks(self) -> tuple[Look, ...]:
-        """When to look, and the level of each look.
+        """Interim tests, with the significance level of each.
 
         Raises:
-            UnusableInputError: There are too few runs, or fewer at the end than at the start.
+            UnusableInputError: `k` is below 2 or above `max_k`.
 
         Example:
             >>> [look.k for look in Design().looks], [look.k for look in Design(k=6, max_k=6).looks]
@@ -40,8 +40,8 @@ class Design:
         """
         if not 2 <= self.k <= self.max_k:
             raise UnusableInputError(
-                f"-k {self.k} with --max-k {self.max_k} is no plan",
-                hint="use -k 2 or more, and no more than --max-k",
+                f"-k {self.k} and --max-k {self.max_k} do not fit",
+                hint="use a -k of at least 2 and at most --max-k",
             )
         schedule = [self.k]
         while 2 * schedule[-1] <= self.max_k:

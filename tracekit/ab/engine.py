@@ -1,4 +1,4 @@
-"""Two commits, measured against each other: git, processes, the session and its state together."""
+"""Engine of `tracekit ab`: git, processes, session and state."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Moment:
-    """A measurement that begins.
+    """A measurement that starts.
 
     Attributes:
-        side: Which side.
-        commit: Its commit, as a person reads it.
-        number: Which measurement, from 1; 0 for one that does not count.
-        total: How many there are up to the next look.
+        side: The side.
+        commit: Its commit, for display.
+        number: Number of the measurement, from 1; 0 for warm-up.
+        total: Number of measurements until the next test.
         seconds: Time since the start of this call.
-        left: Time that those up to the next look will take; None before there is one to tell by.
+        left: Estimated time until the next test; None before the first measurement.
     """
 
     side: Side
@@ -53,12 +53,12 @@ class Moment:
 
 @dataclass(frozen=True)
 class Watcher:
-    """Told how far it is.
+    """Callbacks for progress.
 
     Attributes:
-        say: Told what happens before and around the measurements.
-        measuring: Told of each measurement that begins.
-        looked: Told of each look, its runs per side, and the metrics it left open.
+        say: Receives messages.
+        measuring: Receives each measurement that starts.
+        looked: Receives each test with its inconclusive metrics.
     """
 
     say: Callable[[str], None] = lambda _text: None
@@ -67,21 +67,21 @@ class Watcher:
 
 
 def compare_commits(store: Store, question: Question, *, watcher: Watcher | None = None) -> Report:
-    """Measure two commits of the current repository against each other.
+    """Compare two commits of the current repository.
 
     Args:
-        store: Holds the worktrees while it measures, the state of an interrupted call, and the profiles.
-        question: What is asked.
-        watcher: Told how far it is.
+        store: Store of the worktrees, the state of an interrupted call, and the profiles.
+        question: The comparison to make.
+        watcher: Callbacks for progress.
 
     Returns:
-        The report; what was measured is forgotten once there is one.
+        The report; the saved state is deleted.
 
     Raises:
-        ProgramError: The program failed on one side, which the message names.
+        ProgramError: The program failed on one side, named in the message.
         CollectionError: It measured nothing.
-        RunNotFoundError: There is no such revision.
-        UnusableInputError: The command cannot be measured, or another call measures in this store.
+        RunNotFoundError: A revision does not exist.
+        UnusableInputError: The command cannot be measured, or another call is measuring in this store.
     """
     watcher, root = watcher or Watcher(), repository_root()
     sides: dict[Side, Commit] = {
@@ -90,7 +90,7 @@ def compare_commits(store: Store, question: Question, *, watcher: Watcher | None
     }
     made = program(question.command, root, reading=question.reading)
     metrics = _metrics(question, made)
-    _ = question.design.looks  # a plan that is none is refused before anything starts
+    _ = question.design.looks  # refuses an invalid design before anything starts
     warned = surroundings.warnings()
     with _alone(store), worktrees(store, root) as trees:
         state = StateFile(store.folder(FOLDER) / f"{key(_asked(question, made, sides))}.json")
@@ -104,7 +104,7 @@ def compare_commits(store: Store, question: Question, *, watcher: Watcher | None
 
 
 class _Bench:
-    """The worktrees with what is measured in them, and what was measured so far."""
+    """The worktrees, and the results so far."""
 
     def __init__(
         self,
@@ -123,10 +123,10 @@ class _Bench:
         self.trees: dict[Side, Path] = {side: check_out(trees, one, name=side) for side, one in sides.items()}
 
     def report(self, question: Question, metrics: Sequence[Metric], warned: Sequence[str]) -> Report:
-        """Hold the session."""
+        """Run the session."""
         before = [Block(*values) for values in self.measured.blocks]
         if before:
-            self.watcher.say(f"going on after {len(before)} blocks of two that were measured before")
+            self.watcher.say(f"resuming after {len(before)} pairs of runs")
         if question.setup:
             self.set_up(question.setup)
         for side in ("base", "head") * question.design.warmup:
@@ -146,9 +146,9 @@ class _Bench:
         )
 
     def without_submodules(self) -> list[str]:
-        """What is not checked out, because the user's tree has no clone of it."""
+        """Return a warning about submodules that are not cloned in the user's tree."""
         lacking = sorted({name for tree in self.trees.values() for name in missing(tree)})
-        fetch = "`git submodule update --init` in your tree, or as --setup, brings them"
+        fetch = "run `git submodule update --init` in your tree, or as --setup"
         return [
             f"submodules without a local clone are not checked out: {', '.join(lacking)}; {fetch}"
         ] * bool(lacking)
@@ -161,13 +161,13 @@ class _Bench:
                 prepare(self.made, tree, setup, scratch=self.scratch)
 
     def counting(self, side: Side, number: int, total: int) -> dict[str, float]:
-        """One measurement that counts."""
+        """Make a measurement that counts."""
         values = self.once(side, number, total)
         self.counted += 1
         return values
 
     def once(self, side: Side, number: int, total: int) -> dict[str, float]:
-        """One measurement; the first profile of a side is kept."""
+        """Make a measurement; the first profile of each side is stored."""
         each = (time.monotonic() - self.first) / self.counted if self.counted else None
         left = each * (total - number + 1) if each is not None else None
         name = self.sides[side].name
@@ -175,28 +175,28 @@ class _Bench:
         with self.named(side, f"measurement {number} of {total}" if number else "warm-up"):
             sample = measure(self.made, self.trees[side], scratch=self.scratch)
         if sample.run and number and side not in self.measured.runs:
-            kept = keep(self.store, sample.run, label=f"ab-{side}")
-            self.measured = replace(self.measured, runs={**self.measured.runs, side: kept.id})
+            stored = keep(self.store, sample.run, label=f"ab-{side}")
+            self.measured = replace(self.measured, runs={**self.measured.runs, side: stored.id})
             self.write()
         return sample.values
 
     def remember(self, blocks: Sequence[Block]) -> None:
-        """Keep what was measured, so that an interrupt loses no block."""
-        kept = tuple(block_values(block.base, block.head) for block in blocks)
-        self.measured = replace(self.measured, blocks=kept)
+        """Save the blocks, so that an interrupt loses none."""
+        values = tuple(block_values(block.base, block.head) for block in blocks)
+        self.measured = replace(self.measured, blocks=values)
         self.write()
 
     def write(self) -> None:
-        """Keep what is known so far, with the time that it took."""
+        """Save the state, with the time spent."""
         self.state.write(replace(self.measured, seconds=self.measured.seconds + self.spent()))
 
     def spent(self) -> float:
-        """Time since this call began, s."""
+        """Time since this call started, s."""
         return time.monotonic() - self.start
 
     @contextmanager
     def named(self, side: Side, what: str) -> Iterator[None]:
-        """Says in an error which side failed, and at what."""
+        """Add the side and the activity to an error message."""
         try:
             yield
         except TracekitError as error:
@@ -205,29 +205,27 @@ class _Bench:
 
 
 def _metrics(question: Question, made: Program) -> list[Metric]:
-    """What is judged, in the order it is shown."""
+    """Return the metrics to compare, in the order of the report."""
     able = OF_RUNS if made.collects else tuple(dict.fromkeys([*made.metrics, "wall"]))
     for name in question.design.metrics:
         if name not in able:
             raise UnusableInputError(
                 f"the command does not measure {name}, but {', '.join(able)}",
-                hint="read a time or a number that it prints with --value and --unit",
+                hint="use --value and --unit to read a number that it prints",
             )
     if made.collects and question.reading:
         raise UnusableInputError(
-            "`tracekit collect` prints no value to read", hint="leave --value out, its steps are timed"
+            "--value cannot be used with `tracekit collect`", hint="remove --value; its steps are timed"
         )
     direction = Direction.HIGHER if question.higher_is_better else Direction.LOWER
     if question.higher_is_better and "value" not in able:
-        raise UnusableInputError(
-            "--higher-is-better says so of a value, but there is none", hint="use --value with --unit count"
-        )
+        raise UnusableInputError("--higher-is-better needs a value", hint="use --value with --unit count")
     unit = "bytes" if question.reading and question.reading.unit.endswith(("B", "bytes")) else "count"
     return [metric(name, unit=unit, direction=direction) for name in question.design.metrics or made.metrics]
 
 
 def _asked(question: Question, made: Program, sides: dict[Side, Commit]) -> dict[str, object]:
-    """All that the measured values depend on; how they are judged is left out, so that it may change."""
+    """Return all that the values depend on, without the design, which may change."""
     reading = question.reading
     return {
         "sides": [[one.sha, one.changes.sha256 if one.changes else None] for one in sides.values()],
@@ -241,10 +239,10 @@ def _asked(question: Question, made: Program, sides: dict[Side, Commit]) -> dict
 
 @contextmanager
 def _alone(store: Store) -> Iterator[None]:
-    """Two that measure at once would measure each other."""
+    """Allow only one measuring call at a time, as two would disturb each other."""
     with only_one(store.folder(FOLDER) / "lock") as alone:
         if not alone:
             raise UnusableInputError(
-                f"another `tracekit ab` is measuring in {store.path}", hint="wait until it is done"
+                f"another `tracekit ab` is measuring in {store.path}", hint="wait until it is finished"
             )
         yield

@@ -1,4 +1,4 @@
-"""One profile a side, kept in the store for `tracekit diff`."""
+"""Storage of one profile per side for `tracekit diff`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def keep(store: Store, run: Run, *, label: str | None) -> Run:
-    """Move a run out of a store of this machine into another, wherever that is, under a label."""
+    """Move a run from a local store into another store, with a label."""
     with store.draft() as draft:
         with store.writing():
             for path in Path(str(run.path)).iterdir():

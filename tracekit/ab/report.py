@@ -1,4 +1,4 @@
-"""What `tracekit ab` says, in the shape its reports have."""
+"""Result of `tracekit ab`."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """What is asked.
+    """The comparison to make.
 
     Attributes:
         base: Revision to compare with.
-        head: Revision in question; `.` is the working tree.
-        command: The measured program and its arguments.
+        head: Revision to compare; `.` is the working tree.
+        command: Program to measure, with its arguments.
         reading: How to read a value from its output.
-        higher_is_better: Whether a greater value is the better one.
+        higher_is_better: Whether a higher value is better.
         setup: Shell command that builds a worktree.
         allow_dirty: Whether the working tree may have changes.
-        restart: Whether to forget what an interrupted call measured.
+        restart: Whether to discard results of an interrupted call.
     """
 
     base: str
@@ -44,12 +44,12 @@ class Question:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """The answer.
+    """The result of a comparison.
 
     Attributes:
-        runs: Ids of the profiles that were kept, by side.
-        warnings: What makes it less sure than it looks.
-        seconds: Time it took, of all calls that measured for it.
+        runs: Ids of the stored profiles, by side.
+        warnings: Conditions that add noise.
+        seconds: Time spent measuring, over all calls.
     """
 
     question: Question
@@ -67,9 +67,9 @@ class Report:
 
     @property
     def reproduce(self) -> str:
-        """The command that asks the same again, of the same commits.
+        """The command that repeats the comparison for the same commits.
 
-        The working tree stays `.`: what it held is in no commit.
+        The working tree stays `.`, as its changes are in no commit.
         """
         asked, design = self.question, self.question.design
         head = "." if self.head.dirty else self.head.sha
@@ -83,7 +83,7 @@ class Report:
         return shlex.join([*words, "--", *asked.command])
 
     def content(self) -> dict[str, Any]:
-        """The report as JSON values, without the name of its schema."""
+        """Convert to JSON values, without the schema name."""
         blocks, design = self.outcome.blocks, self.question.design
         return {
             "verdict": str(self.verdict),

@@ -1,4 +1,4 @@
-"""The loop: measure a block, look, stop or go on. It knows no git, no process and no store."""
+"""The measuring loop: measure a block, test, stop or continue; independent of git, processes and store."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OPEN = frozenset({Verdict.CANNOT_TELL, Verdict.NONE})
 
 @dataclass(frozen=True)
 class Block:
-    """Two measurements right after one another, one of each side; values by metric."""
+    """Two consecutive measurements, one per side; values by metric."""
 
     base: Values
     head: Values
@@ -35,10 +35,10 @@ class Block:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was found.
+    """Outcome of a session.
 
     Attributes:
-        metrics: One comparison per metric, each as of the look that decided it.
+        metrics: One comparison per metric, each from the test that decided it.
         blocks: All blocks.
     """
 
@@ -53,11 +53,11 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Listener:
-    """Told how the session goes.
+    """Callbacks of a session.
 
     Attributes:
-        block: After each block, with all blocks so far.
-        look: After each look, with its runs per side and the metrics it left open.
+        block: Called after each block, with all blocks so far.
+        look: Called after each test, with its runs per side and the inconclusive metrics.
     """
 
     block: Callable[[Sequence[Block]], None]
@@ -72,20 +72,20 @@ def hold(
     *,
     before: Sequence[Block] = (),
 ) -> Outcome:
-    """Measure blocks until every metric is decided, or the plan ends.
+    """Measure blocks until every metric is decided or the maximum is reached.
 
     Args:
-        design: The plan.
-        metrics: What may be judged; those the design names must be measured.
-        measure: Measures a side, told which measurement of how many it is up to the next look, from 1.
-        listener: Told how it goes.
-        before: Blocks that were measured earlier, with which it goes on.
+        design: The design.
+        metrics: Metrics to compare; those named in the design must be measured.
+        measure: Measures a side, given the number from 1, and the total until the next test.
+        listener: Callbacks.
+        before: Blocks of an interrupted session.
 
     Returns:
-        The outcome. A metric that a look decided keeps that verdict, as every look has spent its level.
+        The outcome. A metric keeps the verdict of the test that decided it, as each test spends its alpha.
 
     Raises:
-        CollectionError: A metric that was asked for is not measured.
+        CollectionError: A requested metric is not measured.
     """
     blocks, decided = list(before), dict[str, "Comparison"]()
     current: tuple[Comparison, ...] = ()
@@ -109,17 +109,17 @@ def hold(
 def judge(
     design: Design, metrics: Sequence[Metric], blocks: Sequence[Block], look: Look
 ) -> tuple[Comparison, ...]:
-    """Compare the sides in every metric that was measured, all together (Holm).
+    """Compare the sides in all measured metrics, with Holm's correction.
 
     Raises:
-        CollectionError: Nothing was measured, or not what the design names.
+        CollectionError: No metric, or not every metric of the design, was measured.
     """
     measured = [one for one in metrics if any(one.name in side for block in blocks for side in _both(block))]
     missing = set(design.metrics) - {one.name for one in measured}
     if missing or not measured:
         raise CollectionError(
-            f"the program has no {' and no '.join(sorted(missing)) or 'metric'}",
-            hint="name another --metric, or read it with --value",
+            f"the program did not measure {' or '.join(sorted(missing)) or 'any metric'}",
+            hint="choose another --metric, or read the value with --value",
         )
     return gate([_compared(design, one, blocks, look) for one in measured])
 

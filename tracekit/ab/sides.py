@@ -1,4 +1,4 @@
-"""The two commits: what they are, and their worktrees."""
+"""The two commits of a comparison, and their worktrees."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Commit:
     """One side of a comparison.
 
     Attributes:
-        revision: As the user named it.
-        sha: Of the commit; of HEAD for the working tree.
+        revision: Revision as given by the user.
+        sha: Commit id; that of HEAD for the working tree.
         changes: Uncommitted changes on top of it, if it is the working tree.
     """
 
@@ -39,7 +39,7 @@ class Commit:
 
     @property
     def name(self) -> str:
-        """How a person reads it.
+        """Name for display.
 
         Example:
             >>> Commit("main", "1a2b3c4d5e6f").name
@@ -49,7 +49,7 @@ class Commit:
         return short if self.sha.startswith(self.revision) else f"{self.revision} ({short})"
 
     def entry(self) -> dict[str, object]:
-        """The side as JSON values."""
+        """Convert to JSON values."""
         sha256 = self.changes.sha256 if self.changes else None
         return {
             "revision": self.revision,
@@ -61,7 +61,7 @@ class Commit:
 
 
 def commit(revision: str, repository: Path, *, allow_dirty: bool = False) -> Commit:
-    """A side by the name the user gives it: a revision, or `.` for the working tree.
+    """Resolve a revision, or `.` for the working tree.
 
     Raises:
         RunNotFoundError: There is no such revision.
@@ -76,13 +76,13 @@ def commit(revision: str, repository: Path, *, allow_dirty: bool = False) -> Com
         count = len(found.paths)
         raise UnusableInputError(
             f"the working tree has uncommitted changes in {count} file{'s' * (count != 1)}",
-            hint="commit them, or measure them as they are with --allow-dirty",
+            hint="commit them, or use --allow-dirty to measure them uncommitted",
         )
     return Commit(revision, sha, found)
 
 
 def base_commit(revision: str, repository: Path) -> Commit:
-    """The side to compare with, which is a commit whatever is allowed of the other.
+    """Resolve the base, which must be a commit.
 
     Raises:
         RunNotFoundError: There is no such revision.
@@ -91,21 +91,21 @@ def base_commit(revision: str, repository: Path) -> Commit:
     found = commit(revision, repository, allow_dirty=True)
     if found.dirty:
         raise UnusableInputError(
-            "the working tree has uncommitted changes, and a base is a commit",
-            hint="name a commit as the base, and `.` as the head",
+            "the base must be a commit, but the working tree has uncommitted changes",
+            hint="use a commit as the base, and `.` as the head",
         )
     return found
 
 
 def check_out(trees: Worktrees, side: Commit, *, name: str) -> Path:
-    """The worktree of a side; returns its root.
+    """Check out the worktree of a side; return its root.
 
     Raises:
-        UnusableInputError: The working tree changed since the side was named.
+        UnusableInputError: The working tree changed since the side was resolved.
     """
     if side.changes is None:
         return trees.add(side.sha, name=name)
     tree = snapshot.copy(trees, side.changes, name=name)
     if snapshot.changes(tree) != side.changes:
-        raise UnusableInputError("the working tree changes while it is copied", hint="run it again")
+        raise UnusableInputError("the working tree changed while it was copied", hint="run the command again")
     return tree

@@ -1,4 +1,4 @@
-"""What was measured so far, kept in the store until there is a verdict."""
+"""State of an unfinished comparison, kept in the store until there is a verdict."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Measured:
 
     Attributes:
         blocks: Values of base and head by metric, block by block.
-        runs: Ids of the runs that were kept, by side.
-        seconds: Time it took.
+        runs: Ids of the stored runs, by side.
+        seconds: Time spent.
     """
 
     blocks: tuple[tuple[dict[str, float], dict[str, float]], ...] = ()
@@ -42,15 +42,15 @@ class Measured:
     seconds: float = 0.0
 
     def of(self, store: Store) -> Measured:
-        """The same without the profiles that are no longer in the store."""
-        kept = {run.id for run in store.readable()} if self.runs else set()
-        return replace(self, runs={side: name for side, name in self.runs.items() if name in kept})
+        """Return a copy without profiles that are no longer in the store."""
+        stored = {run.id for run in store.readable()} if self.runs else set()
+        return replace(self, runs={side: name for side, name in self.runs.items() if name in stored})
 
 
 def given_variables() -> dict[str, str]:
-    """Environment variables that may change what a program does: all but those of the terminal and shell.
+    """Return environment variables that can affect a program: all but those of terminal and shell.
 
-    Only their hash is kept, as part of a state's name.
+    Only their hash is stored, as part of the state's file name.
     """
     return {
         name: value
@@ -60,10 +60,10 @@ def given_variables() -> dict[str, str]:
 
 
 def key(question: Mapping[str, object]) -> str:
-    """Name of the state of one question, asked on one machine.
+    """Return the name of the state of a comparison on this machine.
 
     Args:
-        question: All that the values depend on: commits, changes, command, options. Only its hash is kept.
+        question: All that the values depend on: commits, changes, command, options. Only its hash is stored.
     """
     machine = {
         "cpu": environment.cpu_name(),
@@ -78,29 +78,29 @@ def key(question: Mapping[str, object]) -> str:
 
 @dataclass(frozen=True)
 class StateFile:
-    """A state on disk; a file that cannot be read counts as none."""
+    """A state file; an unreadable file counts as missing."""
 
     path: Path
 
     def read(self) -> Measured:
-        """What was measured before; nothing where there is no file."""
+        """Return the saved results; empty if there is no file."""
         try:
             return msgspec.json.decode(self.path.read_bytes(), type=Measured)
         except (OSError, msgspec.DecodeError):
             return Measured()
 
     def write(self, measured: Measured) -> None:
-        """Replace the file at once, so that it is never half written."""
+        """Replace the file atomically."""
         part = self.path.with_suffix(".part")
         part.write_text(json.dumps(asdict(measured)))
         part.replace(self.path)
 
     def forget(self) -> None:
-        """Remove it."""
+        """Delete the file."""
         with suppress(FileNotFoundError):
             self.path.unlink()
 
 
 def block_values(base: Values, head: Values) -> tuple[dict[str, float], dict[str, float]]:
-    """A block as the file keeps it."""
+    """Convert a block for the state file."""
     return dict(base), dict(head)

@@ -1,4 +1,4 @@
-"""What makes a machine a poor witness: other load, and clocks that move."""
+"""Warnings about conditions of the machine that add noise: other load and CPU frequency scaling."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import os
 from pathlib import Path
 
 BUSY = 0.25
-"""Share of the processors that other programs may keep busy before it is said."""
+"""Share of the processors that other programs may use without a warning."""
 _GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 
 
 def warnings(governor: Path = _GOVERNOR) -> list[str]:
-    """What is better changed before measuring; asked once, at the start."""
+    """Return warnings about the conditions at the start."""
     found = []
     load, cpus = os.getloadavg()[0], os.cpu_count() or 1
-    if load > BUSY * cpus:
-        found.append(
-            f"other programs keep {load:.1f} of {cpus} processors busy: what they take differs between runs"
-        )
+    if load > cpus:
+        found.append(f"the machine is overloaded: other programs want {load:.1f} processors, it has {cpus}")
+    elif load > BUSY * cpus:
+        found.append(f"other programs use {load:.1f} of {cpus} processors, which adds noise")
     try:
         named = governor.read_text().strip()
     except OSError:
         return found
     if named != "performance":
-        found.append(f"the processor's clock follows the governor {named!r}; `performance` holds it steadier")
+        found.append(f"the CPU frequency governor is {named!r}; `performance` gives steadier clocks")
     return found

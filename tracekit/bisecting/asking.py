@@ -1,4 +1,4 @@
-"""From the words of a person to a search: what is measured, between which ends, by which metric."""
+"""Arguments of `tracekit bisect` to a search: subjects, ends, metric."""
 
 from __future__ import annotations
 
@@ -50,19 +50,19 @@ class Question:
     place: str | None = None
 
     def lab(self, store: Store) -> AbstractContextManager[Lab]:
-        """Where subjects are measured."""
+        """Open what measures the subjects."""
         make = version_lab if self.package else commit_lab
         return make(self.program, store, setup=self.setup, signature=self.signature, warmup=self.warmup)
 
     def cache(self, store: Store, *, fresh: bool = False) -> Cache:
-        """What was measured before; a fresh one forgets that."""
+        """Open the cache of measurements; `fresh` empties it."""
         cache = open_cache(store, self.words)
         if fresh:
             cache.path.unlink(missing_ok=True)
         return cache
 
     def explain(self, before: Subject, after: Subject) -> tuple[str, ...]:
-        """The commands that show how one subject differs from another."""
+        """Return the commands that compare one subject with another."""
         if self.package:
             return ()
         store = ["--store", self.place] if self.place else []
@@ -73,7 +73,7 @@ class Question:
         return (shlex.join(["tracekit", "diff", f"{before.short}..{after.short}", *store]), again)
 
     def _judged(self) -> list[str]:
-        """The options of `ab` for what is searched here."""
+        """Return the options of `ab` for the searched metric."""
         reading, name = self.program.reading, self.search.metric.name
         judged = ["--setup", self.setup] if self.setup else []
         judged += ["--value", reading.pattern, "--unit", reading.unit] if reading else []
@@ -101,7 +101,7 @@ def asked(
     prepare: str,
     place: str | None = None,
 ) -> Question:
-    """The search that options and arguments ask for.
+    """Create the search for options and arguments.
 
     Raises:
         RunNotFoundError: A revision is unknown.
@@ -127,7 +127,17 @@ def asked(
         skipped=ends.skipped(subjects, skip, git=not dep),
         notes=_limits(paths, all_parents=all_parents, prepare=prepare),
     )
-    told = (warmup, measured.command, str(measured.place), value, unit, setup, prepare, dep, signature or "")
+    inputs = (
+        warmup,
+        measured.command,
+        str(measured.place),
+        value,
+        unit,
+        setup,
+        prepare,
+        dep,
+        signature or "",
+    )
     state = (gitinfo.state(), changes(root).sha256) if dep and gitinfo.root() else ()
     return Question(
         search=search,
@@ -136,27 +146,27 @@ def asked(
         signature=signature or "",
         warmup=0 if signature else warmup,
         package=dep,
-        words=(*told, *map(str, state)),
+        words=(*inputs, *map(str, state)),
         place=place,
     )
 
 
 def _limits(paths: tuple[str, ...], *, all_parents: bool, prepare: str) -> tuple[str, ...]:
-    """What a way of searching leaves open."""
-    told = []
+    """Return notes on the limits of the search."""
+    notes: list[str] = []
     if paths:
-        told.append(
-            f"only commits that change {', '.join(paths)} were searched: another between the named commit "
-            "and the one it is compared with may have made the jump"
+        notes.append(
+            f"only commits that change {', '.join(paths)} were searched; another commit between the culprit "
+            "and the commit before it may be the cause"
         )
     if all_parents:
-        told.append(
-            "commits of merged branches were searched in one line: where a named commit is a merge or the "
-            "first of a branch, compare it with each of its parents"
+        notes.append(
+            "commits of merged branches were searched as a linear history: if a culprit is a merge or the "
+            "first commit of a branch, compare it with each parent"
         )
     if prepare:
-        told.append("--prepare left the version that was measured last: prepare the one that you use")
-    return tuple(told)
+        notes.append("--prepare installed the version measured last; reinstall the version you use")
+    return tuple(notes)
 
 
 def _reading(pattern: str | None, unit: str) -> Reading | None:
@@ -165,48 +175,48 @@ def _reading(pattern: str | None, unit: str) -> Reading | None:
     try:
         groups = re.compile(pattern).groups
     except re.error as error:
-        raise UnusableInputError(f"--value {pattern!r}: {error}", hint="give a regular expression") from error
+        raise UnusableInputError(
+            f"--value {pattern!r}: {error}", hint="use a valid regular expression"
+        ) from error
     if not groups:
         raise UnusableInputError(
-            f"--value {pattern!r} has no group", hint="put the number in parentheses: 'step: ([0-9.]+)'"
+            f"--value {pattern!r} has no group", hint="put parentheses around the number: 'step: ([0-9.]+)'"
         )
     return Reading(pattern, unit)
 
 
 def _require(dep: str | None, versions: str | None, prepare: str, setup: str, words: tuple[str, ...]) -> None:
     if not words:
-        raise UnusableInputError(
-            "there is nothing to search", hint="name a range and a command: GOOD..BAD -- CMD"
-        )
+        raise UnusableInputError("nothing to search", hint="give a range and a command: GOOD..BAD -- CMD")
     if bool(dep) != bool(versions) or bool(prepare) > bool(dep) or bool(dep and setup):
         raise UnusableInputError(
-            "--dep PACKAGE and --versions LIST go together, with --prepare CMD and without --setup",
+            "--dep PACKAGE needs --versions LIST and --prepare CMD, and excludes --setup",
             hint="see `tracekit bisect --help`",
         )
     if dep and VERSION not in f"{prepare} {shlex.join(words)}":
         raise UnusableInputError(
-            "neither --prepare nor the command names {version}",
-            hint=f'as in --prepare "venv/bin/pip install {dep}=={VERSION}"',
+            "neither --prepare nor the command contains {version}",
+            hint=f'use --prepare "venv/bin/pip install {dep}=={VERSION}"',
         )
 
 
 def _metric(measured: Program, metric: str | None, signature: str | None) -> tuple[str, str]:
-    """Name and unit of what is searched."""
+    """Return the name and unit of the searched metric."""
     if signature:
         if not measured.collects:
             raise UnusableInputError(
-                "only a recorded run has counts", hint="use `-- tracekit collect ...` with --signature"
+                "--signature needs a profile", hint="use `-- tracekit collect ...` as the command"
             )
         return signature, "count"
     read = measured.reading
     if metric == metrics.VALUE and read is None:
-        raise UnusableInputError("nothing says where the value is", hint="add --value REGEX")
+        raise UnusableInputError("--metric value needs a pattern", hint="add --value REGEX")
     if read and metric in {None, metrics.VALUE, read.metric}:
         return read.metric, UNITS[read.unit][0]
     chosen = metric or measured.metrics[0]
     if not measured.collects and chosen not in {metrics.WALL, metrics.HOST_PEAK}:
         raise UnusableInputError(
-            f"{shlex.join(measured.command)[:80]} does not tell its {chosen}",
-            hint="read a number that it prints with --value, or measure `tracekit collect`",
+            f"{shlex.join(measured.command)[:80]} does not measure {chosen}",
+            hint="read a number that it prints with --value, or use `tracekit collect`",
         )
     return chosen, "ns"

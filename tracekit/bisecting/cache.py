@@ -1,4 +1,4 @@
-"""What was measured before, in a file of the store for each command and machine.
+"""Cache of measurements: a file in the store for each command and machine.
 
 One line is one measurement. Lines are only added, so whatever ends a search, what it measured stays.
 """
@@ -23,7 +23,7 @@ FOLDER = ".bisect"
 
 @dataclass(frozen=True)
 class Record:
-    """One measurement of a subject in a session, or why there is none."""
+    """A measurement of a subject in a session, or the reason for its failure."""
 
     session: str
     key: str
@@ -38,7 +38,7 @@ class Cache:
     path: Path
 
     def records(self) -> list[Record]:
-        """All of them, oldest first; a line that was cut off is left out."""
+        """Return all measurements, oldest first; skips a truncated line."""
         return list(self._read()) if self.path.is_file() else []
 
     def _read(self) -> Iterator[Record]:
@@ -49,7 +49,7 @@ class Cache:
                 continue
 
     def add(self, record: Record) -> None:
-        """Keep one, at once."""
+        """Append a measurement."""
         content = {
             "session": record.session,
             "key": record.key,
@@ -60,7 +60,7 @@ class Cache:
             stream.write("\n" * self._cut() + json.dumps(content) + "\n")
 
     def _cut(self) -> bool:
-        """Whether the last line was not finished."""
+        """Whether the last line is truncated."""
         if not self.path.is_file() or not self.path.stat().st_size:
             return False
         with self.path.open("rb") as stream:
@@ -69,13 +69,13 @@ class Cache:
 
 
 def open_cache(store: Store, command: Sequence[Any]) -> Cache:
-    """The cache of a command (with all that changes what it measures) on this machine."""
-    told = json.dumps([*command, machine()], sort_keys=True, default=str)
-    return Cache(store.folder(FOLDER) / f"{hashlib.sha256(told.encode()).hexdigest()[:24]}.jsonl")
+    """Open the cache of a command, with all that affects its measurements, on this machine."""
+    key = json.dumps([*command, machine()], sort_keys=True, default=str)
+    return Cache(store.folder(FOLDER) / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.jsonl")
 
 
 def machine() -> dict[str, Any]:
-    """What a machine's measurements depend on."""
+    """Return the properties of the machine that measurements depend on."""
     found = environment.capture()
     gpus = [(gpu.get("name"), gpu.get("uuid")) for gpu in found["gpus"]]
     return {**{name: found[name] for name in ("cpu", "os", "driver", "python", "packages")}, "gpus": gpus}

@@ -1,4 +1,4 @@
-"""What lies between two ends: the commits of a range, or the versions of a list."""
+"""Subjects between two ends: commits of a range, or versions of a list."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RANGE = ".."
 def commits(
     named: str, *, paths: Sequence[str] = (), first_parent: bool = True, repository: Path | None = None
 ) -> tuple[Subject, ...]:
-    """The commits of `GOOD..BAD`, the good one first; without a bad one it is HEAD.
+    """Return the commits of `GOOD..BAD`, good first; BAD defaults to HEAD.
 
     Args:
         named: The range.
@@ -32,7 +32,7 @@ def commits(
     """
     good, dots, bad = named.partition(RANGE)
     if not good or not dots or bad.startswith("."):
-        raise UnusableInputError(f"{named!r} is no range of commits", hint="name it as GOOD..BAD")
+        raise UnusableInputError(f"{named!r} is not a range of commits", hint="use GOOD..BAD")
     old, new = (gitinfo.commit(one, repository) for one in (good, bad or "HEAD"))
     found = history.between(old, new, paths=paths, first_parent=first_parent, cwd=repository)
     every = (*history.describe([old], cwd=repository), *found)
@@ -40,7 +40,7 @@ def commits(
 
 
 def versions(package: str, named: str) -> tuple[Subject, ...]:
-    """The versions of a package, separated by commas, from good to bad.
+    """Parse comma-separated versions of a package, from good to bad.
 
     Raises:
         UnusableInputError: There are fewer than two, or one twice.
@@ -53,13 +53,13 @@ def versions(package: str, named: str) -> tuple[Subject, ...]:
     if len(found) < 2 or len(set(found)) < len(found):
         raise UnusableInputError(
             f"--versions {named!r} are not two or more different versions",
-            hint='list them from good to bad, as in --versions "2.11.0,2.12.0,2.13.0"',
+            hint='list versions from good to bad: --versions "2.11.0,2.12.0,2.13.0"',
         )
     return tuple(Subject(one, f"{package} {one}") for one in found)
 
 
 def skipped(subjects: Sequence[Subject], named: Sequence[str], *, git: bool) -> frozenset[str]:
-    """Keys of the subjects that are not to be measured.
+    """Return the keys of the subjects to skip.
 
     Raises:
         RunNotFoundError: A revision is unknown.
@@ -69,6 +69,6 @@ def skipped(subjects: Sequence[Subject], named: Sequence[str], *, git: bool) -> 
     found = frozenset(gitinfo.commit(one) if git else one for one in named)
     if not git and not found <= keys:
         raise UnusableInputError(
-            f"--skip {', '.join(sorted(found - keys))}: no such version", hint="name one of --versions"
+            f"--skip {', '.join(sorted(found - keys))}: no such version", hint="use one of --versions"
         )
     return found & keys

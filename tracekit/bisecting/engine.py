@@ -1,4 +1,4 @@
-"""The search: the ends first, measured again in every call, then one subject after the other."""
+"""The search: measures both ends in every call, then one subject after another."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def silent(_subject: Subject, _problem: str) -> None:
-    """Progress that nobody watches."""
+    """Ignore progress."""
 
 
 def bisect(
@@ -42,7 +42,7 @@ def bisect(
     command: Sequence[str] = (),
     explain: Callable[[Subject, Subject], tuple[str, ...]] = lambda _before, _after: (),
 ) -> Bisection:
-    """Find the subjects at which a metric jumps.
+    """Find the subjects at which a metric changes.
 
     Args:
         search: What to search.
@@ -57,7 +57,7 @@ def bisect(
         UnusableInputError: An end is to be skipped.
     """
     if search.skipped & {one.key for one in (search.subjects[0], search.subjects[-1])}:
-        raise UnusableInputError("an end of the range is skipped", hint="name another end, or skip others")
+        raise UnusableInputError("an end of the range is skipped", hint="choose another end, or skip others")
     session = Session(_name(), search, lab, cache, told)
     left_out = _start(session, cache)
     ends = _compared(session)
@@ -90,7 +90,7 @@ def _name() -> str:
 
 
 def _start(session: Session, cache: Cache) -> int:
-    """Measure the ends, alternating; counts of an earlier call need not be measured again."""
+    """Measure the ends, alternating; counts are taken from earlier calls."""
     search = session.search
     records = cache.records()
     if search.exact:
@@ -113,13 +113,13 @@ def _compared(session: Session) -> Comparison:
 
 
 def _too_small(ends: Comparison) -> str:
-    """Why there is nothing to search: the ends surely differ by less than the threshold."""
+    """Return the reason if the ends differ by less than the threshold with certainty."""
     if ends.ci95 is None:
         return ""
     most = max(abs(math.log(bound)) for bound in ends.ci95)
     if most >= math.log1p(ends.threshold):
         return ""
-    return f"the ends differ by less than the threshold of {100 * ends.threshold:g} %"
+    return f"the ends differ by less than the threshold of {100 * ends.threshold:g}%"
 
 
 def _search(session: Session) -> Found:
@@ -164,7 +164,7 @@ def _log(session: Session) -> tuple[Measured, ...]:
 
 
 def _changed(session: Session) -> tuple[Changed, ...]:
-    """Counts that are the same in all runs of an end, and differ between the ends."""
+    """Return counts that are constant within each end and differ between the ends."""
     good, bad = (session.others[one.key] for one in session.ends)
     found = []
     for name in TOTALS:
@@ -178,6 +178,6 @@ def _notes(left_out: int) -> tuple[str, ...]:
     if not left_out:
         return ()
     return (
-        f"{left_out} measurements of earlier calls were left out: the ends have moved since, as when the "
-        "machine is slower today",
+        f"{left_out} measurements of earlier calls were ignored: the ends measure differently now, for "
+        "example because the machine is slower",
     )

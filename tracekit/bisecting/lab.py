@@ -1,4 +1,4 @@
-"""One measurement in a fresh process: at a commit, in its own worktree, or with a version of a package."""
+"""Measurement in a new process: of a commit in its own worktree, or with a version of a package."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ VERSION = "{version}"
 
 
 class Lab(Protocol):
-    """Where a subject is measured."""
+    """Measures subjects."""
 
     def measure(self, subject: Subject) -> dict[str, float]:
-        """Measure once; returns the values by metric, times in ns.
+        """Measure once; return the values by metric, times in ns.
 
         Raises:
             TracekitError: It does not build or run, or measured nothing.
@@ -36,7 +36,7 @@ class Lab(Protocol):
 
 @dataclass(frozen=True)
 class CommitLab:
-    """Measures commits in worktrees; the runs of `tracekit collect` are kept in the store.
+    """Measures commits in worktrees; runs of `tracekit collect` are stored.
 
     Attributes:
         setup: Shell command that builds a worktree, once.
@@ -74,7 +74,7 @@ class CommitLab:
 
 @dataclass
 class VersionLab:
-    """Measures versions of a package in the user's tree, in an environment that a command prepares.
+    """Measures versions of a package in the user's tree; a command installs each version.
 
     Attributes:
         setup: Shell command that makes a version the one that is used; `{version}` stands for it.
@@ -91,7 +91,7 @@ class VersionLab:
     prepared: str = ""
 
     def measure(self, subject: Subject) -> dict[str, float]:
-        """Measure a version once; the environment is prepared again when the version changes."""
+        """Measure a version once; installs it if the version changes."""
         words = tuple(word.replace(VERSION, subject.key) for word in self.program.command)
         program = replace(self.program, command=words)
         if self.prepared != subject.key:
@@ -121,7 +121,7 @@ def _values(program: Program, store: Store, tree: Path, scratch: Path, signature
 def commit_lab(
     program: Program, store: Store, *, setup: str = "", signature: str = "", warmup: int = 0
 ) -> Iterator[CommitLab]:
-    """A lab whose worktrees vanish at the end, whatever happens."""
+    """Open a lab for commits; its worktrees are removed at the end."""
     with worktrees(store, program.repository) as trees, store.draft() as draft:
         yield CommitLab(program, store, trees, draft.path / "scratch", setup, signature, warmup)
 
@@ -130,6 +130,6 @@ def commit_lab(
 def version_lab(
     program: Program, store: Store, *, setup: str = "", signature: str = "", warmup: int = 0
 ) -> Iterator[VersionLab]:
-    """A lab for versions of a package."""
+    """Open a lab for versions of a package."""
     with store.draft() as draft:
         yield VersionLab(program, store, draft.path / "scratch", setup, signature, warmup)

@@ -1,4 +1,4 @@
-"""What is searched, and what was found; renderers compute nothing more."""
+"""Search and result of a bisection."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Subject:
 
     @property
     def short(self) -> str:
-        """How people name it."""
+        """Short name for display."""
         return self.key[:12]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """What to search.
+    """A search.
 
     Attributes:
         subjects: From the good one to the bad one, in order.
@@ -60,13 +60,13 @@ class Search:
 
 @dataclass(frozen=True)
 class Culprit:
-    """A jump.
+    """A change of the metric, and the subjects that may have caused it.
 
     Attributes:
         suspects: What may have made it, the last being the first that was measured after it.
         before: The last that was measured before it.
         effect: Ratio after to before; of a count the difference.
-        low: Lower bound of its 95 % interval.
+        low: Lower bound of its 95% interval.
         high: Upper bound.
         posterior: Probability that it is a jump in the direction of the whole.
         commands: What shows the difference.
@@ -83,7 +83,7 @@ class Culprit:
 
 @dataclass(frozen=True)
 class Measured:
-    """One subject of the log.
+    """A subject in the log.
 
     Attributes:
         position: Among all subjects, the good end being 0.
@@ -101,7 +101,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Changed:
-    """A count that differs between the ends, in every run."""
+    """A count that differs between the ends in all runs."""
 
     name: str
     good: float
@@ -110,7 +110,7 @@ class Changed:
 
 @dataclass(frozen=True)
 class Bisection:
-    """The end of a search.
+    """The result of a search.
 
     Attributes:
         ends: The bad end against the good one.
@@ -138,11 +138,11 @@ class Bisection:
 
     @property
     def exit_code(self) -> ExitCode:
-        """0 where a culprit was found, else 3."""
+        """0 if a culprit was found, else 3."""
         return ExitCode.OK if self.culprits else ExitCode.CANNOT_TELL
 
     @property
     def runs(self) -> tuple[int, int]:
-        """Measurements that were made now, and that were known."""
+        """Numbers of measurements made now and taken from the cache."""
         known = sum(one.cached for one in self.log)
         return sum(len(one.values) for one in self.log) - known, known

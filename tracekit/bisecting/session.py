@@ -1,4 +1,4 @@
-"""What a search knows at one moment: measurements of now and, where they still hold, of earlier calls."""
+"""State of a search: measurements of this call and valid ones of earlier calls."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from tracekit.bisecting.model import Search, Subject
 
 DRIFT = 0.25
-"""Share of the jump by which the ends may have moved since an earlier call, for its measurements to count."""
+"""Share of the change by which the ends may drift before measurements of earlier calls are ignored."""
 
 
 @dataclass
 class Session:
-    """Measures and remembers.
+    """Measures, and keeps the measurements.
 
     Attributes:
         told: Called with the subject and what came of each measurement.
@@ -49,23 +49,23 @@ class Session:
         return self.search.subjects[0], self.search.subjects[-1]
 
     def values(self) -> dict[int, list[float]]:
-        """All values that count, by position."""
+        """Return all valid values by position."""
         found = {at: self.of(one) for at, one in enumerate(self.search.subjects)}
         return {at: own for at, own in found.items() if own}
 
     def of(self, subject: Subject) -> list[float]:
-        """The values of one subject, those of earlier calls first."""
+        """Return the values of a subject, those of earlier calls first."""
         if subject.key in self.problems:
             return []
         return [*self.earlier.get(subject.key, ()), *self.own.get(subject.key, ())]
 
     def broken(self) -> frozenset[int]:
-        """Positions that cannot be measured or are to be skipped."""
+        """Return positions that failed or are skipped."""
         without = self.problems.keys() | self.search.skipped
         return frozenset(at for at, one in enumerate(self.search.subjects) if one.key in without)
 
     def measure(self, subject: Subject) -> None:
-        """Measure once and keep what came of it, at once.
+        """Measure once and store the result.
 
         Raises:
             CollectionError: An end cannot be measured.
@@ -74,7 +74,7 @@ class Session:
         try:
             values = self.lab.measure(subject)
             if metric not in values:
-                raise CollectionError(f"it measured no {metric}, only {', '.join(sorted(values))}")
+                raise CollectionError(f"{metric} was not measured, only {', '.join(sorted(values))}")
         except (CollectionError, UnusableInputError) as error:
             self._failed(subject, error)
             return
@@ -89,7 +89,7 @@ class Session:
         self.told(subject, problem)
         if subject in self.ends:
             which = "good" if subject == self.ends[0] else "bad"
-            hint = error.hint or f"name another {which} end that builds and runs"
+            hint = error.hint or f"choose another {which} end that builds and runs"
             raise CollectionError(
                 f"the {which} end {subject.short} cannot be measured: {problem}", hint=hint
             ) from error
@@ -97,7 +97,7 @@ class Session:
         self.cache.add(Record(self.name, subject.key, problem=problem))
 
     def recall(self, records: Sequence[Record]) -> int:
-        """Take over what holds of earlier sessions; returns how many measurements do not.
+        """Take over valid measurements of earlier sessions; return the number of the others.
 
         The ends are measured again in every session. What an earlier one measured holds where the ends lay
         then where they lie now, to within a share of the jump; counts hold always.
@@ -120,12 +120,12 @@ class Session:
     def _take(self, record: Record, *, holds: bool) -> None:
         value = record.values.get(self.search.metric.name)
         if record.problem:
-            self.problems[record.key] = f"{record.problem} (in an earlier call; --fresh tries it again)"
+            self.problems[record.key] = f"{record.problem} (in an earlier call; use --fresh to retry)"
         elif holds and value is not None:
             self.earlier[record.key].append(value)
 
     def _as_now(self, records: Sequence[Record]) -> bool:
-        """Whether the ends lay in an earlier session where they lie in this one."""
+        """Tell whether the ends measured the same in an earlier session."""
         metric = self.search.metric.name
         now = [_level(self.own[one.key]) for one in self.ends]
         moved = [

@@ -1,4 +1,4 @@
-"""Counts of a stored run, per step: they repeat exactly, so that one run tells a commit."""
+"""Counts per step of a stored run; they repeat exactly, so one run per commit is enough."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _COLUMNS = [C.KIND, C.NAME, C.RANK, C.STEP]
 
 
 def counts(run: Run, name: str = "") -> dict[str, float]:
-    """Counts per step: the totals, and one by name.
+    """Return the counts per step: totals, and one by name.
 
     Args:
         run: A stored run.
@@ -53,7 +53,7 @@ def counts(run: Run, name: str = "") -> dict[str, float]:
 
 
 def _each(rows: pd.DataFrame, steps: pd.DataFrame) -> float:
-    """Rows per step, by the median step; a step without any counts as 0."""
+    """Return the median number of rows per step, with 0 for steps without rows."""
     if steps.empty:
         return float(len(rows))
     keys = [C.RANK, C.STEP]

@@ -1,4 +1,4 @@
-"""A jump's two sides measured in turn, since commits that were measured an hour apart may differ by drift."""
+"""Confirmation of a culprit by alternating measurements, which are not affected by drift."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from tracekit.stats.steps import Found, Jump, Options
 if TYPE_CHECKING:
     from tracekit.bisecting.session import Session
 
-UNSURE = "measured in turn, both sides of the jump do not differ for sure: the machine may have drifted"
+UNSURE = "alternating measurements do not confirm the change: the machine may have drifted"
 LEAST = 0.5
-"""Share of the jump that the sides, measured in turn, must still differ by."""
+"""Share of the change that alternating measurements must confirm."""
 
 
 def confirmed(session: Session, found: Found) -> Found:
-    """What was found, its sure jumps measured again in turn; those that do not hold are undecided.
+    """Confirm the culprits by alternating measurements; unconfirmed ones become undecided.
 
     A jump between the ends themselves needs none: they were measured in turn.
     """
     sure: list[Jump] = []
     doubtful = list(found.undecided)
     for jump in found.jumps:
-        whole = (jump.after, jump.at) == (0, session.search.last)
-        again = jump if whole else _in_turn(session, jump)
+        full = (jump.after, jump.at) == (0, session.search.last)
+        again = jump if full else _in_turn(session, jump)
         (sure if again and again.posterior >= Options().confidence else doubtful).append(again or jump)
     return Found(tuple(sure), tuple(doubtful), found.reason or ("" if sure else UNSURE * bool(doubtful)))
 
 
 def _in_turn(session: Session, jump: Jump) -> Jump | None:
-    """The jump by measurements in turn alone, as many as make it sure; None where one side fails."""
+    """Estimate the change from alternating measurements alone; None if one side fails."""
     sides = [session.search.subjects[at] for at in (jump.after, jump.at)]
     starts = [len(session.own[one.key]) for one in sides]
     most, repeats = Options().most, session.search.repeats

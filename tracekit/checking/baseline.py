@@ -1,4 +1,4 @@
-"""The runs a head is compared with.
+"""Baseline runs of a head.
 
 Against a revision, the baseline is the nearest commit at or before the merge-base that has enough clean runs
 with an equal fingerprint; failing that, the nearest that has any; failing that, the nearest whose runs
@@ -27,7 +27,7 @@ _LABEL, _GIT = "label:", "git:"
 
 @dataclass(frozen=True)
 class Group:
-    """Runs of one state of the code, and how far it lies before the merge-base; None for a label."""
+    """Runs of one code state, and its distance before the merge-base; None for a label."""
 
     runs: tuple[Run, ...]
     distance: int | None
@@ -35,20 +35,20 @@ class Group:
 
 @dataclass(frozen=True)
 class Candidates:
-    """Groups of runs that may be the baseline, nearest first; `merge_base` is None for a label."""
+    """Candidate baselines, nearest first; `merge_base` is None for a label."""
 
     groups: tuple[Group, ...]
     merge_base: str | None = None
 
 
 def candidates(store: Store, against: str, head: Sequence[Run], *, allow_dirty: bool) -> Candidates:
-    """What the head may be compared with.
+    """Find the candidate baselines of a head.
 
     Args:
-        store: Where runs are looked up.
-        against: A label or a git revision; `label:` or `git:` before it tells which.
-        head: The runs in question, all of one state of the code.
-        allow_dirty: Whether runs with uncommitted changes count.
+        store: Store of the runs.
+        against: A label or a git revision, optionally prefixed with `label:` or `git:`.
+        head: Runs of the head, all of one code state.
+        allow_dirty: Whether to include runs with uncommitted changes.
 
     Raises:
         CollectionError: No run fits.
@@ -64,19 +64,19 @@ def candidates(store: Store, against: str, head: Sequence[Run], *, allow_dirty: 
         found = _of_revision(usable, against.removeprefix(_GIT), head)
     if not found.groups:
         left_out = len(others) - len(usable)
-        why = f"; {left_out} runs with uncommitted changes were left out" if left_out else ""
+        why = f"; {left_out} runs with uncommitted changes were skipped" if left_out else ""
         raise CollectionError(f"{_nothing(against, found, head)}{why}", hint=_next(found, head))
     return found
 
 
 def _nothing(against: str, found: Candidates, head: Sequence[Run]) -> str:
-    """What was looked for in vain."""
+    """Describe the missing baseline."""
     if found.merge_base is None:
-        return f"no run but those in question has the label {against.removeprefix(_LABEL)!r}"
+        return f"no other run has the label {against.removeprefix(_LABEL)!r}"
     short = found.merge_base[:12]
     if _is_at(head, found.merge_base):
-        return f"the runs in question are of {short}, which {against} has: no older commit has runs"
-    return f"no run to compare with was recorded at {short}, the merge-base with {against}, or before"
+        return f"the checked runs are of {short}, which is part of {against}, and no older commit has runs"
+    return f"no baseline: no runs at or before {short}, the merge-base with {against}"
 
 
 def _next(found: Candidates, head: Sequence[Run]) -> str:
@@ -84,9 +84,9 @@ def _next(found: Candidates, head: Sequence[Run]) -> str:
     if found.merge_base is None:
         return "record runs with `tracekit collect --repeat 5 --label ...`"
     if history.is_shallow():
-        return f"this clone is shallow, so older commits are not known: `git fetch --unshallow`, or {collect}"
+        return f"this clone is shallow and lacks older commits: run `git fetch --unshallow`, or {collect}"
     if _is_at(head, found.merge_base):
-        return "name the runs to check with --run git:REV or --label, or record an older commit"
+        return "select the runs to check with --run git:REV or --label, or record an older commit"
     return f"check that commit out and {collect}"
 
 
@@ -106,13 +106,13 @@ def _means_label(runs: Sequence[Run], against: str) -> bool:
         raise
     if label:
         raise UnusableInputError(
-            f"{against!r} is a label of runs and a git revision", hint=f"say git:{against} or label:{against}"
+            f"{against!r} is both a label and a git revision", hint=f"use git:{against} or label:{against}"
         )
     return False
 
 
 def _of_label(runs: Sequence[Run], label: str) -> tuple[Group, ...]:
-    """The runs of a label by state of the code, the newest state first."""
+    """Return the runs of a label by code state, newest first."""
     return tuple(
         Group(own, None) for own in reversed(_by_code(run for run in runs if run.meta.label == label))
     )
@@ -122,7 +122,7 @@ def _of_revision(runs: Sequence[Run], revision: str, head: Sequence[Run]) -> Can
     state = head[0].meta.git
     if state is None:
         raise UnusableInputError(
-            f"run {head[0].id} does not know its commit", hint="compare with a label: --against LABEL"
+            f"run {head[0].id} has no commit", hint="compare with a label: --against LABEL"
         )
     base = history.merge_base(gitinfo.commit(revision), state.sha)
     known = [run for run in runs if run.meta.git and not _is_of(state, run.meta.git)]
@@ -135,7 +135,7 @@ def _of_revision(runs: Sequence[Run], revision: str, head: Sequence[Run]) -> Can
 
 
 def _is_of(head: Git, other: Git) -> bool:
-    """Whether runs are of the code in question, or of changes to the commit in question."""
+    """Tell whether runs are of the head's commit, with or without changes."""
     return code(other) == code(head) or (not head.dirty and other.sha == head.sha)
 
 
@@ -152,7 +152,7 @@ def _by_code(runs: Iterable[Run]) -> list[tuple[Run, ...]]:
 
 @dataclass(frozen=True)
 class Baseline:
-    """The runs chosen for one configuration; `equal` tells whether their fingerprints are the head's."""
+    """The baseline of a configuration; `equal` tells whether the fingerprints match the head's."""
 
     runs: tuple[Run, ...]
     distance: int | None
@@ -162,14 +162,14 @@ class Baseline:
 def pick(
     of: Candidates, head: Run, free: Collection[str], *, least: int, taken: Collection[Run] = ()
 ) -> Baseline | None:
-    """The baseline of one configuration.
+    """Choose the baseline of a configuration.
 
     Args:
-        of: Where to choose from.
+        of: Candidates.
         head: A run of the configuration.
-        free: Fields that are declared to vary.
-        least: Runs that a baseline should have.
-        taken: One run of each other configuration of the head; what is alike to these is theirs.
+        free: Fields whose difference is ignored.
+        least: Runs a baseline should have.
+        taken: A run of each other configuration of the head; runs closer to these are excluded.
     """
     equal = [(group, tuple(run for run in group.runs if alike(run, head, free))) for group in of.groups]
     for enough in (least, 1):

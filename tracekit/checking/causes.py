@@ -1,4 +1,4 @@
-"""What slower configurations spend the time on, from the profiles of both sides."""
+"""Causes of slower configurations, from the profiles of both sides."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from tracekit.run import Run
 
 MOST = 4
-"""Configurations that are explained: those that got slower most."""
+"""Maximum number of explained configurations, those that slowed down most."""
 
 
 def explained(
     found: Sequence[Configuration], runs: Mapping[str, Run], options: Options
 ) -> tuple[Configuration, ...]:
-    """The configurations, those with slower steps with the comparison of their profiles.
+    """Add comparisons of the profiles to the configurations with slower steps.
 
     Args:
-        found: Every configuration, judged.
+        found: All configurations with their verdicts.
         runs: The runs of both sides by id.
-        options: What may differ, and the threshold.
+        options: Ignored differences, and the threshold.
     """
     slower = {each.name: ratio for each in found if (ratio := _slower(each)) and each.base}
     worst = sorted(slower, key=lambda name: (-slower[name], name))[:MOST]
@@ -48,9 +48,9 @@ def _explained(each: Configuration, runs: Mapping[str, Run], options: Options) -
     try:
         found = diff(base, head, options=how)
     except TracekitError as error:
-        return replace(each, notes=(*each.notes, f"no causes are known: {error.message}"))
+        return replace(each, notes=(*each.notes, f"causes unavailable: {error.message}"))
     if found.work is None:
         refused = ", ".join(one.field for one in found.comparability.refused)
-        why = f"no causes are known: the profiles differ in {refused}"
+        why = f"causes unavailable: the profiles differ in {refused}"
         return replace(each, notes=(*each.notes, why))
     return replace(each, explained=found)

@@ -1,4 +1,4 @@
-"""Runs that measure the same thing, and in what other runs differ from them."""
+"""Configurations: groups of comparable runs, and their differences."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _MODES = ("train", "infer")
 
 
 def kind(run: Run) -> Kind:
-    """What a run measured, roughly."""
+    """Return workload, mode and device of a run."""
     workload, mode, device = (run.meta.fingerprint.get(name) for name in _KIND)
     return workload, mode, device
 
 
 def told(of: Kind) -> str:
-    """A kind in words.
+    """Format a kind.
 
     Example:
         >>> told(("resnet50", "train", "cuda")), told((None, None, "cpu"))
@@ -33,12 +33,12 @@ def told(of: Kind) -> str:
 
 
 def alike(a: Run, b: Run, free: Collection[str]) -> bool:
-    """Whether fingerprints are equal but for declared fields; what a side does not know is not different."""
+    """Tell whether fingerprints match in all fields but the ignored; a missing field matches."""
     return not _apart(a.meta.fingerprint, b.meta.fingerprint, free)
 
 
 def nearness(a: Run, b: Run, free: Collection[str]) -> int:
-    """In how many fields two runs differ."""
+    """Count the fields in which two runs differ."""
     return len(_apart(a.meta.fingerprint, b.meta.fingerprint, free))
 
 
@@ -51,7 +51,7 @@ def _differ(a: Any, b: Any) -> bool:
 
 
 def groups(runs: Iterable[Run], free: Collection[str]) -> list[tuple[Run, ...]]:
-    """The runs by configuration: equal in every field of the fingerprint that is not declared to vary."""
+    """Group runs by configuration: equal in all fields of the fingerprint that are not ignored."""
     found: dict[str, list[Run]] = {}
     for run in runs:
         fields = {name: value for name, value in run.meta.fingerprint.items() if name not in free}
@@ -60,7 +60,7 @@ def groups(runs: Iterable[Run], free: Collection[str]) -> list[tuple[Run, ...]]:
 
 
 def names(of: Sequence[Sequence[Run]]) -> list[str]:
-    """A name for each configuration; those of one kind are told apart by the fields that differ."""
+    """Name the configurations; those of one kind also by the fields that differ."""
     first = [own[0] for own in of]
     return [_name(run, [other for other in first if kind(other) == kind(run)]) for run in first]
 
@@ -74,7 +74,7 @@ def _name(run: Run, same_kind: Sequence[Run]) -> str:
 
 
 def unmeasured(head: Sequence[Run], base: Sequence[Run]) -> tuple[str, ...]:
-    """What of training and inference, on CPU and, where there is one, GPU, was measured nowhere.
+    """Return the combinations of mode and device that were not measured.
 
     Only for workloads that the head has, where mode and device are known.
     """
@@ -89,7 +89,7 @@ def unmeasured(head: Sequence[Run], base: Sequence[Run]) -> tuple[str, ...]:
 
 
 def differences(base: Run, head: Run, varying: Sequence[str]) -> Comparability:
-    """In what two runs differ, the shapes that their ops were given included."""
+    """Return the differences of two runs, including the input shapes of ops."""
     from tracekit.diff import comparability, shapes, spans
 
     a, b = spans.shared(base, head)

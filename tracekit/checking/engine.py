@@ -1,4 +1,4 @@
-"""Check the runs of a head against their baseline, configuration by configuration."""
+"""Engine of `tracekit check`: compares a head with its baseline, by configuration."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def check(
     """Check the runs of a head against the runs of its baseline.
 
     Args:
-        store: Where both are.
+        store: Store of both.
         against: A git revision or a label.
-        runs: The runs in question; by default all of the latest recorded commit.
-        label: Or all runs of a label.
-        options: Metrics, threshold and what may differ.
+        runs: Runs to check; by default all of the latest recorded commit.
+        label: Check all runs of this label instead.
+        options: Metrics, threshold and ignored differences.
 
     Raises:
         CollectionError: There is no run of one side.
@@ -82,7 +82,7 @@ class _Asked:
 
     @property
     def base(self) -> tuple[Run, ...]:
-        """Every run that may be of a baseline."""
+        """All runs of candidate baselines."""
         return tuple(run for group in self.candidates.groups for run in group.runs)
 
 
@@ -117,11 +117,11 @@ def _against(plain: Configuration, head: tuple[Run, ...], chosen: Baseline, aske
 
 
 def _nowhere(each: Configuration, judged: Judged, options: Options) -> tuple[str, ...]:
-    """Declared metrics that neither side measured, but for those that a CPU does not have."""
+    """Return requested metrics missing on both sides, except device metrics on a CPU."""
     known = {*(one.name for one in judged.comparisons), *judged.one_sided}
     on_cpu = {DEVICE_PEAK} if each.device == "cpu" and judged.comparisons else set()
     names = [name for name in options.metrics if name not in known | on_cpu]
-    return (f"neither side measured {', '.join(names)}",) if names else ()
+    return (f"{', '.join(names)} not measured on either side",) if names else ()
 
 
 def _notes(chosen: Baseline, asked: _Asked) -> tuple[str, ...]:
@@ -129,12 +129,12 @@ def _notes(chosen: Baseline, asked: _Asked) -> tuple[str, ...]:
     of_revision = asked.candidates.merge_base is not None
     if chosen.equal and len(chosen.runs) < least:
         where = "ancestor" if of_revision else "commit of that label"
-        found.append(f"no {where} has {least} runs of this configuration: its baseline is smaller")
+        found.append(f"no {where} has {least} runs of this configuration; the baseline has fewer")
     if chosen.distance:
-        lies = f"{chosen.distance} commit{'s' * (chosen.distance != 1)} before the merge-base"
-        found.append(f"the baseline lies {lies}: their changes count")
+        distance = f"{chosen.distance} commit{'s' * (chosen.distance != 1)} before the merge-base"
+        found.append(f"the baseline is {distance}; changes of these commits are included")
     if not of_revision and (others := len(asked.candidates.groups) - 1):
-        found.append(f"the label has runs of {others} more state{'s' * (others != 1)} of the code, left out")
+        found.append(f"the label has runs of {others} more code state{'s' * (others != 1)}, skipped")
     return tuple(found)
 
 
@@ -150,13 +150,13 @@ def _side(runs: Sequence[Run], distance: int | None = None) -> Side:
 
 
 def _judged_together(found: Sequence[Configuration]) -> tuple[Configuration, ...]:
-    """Holm over all metrics of all configurations."""
+    """Apply Holm's correction over all metrics of all configurations."""
     judged = iter(gate([one for each in found for one in each.comparisons]))
     return tuple(replace(each, comparisons=tuple(next(judged) for _ in each.comparisons)) for each in found)
 
 
 def _missing(candidates: Candidates, judged: Sequence[Configuration], head: Sequence[Run]) -> tuple[str, ...]:
-    """What was measured as near as the baselines are, and not of the head."""
+    """Return configurations measured at the baselines, but not at the head."""
     used = {run for each in judged if each.base for run in each.base.runs}
     groups = candidates.groups
     last = max((at for at, group in enumerate(groups) if used & {run.id for run in group.runs}), default=0)
@@ -165,7 +165,7 @@ def _missing(candidates: Candidates, judged: Sequence[Configuration], head: Sequ
 
 
 def _checked_out(run: Run) -> tuple[str, ...]:
-    """Says so where the latest recorded commit, which was chosen, is not the one that is checked out."""
+    """Warn if the latest recorded commit is not the one checked out."""
     try:
         now = gitinfo.commit("HEAD")
     except RunNotFoundError:
@@ -173,4 +173,6 @@ def _checked_out(run: Run) -> tuple[str, ...]:
     if run.meta.git is None or run.meta.git.sha == now:
         return ()
     latest = run.meta.git.sha[:12]
-    return (f"{latest} is the commit recorded last; --run git:HEAD checks {now[:12]}, which is checked out",)
+    return (
+        f"checked {latest}, the commit recorded last; use --run git:HEAD for {now[:12]}, now checked out",
+    )

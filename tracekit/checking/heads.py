@@ -1,4 +1,4 @@
-"""The runs in question: those that were named, else all of the latest recorded commit."""
+"""Runs to check: the selected ones, else all of the latest recorded commit."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from tracekit.store import Store
 
 _GIT = "git:"
-NEXT = "record some with `tracekit collect --repeat 5`"
+NEXT = "record runs with `tracekit collect --repeat 5`"
 
 
 def chosen(store: Store, references: Sequence[str], *, label: str | None = None) -> tuple[Run, ...]:
-    """The head's runs, oldest first.
+    """Return the runs of the head, oldest first.
 
     Args:
-        store: Where runs are looked up.
-        references: Runs as any command takes them; a label or `git:REV` means all its runs.
+        store: Store of the runs.
+        references: Run references; a label or `git:REV` means all its runs.
         label: All runs of this label.
 
     Raises:
@@ -34,18 +34,18 @@ def chosen(store: Store, references: Sequence[str], *, label: str | None = None)
     runs = store.readable()
     found = _named(store, runs, references, label) if references or label else _latest(runs)
     if not found:
-        what = f"no run has the label {label!r}" if label else f"no run in {store.path} knows its commit"
+        what = f"no run has the label {label!r}" if label else f"no run in {store.path} has a commit"
         raise CollectionError(what, hint=NEXT)
     if len({code(run.meta.git) for run in found}) > 1:
         raise UnusableInputError(
             f"the {len(found)} runs of the head are of more than one commit, or of changes to it",
-            hint="name runs of one commit with --run or --label",
+            hint="select runs of one commit with --run or --label",
         )
     return found
 
 
 def code(git: Git | None) -> tuple[str, str | None] | None:
-    """Identifies the code a run was made of; None where unknown."""
+    """Identify the code of a run; None if unknown."""
     return (git.sha, git.diff_sha256) if git else None
 
 
@@ -67,7 +67,7 @@ def _of_commit(runs: Sequence[Run], reference: str) -> tuple[Run, ...]:
     sha = gitinfo.commit(reference.removeprefix(_GIT))
     found = tuple(run for run in runs if run.meta.git and run.meta.git.sha == sha)
     if not found:
-        raise CollectionError(f"no run was recorded at {reference} ({sha[:12]})", hint=NEXT)
+        raise CollectionError(f"no runs at {reference} ({sha[:12]})", hint=NEXT)
     return found
 
 

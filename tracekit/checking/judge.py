@@ -1,4 +1,4 @@
-"""The runs of a head against those of its baseline, by one number per run and metric."""
+"""Statistical comparison of head and baseline, with one value per run and metric."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from tracekit.stats.comparison import Comparison
 
 APART = (
-    "all runs of one side were made before all of the other, so a drift of the machine looks like a change; "
+    "all runs of one side are older than those of the other, so machine drift looks like a change; "
     "`tracekit ab` alternates them"
 )
 
 
 @dataclass(frozen=True)
 class Judged:
-    """Comparisons, what to know about them, and the metrics that only one side measured."""
+    """Comparisons, notes on them, and the metrics measured on one side only."""
 
     comparisons: tuple[Comparison, ...]
     notes: tuple[str, ...]
@@ -40,12 +40,12 @@ class Judged:
 
 
 def compared(base: Sequence[Run], head: Sequence[Run], stored: Sequence[Run], options: Options) -> Judged:
-    """Compare two sides in every metric that both have.
+    """Compare two sides in all metrics that both have.
 
     Args:
         base: Runs of the baseline, oldest first.
-        head: Runs in question, oldest first.
-        stored: All runs of the store, whose repeats tell the noise where a side has no repeats.
+        head: Runs to check, oldest first.
+        stored: All runs of the store; their repeats give the noise if a side has none.
         options: Metrics, threshold and tolerance.
     """
     place = {run.path: float(at) for at, run in enumerate(stored)}
@@ -60,20 +60,20 @@ def compared(base: Sequence[Run], head: Sequence[Run], stored: Sequence[Run], op
     clocks = {clock(run) for run in (*base, *head)} - {None}
     notes = [APART] if blocks.apart(*times) else []
     if len(clocks) > 1 and STEP_TIME in lacking:
-        lacking[STEP_TIME] = "the two sides were timed by different clocks"
-    told = {name: why for name, why in lacking.items() if why}
+        lacking[STEP_TIME] = "base and head were timed by different clocks"
+    reasons = {name: why for name, why in lacking.items() if why}
     return Judged(
         tuple(_one(name, sides) for name in options.metrics if not lacking[name]),
         (
             *notes,
             *conditions.warnings(*found),
-            *(f"{name}: {why}" for name, why in told.items() if why != NEITHER),
+            *(f"{name}: {why}" for name, why in reasons.items() if why != NEITHER),
         ),
-        tuple(name for name, why in told.items() if why != NEITHER),
+        tuple(name for name, why in reasons.items() if why != NEITHER),
     )
 
 
-NEITHER = "neither side measured it"
+NEITHER = "not measured on either side"
 
 
 @dataclass(frozen=True)
@@ -97,11 +97,11 @@ class _Sides:
 
 
 def _sidedness(sides: _Sides, name: str) -> str:
-    """Why a metric cannot be compared; nothing where it can."""
+    """Return why a metric cannot be compared; empty if it can."""
     a, b = (any(one is not None for one in values) for values in sides.values(name))
     if a and b:
         return ""
-    return f"no run of the {'head' if a else 'base'} measured it" if a or b else NEITHER
+    return f"not measured in any {'head' if a else 'base'} run" if a or b else NEITHER
 
 
 def _one(name: str, sides: _Sides) -> Comparison:

@@ -1,4 +1,4 @@
-"""What a gate is asked, and what it says; renderers compute nothing more."""
+"""Options and results of a gate."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How to check.
+    """Options of a check.
 
     Attributes:
-        metrics: The declared metrics of the gate.
-        threshold: Relative change from which a worsening is a regression.
-        varying: Fields of the fingerprint that differ on purpose.
+        metrics: Metrics of the gate.
+        threshold: Smallest relative change for the worse that is a regression.
+        varying: Fields of the fingerprint whose difference is ignored.
         allow_dirty: Whether runs with uncommitted changes may be the baseline.
-        least: Runs that a baseline should have.
-        tolerance: Difference of the device's peak memory that is none, bytes.
-        explain: Whether to compare the profiles of what got slower, for the causes.
+        least: Runs a baseline should have.
+        tolerance: Ignored difference of peak device memory, bytes.
+        explain: Whether to compare profiles to find the causes of slowdowns.
     """
 
     metrics: tuple[str, ...] = METRICS
@@ -40,7 +40,7 @@ class Options:
 
 
 class Outcome(StrEnum):
-    """What became of a configuration."""
+    """Outcome for a configuration."""
 
     COMPARED = "compared"
     NOT_COMPARABLE = "not comparable"
@@ -53,10 +53,10 @@ class Side:
 
     Attributes:
         runs: Their ids, oldest first.
-        commit: Full sha; None where unknown.
+        commit: Full commit id; None if unknown.
         dirty: Whether there were uncommitted changes.
         distance: Commits between it and the merge-base; None for a head or a label.
-        command: What recorded the newest of them; empty where unknown.
+        command: Command that recorded the newest run; empty if unknown.
     """
 
     runs: tuple[str, ...]
@@ -68,19 +68,19 @@ class Side:
 
 @dataclass(frozen=True)
 class Configuration:
-    """One thing that was measured (workload, mode, device, ...) on both sides.
+    """A configuration (workload, mode, device, ...) with the runs of both sides.
 
     Attributes:
         name: Such as `resnet50 train cuda`.
         workload: Name of the workload; None for an imported trace.
         mode: `train` or `infer`.
         device: `cpu` or `cuda`.
-        base: None without a baseline.
-        differences: Fields that differ, the gravest first.
-        comparisons: One for each metric that both sides have.
-        one_sided: Declared metrics that only one side measured, so that nothing can be told of them.
-        notes: What to know about the runs.
-        explained: The profiles of both sides compared, where the steps got slower.
+        base: Runs of the baseline; None without one.
+        differences: Fields that differ, most severe first.
+        comparisons: One per metric that both sides have.
+        one_sided: Requested metrics measured on one side only.
+        notes: Notes on the runs.
+        explained: Comparison of the profiles, if the steps got slower.
     """
 
     name: str
@@ -98,9 +98,9 @@ class Configuration:
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
-        """One for each declared metric that any side measured."""
-        told = tuple(one.verdict for one in self.comparisons)
-        return (*told, *(Verdict.CANNOT_TELL for _ in self.one_sided))
+        """One verdict per requested metric that any side measured."""
+        verdicts = tuple(one.verdict for one in self.comparisons)
+        return (*verdicts, *(Verdict.CANNOT_TELL for _ in self.one_sided))
 
 
 @dataclass(frozen=True)
@@ -108,14 +108,14 @@ class Gate:
     """The result of a check.
 
     Attributes:
-        against: The revision or label that was asked for.
-        merge_base: Where the head left that revision; None for a label.
-        configurations: Every configuration of the head.
-        missing: Configurations that only the baseline has.
-        unmeasured: Those of training and inference, CPU and GPU, that neither side has.
-        notes: What to know about the choice of runs.
-        varying: Fields that were declared to differ.
-        command: The words that check the same again.
+        against: The requested revision or label.
+        merge_base: Merge-base of the head and that revision; None for a label.
+        configurations: All configurations of the head.
+        missing: Configurations of the baseline that the head lacks.
+        unmeasured: Combinations of mode and device that neither side has.
+        notes: Notes on the choice of runs.
+        varying: Fields whose difference is ignored.
+        command: Command that repeats the check.
     """
 
     against: str
@@ -140,7 +140,7 @@ class Gate:
 
     @property
     def exit_code(self) -> ExitCode:
-        """1 for a regression, 4 where any configuration is not comparable, 5 without anything compared.
+        """1 for a regression, 4 if any configuration is not comparable, 5 if nothing was compared.
 
         A configuration without a baseline is new and decides nothing.
         """

@@ -1,4 +1,4 @@
-"""The command that checks the same runs again."""
+"""Command that repeats a check of the same runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def command(
     against: str, head: Sequence[Run], stored: Sequence[Run], options: Options, *, merge_base: str | None
 ) -> tuple[str, ...]:
-    """The words that check the same again, also when branches moved on."""
+    """Return the command that repeats the check, with commit ids in place of branches."""
     plain = Options()
     words = ["tracekit", "check", "--against", f"git:{merge_base[:12]}" if merge_base else against]
     words += ["--threshold", f"{100 * options.threshold:g}%"]
@@ -28,9 +28,9 @@ def command(
 
 
 def _heads(head: Sequence[Run], stored: Sequence[Run]) -> tuple[str, ...]:
-    """Names of the head's runs, short where they are all runs of a commit."""
+    """Return references to the runs of the head; a single one if they are all runs of a commit."""
     state = head[0].meta.git
-    whole = [run for run in stored if state and run.meta.git and run.meta.git.sha == state.sha]
-    if state and not state.dirty and len(whole) == len(head):
+    same = [run for run in stored if state and run.meta.git and run.meta.git.sha == state.sha]
+    if state and not state.dirty and len(same) == len(head):
         return (f"git:{state.sha[:12]}",)
     return tuple(run.id for run in head)

@@ -1,4 +1,4 @@
-"""One number of a stored run for each metric of the gate."""
+"""Values of a stored run for the metrics of the gate."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ if TYPE_CHECKING:
 
 
 def values(run: Run) -> dict[str, float]:
-    """Medians and peaks of a run; what it did not measure, or measured as nothing, is absent."""
+    """Return medians and peaks of a run, without missing and zero values."""
     return {name: value for name, value in of_run(run).items() if value}

@@ -32,23 +32,23 @@ if TYPE_CHECKING:
 @click.argument("base")
 @click.argument("head")
 @click.argument("program", metavar="-- CMD...", nargs=-1, type=click.UNPROCESSED)
-@click.option("-k", "k", type=int, default=5, show_default=True, help="Runs per side at the first look.")
-@click.option("--max-k", type=int, default=20, show_default=True, help="Runs per side at the last look.")
-@threshold_option("Worsening that is a regression.")
+@click.option("-k", "k", type=int, default=5, show_default=True, help="Runs per side before the first test.")
+@click.option("--max-k", type=int, default=20, show_default=True, help="Maximum runs per side.")
+@threshold_option("Smallest slowdown or growth that counts as a regression.")
 @click.option(
     "--metric",
     "metrics",
     type=click.Choice(METRICS),
     multiple=True,
-    help="What is judged; may be repeated. Default: time and memory, as far as they are measured.",
+    help="Metric to compare; repeatable. Default: time and memory, where measured.",
 )
-@warmup_option("Runs per side that do not count.")
-@value_option("Judge the number that CMD prints here, in the first group.")
-@unit_option("What --value is in.")
-@click.option("--higher-is-better", is_flag=True, help="Say that of the --value; it counts as a `value`.")
-@setup_option("Shell command that builds each worktree first.")
-@click.option("--allow-dirty", is_flag=True, help="HEAD may be `.`, the working tree as it is.")
-@click.option("--restart", is_flag=True, help="Forget what an interrupted call measured.")
+@warmup_option("Warm-up runs per side, not counted.")
+@value_option("Compare the number in the first group of this match in CMD's output.")
+@unit_option("Unit of --value.")
+@click.option("--higher-is-better", is_flag=True, help="Higher --value is better.")
+@setup_option("Shell command to build each worktree.")
+@click.option("--allow-dirty", is_flag=True, help="Allow `.` as HEAD: the working tree with its changes.")
+@click.option("--restart", is_flag=True, help="Discard the results of an interrupted run.")
 @report_option
 @store_option
 def command(
@@ -70,16 +70,17 @@ def command(
     output_format: str,
     store: str | None,
 ) -> int:
-    """Measure CMD at commit HEAD against commit BASE, and say whether it got slower or larger.
+    """Compare the run time and memory of CMD at commit HEAD with commit BASE.
 
-    Each commit is checked out beside your tree, which is not touched. Every measurement is a fresh process
-    there, in ABBA order, and runs are compared in pairs. After -k runs per side it looks, and goes on with
-    twice as many, up to --max-k, where it cannot tell. Interrupted, the same call goes on where it stopped.
+    Each commit is checked out into a git worktree; your working tree is not touched. Each measurement runs in
+    a new process, in ABBA order, and runs are compared in pairs. The first test is after -k runs per side; if
+    it is inconclusive, the number of runs doubles, up to --max-k. To resume after an interruption, run the
+    same command again.
 
-    `tracekit collect ...` is judged by its step times without the profiler and its peaks of memory; one
-    profile per side is kept, labelled ab-base and ab-head. Any other program is judged by its wall time and
-    the peak memory of its largest process, or by the number it prints (--value). Its imports are those of the
-    worktree: the root and src come first in PYTHONPATH.
+    For `tracekit collect ...`, step times without the profiler and peak memory are compared; one profile per
+    side is stored, labelled ab-base and ab-head. For any other program, wall time and the peak memory of its
+    largest process are compared, or the number it prints (--value). It imports from the worktree: the root
+    and src come first in PYTHONPATH.
 
     Exit codes: 0 pass or improvement, 1 regression, 3 cannot tell, 5 the program failed on one side.
 
@@ -120,9 +121,9 @@ def _reading(pattern: str | None, unit: str) -> Reading | None:
     try:
         groups = re.compile(pattern).groups
     except re.error as error:
-        raise click.UsageError(f"--value {pattern!r} is no regular expression: {error}.") from error
+        raise click.UsageError(f"--value {pattern!r} is not a valid regular expression: {error}.") from error
     if not groups:
-        raise click.UsageError(f"--value {pattern!r} has no group: put the number in (...).")
+        raise click.UsageError(f"--value {pattern!r} has no group; put parentheses around the number.")
     return Reading(pattern, unit)
 
 
@@ -137,7 +138,7 @@ def _answer(question: Question, store: str | None) -> Report:
             click.echo(error.tail, err=True)
         raise
     except KeyboardInterrupt:
-        click.echo("tracekit: whole pairs of runs are kept; the same call goes on from there", err=True)
+        click.echo("tracekit: completed pairs of runs are saved; run the same command to resume", err=True)
         raise
 
 
@@ -150,12 +151,12 @@ def _watcher() -> Watcher:
 def _begin(moment: Moment) -> None:
     count = f"{moment.number} of {moment.total}" if moment.number else "warm-up"
     left = "" if moment.left is None else f", about {_duration(moment.left)} left"
-    click.echo(f"{count}: {moment.side} {moment.commit}, {_duration(moment.seconds)} so far{left}", err=True)
+    click.echo(f"{count}: {moment.side} {moment.commit}, {_duration(moment.seconds)} elapsed{left}", err=True)
 
 
 def _look(look: Look, undecided: Sequence[Comparison]) -> None:
     for one in undecided:
-        click.echo(f"after {look.k} runs per side {one.name} cannot be told: {one.reason}", err=True)
+        click.echo(f"after {look.k} runs per side, {one.name} is inconclusive: {one.reason}", err=True)
 
 
 def _duration(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""Spans of time as people write them."""
+"""Durations as command-line values."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _AGE = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])?")
 
 
 class Age(click.ParamType):  # type: ignore[type-arg]
-    """A span such as `30m`, `12h`, `7d` or `2w`, in seconds; a bare number is of days."""
+    """A duration such as `30m`, `12h`, `7d` or `2w`, in seconds; a number without a unit is in days."""
 
     name = "age"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The seconds; a number that is one already stays."""
+        """Convert to seconds; a float is returned unchanged."""
         if isinstance(value, float):
             return value
-        told = _AGE.fullmatch(str(value).strip().lower())
-        if told is None or not math.isfinite(float(told[1])):
-            self.fail(f"{str(value)!r} is no span of time, as 30m, 12h, 7d or 2w is", param, ctx)
-        return float(told[1]) * _UNITS[told[2] or "d"]
+        match = _AGE.fullmatch(str(value).strip().lower())
+        if match is None or not math.isfinite(float(match[1])):
+            self.fail(f"{str(value)!r} is not a duration; use 30m, 12h, 7d or 2w", param, ctx)
+        return float(match[1]) * _UNITS[match[2] or "d"]

@@ -1,4 +1,4 @@
-"""`tracekit analyze`: answer questions about a run."""
+"""`tracekit analyze`: run analyses on a run."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ if TYPE_CHECKING:
     from tracekit.render.results import Results
     from tracekit.run import Run
 
-_WITH_VERDICT = ("table", "markdown")
-"""Formats for people, which say first whether the numbers can be trusted."""
+_WITH_INTEGRITY = ("table", "markdown")
+"""Formats that begin with the integrity verdict."""
 
 
 @click.command("analyze")
 @click.argument("run", default="latest", required=False)
 @click.argument("names", nargs=-1, metavar="[ANALYSIS]...")
-@click.option("--list", "list_them", is_flag=True, help="List the analyses and what they answer.")
+@click.option("--list", "list_them", is_flag=True, help="List the analyses.")
 @click.option(
     "--against",
     metavar="RUN",
-    help="Explain how RUN differs from this run, by the analyses that can (see --list).",
+    help="Compare RUN with this run, by the analyses that support it (see --list).",
 )
-@click.option("--table", "table", metavar="NAME", help="Only the tables of this name.")
+@click.option("--table", "table", metavar="NAME", help="Show only this table.")
 @click.option(
     "--limit",
     type=click.IntRange(min=0),
-    help="Rows of a table at most, 0 for all; default 30 on a terminal.",
+    help="Maximum rows per table, 0 for all; default 30 on a terminal.",
 )
 @rank_option
-@scheduler_option("Have the ranks of a run read by the workers of a Dask cluster.")
+@scheduler_option("Analyze ranks on the workers of this Dask cluster,")
 @fresh_option
 @format_option
 @store_option
@@ -51,16 +51,16 @@ def command(
     output_format: str,
     store: str | None,
 ) -> None:
-    """Analyze RUN: all analyses, or those named.
+    """Analyze RUN with all analyses, or only the named ones.
 
     RUN is a run id or its prefix, `latest` (the default), `latest~1`, a label, `git:REV`, or the path of a
     run or of a raw trace, which is imported first.
 
-    The ranks of a job are read one by one where an analysis can work so, and a rank that cannot be read is
-    named and left out. Other analyses read all ranks at once, or as many as there is room for, and say so.
+    Analyses that support it read the ranks of a job one at a time; a rank that cannot be read is reported and
+    skipped. Other analyses read all ranks at once, or as many as fit into memory, and report the rest.
 
-    With --scheduler the ranks are tasks of a Dask cluster, whose workers must find the store under the same
-    path as this program, and have its version (pip install 'tracekit-torch[scale]').
+    With --scheduler, each rank is a task of a Dask cluster. Its workers need the same version of tracekit
+    (pip install 'tracekit-torch[scale]') and access to the store under the same path.
 
     \b
     tracekit analyze latest ranks
@@ -83,16 +83,16 @@ def command(
     with reading(head, scheduler) as workers:
         by = Shelf(place, fresh=fresh, workers=workers).analyze
         results = _compared(base, head, names) if base else _results(head, names, by)
-        verdict = _verdict(head, results, by) if output_format in _WITH_VERDICT else ""
+        verdict = _verdict(head, results, by) if output_format in _WITH_INTEGRITY else ""
     shown = _rendered(head, results, table, limit, output_format, verdict, against=base.id if base else "")
     click.echo(shown, nl=False)
 
 
 def chosen(run: str, names: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """The run and the analyses an invocation means: without a run, `steps` alone means the latest.
+    """Split the arguments into a run and analyses; a first argument that names an analysis means `latest`.
 
     Raises:
-        UnusableInputError: There is no analysis of that name.
+        UnusableInputError: An analysis does not exist.
     """
     from tracekit import registry
 
@@ -110,7 +110,7 @@ def _check_known(names: tuple[str, ...]) -> None:
     unknown = [name for name in names if name not in known]
     if unknown:
         raise UnusableInputError(
-            f"no analysis is named {unknown[0]!r}",
+            f"unknown analysis {unknown[0]!r}",
             hint=f"known: {', '.join(known)}; see `tracekit analyze --list`",
         )
 
@@ -133,7 +133,7 @@ def _rendered(
         return render.as_json(run.id, shown, limit=limit or 0, against=against)
     if output_format == "csv":
         for note in render.notes(shown):
-            click.echo(note, err=True)  # CSV has no place for it, and may have no table either
+            click.echo(note, err=True)  # CSV cannot hold notes
         return render.as_csv(shown, limit=limit or 0)
     if output_format == "markdown":
         return render.as_markdown(run.id, shown, limit=limit or 0, verdict=verdict, against=against)
@@ -153,7 +153,7 @@ def _results(run: Run, names: tuple[str, ...], by: Analyze) -> Results:
 
 
 def _compared(base: Run, head: Run, names: tuple[str, ...]) -> Results:
-    """What the analyses that compare say; they are shown by the tables of the comparison."""
+    """Compare two runs with each analysis that supports it, described by its comparison tables."""
     from dataclasses import replace
 
     from tracekit import analysis

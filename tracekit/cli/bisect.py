@@ -1,4 +1,4 @@
-"""`tracekit bisect`: which commit, or version of a package, made a program slower."""
+"""`tracekit bisect`: find the commit, or package version, that made a program slower."""
 
 from __future__ import annotations
 
@@ -32,40 +32,40 @@ if TYPE_CHECKING:
 @click.option(
     "--metric",
     type=click.Choice(METRICS),
-    help="What jumped. Default: step_time of `tracekit collect` or of --value, else wall.",
+    help="Metric to search. Default: step_time for `tracekit collect` or --value, else wall.",
 )
-@value_option("Read the value from what CMD prints: the first group.")
-@unit_option("Unit of what CMD prints.")
+@value_option("Read the value from the first group of this match in CMD's output.")
+@unit_option("Unit of --value.")
 @click.option(
     "--reps",
     type=click.IntRange(min=2),
     default=3,
     show_default=True,
-    help="Measurements of every commit; doubtful ones are repeated.",
+    help="Measurements per commit; inconclusive commits are measured more.",
 )
-@warmup_option("Measurements of every commit that do not count: they fill caches.")
-@threshold_option("Change between the ends below which nothing is searched.")
-@click.option("--skip", multiple=True, metavar="REV", help="Do not measure this one; may be repeated.")
+@warmup_option("Warm-up measurements per commit, not counted.")
+@threshold_option("Smallest change between GOOD and BAD worth a search.")
+@click.option("--skip", multiple=True, metavar="REV", help="Skip this commit or version; repeatable.")
 @click.option(
-    "--path", "paths", multiple=True, help="Only commits that change this file or folder, from the root."
+    "--path", "paths", multiple=True, help="Only commits that change this path, relative to the root."
 )
-@click.option("--all-parents", is_flag=True, help="Search the commits of merged branches as well.")
+@click.option("--all-parents", is_flag=True, help="Include commits of merged branches.")
 @click.option(
     "--signature",
     metavar="COUNT",
-    help="Search a count per step instead, in one run per commit: kernels, copies, memsets, launches, ops, "
-    "or the name of an op or a part of a kernel's name. CMD is `tracekit collect`.",
+    help="Search for a change of a count per step, with one run per commit: kernels, copies, memsets, "
+    "launches, ops, the name of an op, or part of a kernel's name. CMD must be `tracekit collect`.",
 )
-@setup_option("Shell command that builds each worktree, once.")
-@click.option("--dep", metavar="PACKAGE", help="Search the versions of a package instead of commits.")
-@click.option("--versions", metavar="LIST", help="Its versions from good to bad, separated by commas.")
+@setup_option("Shell command to build each worktree, run once.")
+@click.option("--dep", metavar="PACKAGE", help="Search versions of this package instead of commits.")
+@click.option("--versions", metavar="LIST", help="Versions from good to bad, comma-separated.")
 @click.option(
     "--prepare",
     metavar="CMD",
     default="",
-    help="Shell command that installs a version, as in `venv/bin/pip install torch=={version}`.",
+    help="Shell command to install a version, such as `venv/bin/pip install torch=={version}`.",
 )
-@click.option("--fresh", is_flag=True, help="Forget what earlier calls measured with this CMD.")
+@click.option("--fresh", is_flag=True, help="Discard earlier measurements of this CMD.")
 @report_option
 @store_option
 def command(
@@ -75,16 +75,16 @@ def command(
     output_format: str,
     **options: Any,
 ) -> int:
-    """Find the commit between GOOD and BAD at which CMD became slower, or a metric changed otherwise.
+    """Find the commit between GOOD and BAD at which CMD became slower, or another metric changed.
 
-    Both ends are measured again in every call, then the commits between them that tell most, each in fresh
-    processes in a git worktree of its own; your files are not touched. A commit is good or bad when that is
-    sure (posterior of 0.95), and is measured again until it is. Where the jump is made of two, both are
-    found. Before a commit is blamed, it and the one before it are measured again in turn. A commit at which
-    CMD fails is left out and named; exit with 125 to leave one out on purpose.
+    Each call first measures both ends, then the most informative commits between them, each in new processes
+    in a separate git worktree; your files are not touched. A commit is repeated until it is good or bad with
+    a posterior probability of 0.95. If the change has two causes, both are found. The culprit and its parent
+    are measured again, alternating, to confirm it. A commit at which CMD fails is skipped and reported; exit
+    with 125 to skip a commit on purpose.
 
-    What was measured is kept in the store by commit, command and machine: after an interruption the same
-    call goes on where it stopped.
+    Measurements are stored by commit, command and machine: to resume after an interruption, run the same
+    command again.
 
     Exit codes: 0 found, 2 unusable, 3 cannot tell (the ends do not differ), 5 an end cannot be measured.
 
@@ -109,19 +109,19 @@ def _found(words: tuple[str, ...], place: str | None, *, fresh: bool, **options:
 
     store, question = open_store(place), asked(words, place=place, **options)
     cache = question.cache(store, fresh=fresh)
-    with _kept_when_interrupted(), question.lab(store) as lab, _progress(question.search) as told:
+    with _resumable(), question.lab(store) as lab, _progress(question.search) as report:
         return bisect(
             question.search,
             lab,
             cache,
-            told=told,
+            told=report,
             command=_again(question, words, {**options, "store": place}),
             explain=question.explain,
         )
 
 
 def _again(question: Question, words: tuple[str, ...], options: dict[str, Any]) -> tuple[str, ...]:
-    """The words that search the same again, also when branches have moved on."""
+    """The command that repeats the search, with commit ids in place of branches."""
     found = ["tracekit", "bisect"]
     context = click.Context(command)
     for param in command.params:
@@ -139,28 +139,28 @@ def _again(question: Question, words: tuple[str, ...], options: dict[str, Any]) 
 
 
 def _word(value: object) -> str:
-    """A value as it is typed; a share in percent, to the last digit."""
+    """Format a value as a command-line argument; a share as an exact percentage."""
     return f"{(Decimal(str(value)) * 100).normalize():f}%" if isinstance(value, float) else str(value)
 
 
 @contextmanager
-def _kept_when_interrupted() -> Iterator[None]:
+def _resumable() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        click.echo("tracekit: what was measured is kept; the same call goes on from there", err=True)
+        click.echo("tracekit: measurements are saved; run the same command to resume", err=True)
         raise
 
 
 @contextmanager
 def _progress(search: Search) -> Iterator[Callable[[Subject, str], None]]:
-    """A line on stderr for each measurement."""
+    """Print a line on stderr for each measurement."""
     places = {one.key: at for at, one in enumerate(search.subjects)}
 
     def line(subject: Subject, problem: str) -> None:
         from tracekit.render import clean
 
-        what = f"left out, {problem}" if problem else "measured"
+        what = f"skipped: {problem}" if problem else "measured"
         where = f"{places[subject.key]}/{search.last} {subject.short}"
         click.echo(clean(f"{where} {subject.title[:60]}: {what}"), err=True)
 

@@ -1,4 +1,4 @@
-"""`tracekit check`: a gate over stored runs."""
+"""`tracekit check`: performance gate over stored runs."""
 
 from __future__ import annotations
 
@@ -19,60 +19,60 @@ _METRICS = ("step_time", "device_peak", "host_peak")
 
 
 class MetricList(click.ParamType):  # type: ignore[type-arg]
-    """Metrics of the gate, separated by commas."""
+    """Comma-separated metrics of the gate."""
 
     name = "metrics"
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, ...]:
-        """The metrics in the order given, each once."""
+        """Split into metrics, without duplicates."""
         if isinstance(value, tuple):
             return value
         names = tuple(dict.fromkeys(name.strip() for name in str(value).split(",")))
         for name in names:
             if name not in _METRICS:
-                self.fail(f"there is no metric {name!r}; known: {', '.join(_METRICS)}", param, ctx)
+                self.fail(f"unknown metric {name!r}; known: {', '.join(_METRICS)}", param, ctx)
         return names
 
 
 @click.command("check")
-@click.option("--against", required=True, metavar="REV|LABEL", help="The revision or label to compare with.")
+@click.option("--against", required=True, metavar="REV|LABEL", help="Revision or label to compare with.")
 @click.option(
-    "--run", "runs", multiple=True, metavar="RUN", help="Run in question; repeat it. Default: latest commit."
+    "--run", "runs", multiple=True, metavar="RUN", help="Run to check; repeatable. Default: latest commit."
 )
-@click.option("--label", help="The runs in question are all of this label.")
+@click.option("--label", help="Check all runs with this label.")
 @click.option(
     "--metric",
     "metrics",
     type=MetricList(),
     default=",".join(_METRICS),
     show_default=True,
-    help="Metrics of the gate, separated by commas.",
+    help="Metrics to check, comma-separated.",
 )
-@threshold_option("Worsening that is a regression.")
-@varying_option("A field that differs on purpose; may be repeated.")
+@threshold_option("Smallest slowdown or growth that counts as a regression.")
+@varying_option("Ignore this difference, such as torch or batch_size; repeatable.")
 @click.option(
     "--min-runs",
     type=click.IntRange(min=1),
     default=3,
     show_default=True,
-    help="Runs that a baseline should have; an older commit that has them is preferred.",
+    help="Runs a baseline should have; older commits with enough runs are preferred.",
 )
 @click.option(
     "--byte-tolerance",
     type=click.IntRange(min=0),
     default=1 << 20,
     show_default=True,
-    help="Difference of the device's peak memory that is none, in bytes.",
+    help="Ignore differences of peak device memory up to this, in bytes.",
 )
-@click.option("--allow-dirty", is_flag=True, help="Runs with uncommitted changes may be the baseline.")
+@click.option("--allow-dirty", is_flag=True, help="Allow runs with uncommitted changes as the baseline.")
 @format_of("result", _FORMATS)
 @click.option(
     "--explain/--no-explain",
     default=True,
     show_default=True,
-    help="Compare the profiles where steps got slower, for the causes; not for junit and github.",
+    help="Where steps got slower, compare the profiles to show causes; not with junit and github.",
 )
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file.")
 @store_option
@@ -92,12 +92,12 @@ def command(
     output: Path | None,
     store: str | None,
 ) -> int:
-    """Fail where stored runs are slower or take more memory than their baseline.
+    """Fail if stored runs are slower or use more memory than their baseline.
 
-    The runs in question are those of the latest recorded commit, or those named. Against a revision they are
-    compared with the nearest commit at or before the merge-base that has enough runs with an equal
-    fingerprint; the distance is printed. Runs with uncommitted changes are no baseline. Every workload, mode
-    and device is judged in every metric, all together (Holm).
+    Checks the runs of the latest recorded commit, or those selected. With a revision, the baseline is the
+    nearest commit at or before the merge-base with enough runs of the same fingerprint; the distance is
+    printed. Runs with uncommitted changes are not used as a baseline. Every metric of every workload, mode
+    and device is tested, with Holm's correction for multiple tests.
 
     Exit codes: 0 pass, 1 regression, 3 cannot tell, 4 not comparable, 5 nothing to compare.
 

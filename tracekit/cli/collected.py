@@ -1,4 +1,4 @@
-"""What `tracekit collect` says about the runs it made."""
+"""Output of `tracekit collect` about its new runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SUMMARY_ROWS = 8
 
 
 def show(runs: list[Run], output_format: str, *, err: bool = False) -> None:
-    """Print new runs, as asked for; `err` says that standard output is not ours."""
+    """Print new runs in a format; with `err`, on stderr, as stdout is the program's."""
     ids = [run.id for run in runs]
     if output_format == "json":
         from tracekit import render
@@ -30,7 +30,7 @@ def show(runs: list[Run], output_format: str, *, err: bool = False) -> None:
 
 
 def summary(run: Run, *, err: bool = False) -> None:
-    """How long a step of a run takes, and where its time went."""
+    """Print the step time of a run and a summary of where the time went."""
     import statistics
 
     from tracekit import analysis, render
@@ -38,7 +38,7 @@ def summary(run: Run, *, err: bool = False) -> None:
     if run.meta.timings:
         steps = run.meta.timings.step_ns
         median = render.human(statistics.median_low(steps), "ns")
-        click.echo(f"\nA step takes {median} without the profiler (median of {len(steps)}).", err=err)
+        click.echo(f"\nStep time without the profiler: {median} (median of {len(steps)} steps)", err=err)
 
     result = analysis.analyze(run, SUMMARY)
     more = f"`tracekit analyze {run.id} {SUMMARY} --limit 0` shows all"

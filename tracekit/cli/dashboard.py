@@ -1,4 +1,4 @@
-"""`tracekit dashboard`: the runs of a store in a browser."""
+"""`tracekit dashboard`: browse the runs of a store."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ if TYPE_CHECKING:
     type=click.IntRange(0, 65535),
     default=8050,
     show_default=True,
-    help="Port to listen on; 0 takes a free one.",
+    help="Port to listen on; 0 picks a free one.",
 )
-@click.option("--open", "open_browser", is_flag=True, help="Show it in the browser.")
+@click.option("--open", "open_browser", is_flag=True, help="Open it in the browser.")
 @click.option(
     "--upload-limit",
     type=click.FloatRange(min=0),
     default=4,
     show_default=True,
     metavar="GIB",
-    help="GiB of traces that one import in the browser may send.",
+    help="Maximum size of an upload from the browser, in GiB.",
 )
 @store_option
 def command(*, host: str, port: int, open_browser: bool, upload_limit: float, store: str | None) -> None:
-    """Browse runs, their timeline, every analysis, and comparisons.
+    """Browse runs, timelines, analyses and comparisons in a browser.
 
-    It listens on this machine only, unless --host says otherwise; then the printed address holds a token that
-    the first visit must show. Runs that are collected or imported while it is open show up, and a trace that
-    is dropped on a page is imported. Ctrl-C ends it.
+    By default only this machine can connect. With another --host, open the printed address: it includes an
+    access token. New runs appear as they are collected or imported; drop a trace on a page to import it.
+    Press Ctrl-C to stop.
     """
     try:
         _serving().serve(
@@ -47,12 +47,12 @@ def command(*, host: str, port: int, open_browser: bool, upload_limit: float, st
             port=port,
             open_browser=open_browser,
             upload_limit=int(upload_limit * (1 << 30)),
-            tell=lambda address: click.echo(f"tracekit dashboard: {address} (Ctrl-C ends it)"),
+            tell=lambda address: click.echo(f"tracekit dashboard: {address} (press Ctrl-C to stop)"),
         )
     except KeyboardInterrupt:
         if sys.stderr.isatty():
-            click.echo(err=True)  # the terminal has written ^C: what comes next begins a line
-        raise SystemExit(ExitCode.INTERRUPTED) from None  # this is how it is meant to end: nothing to say
+            click.echo(err=True)  # ends the line on which the terminal echoed ^C
+        raise SystemExit(ExitCode.INTERRUPTED) from None  # the normal way to stop: no message
 
 
 def _serving() -> ModuleType:
@@ -62,6 +62,6 @@ def _serving() -> ModuleType:
         return import_module("tracekit.dashboards.serving")
     except ModuleNotFoundError as error:
         raise MissingDependencyError(
-            f"the dashboard needs the package {error.name!r}, which is not installed",
+            f"the dashboard needs the package {error.name!r}",
             hint="pip install 'tracekit-torch[dashboard]'",
         ) from error

@@ -1,4 +1,4 @@
-"""`tracekit diff`: how one run differs from another, and what the difference is made of."""
+"""`tracekit diff`: compare two runs and break down the difference."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ _VIEWS = ("op", "module", "kernel")
 @click.command("diff")
 @click.argument("references", nargs=-1, required=True, metavar="A B | BASE..HEAD")
 @click.option(
-    "--by", type=click.Choice(_VIEWS), default="op", show_default=True, help="What the lines of causes sum."
+    "--by", type=click.Choice(_VIEWS), default="op", show_default=True, help="Group causes by this."
 )
-@varying_option("A field that differs on purpose, such as torch, gpu or batch_size; may be repeated.")
-@threshold_option("Change of the step time that matters.")
+@varying_option("Ignore this difference, such as torch, gpu or batch_size; repeatable.")
+@threshold_option("Smallest change of the step time that matters.")
 @click.option(
-    "--exit-code", "use_exit_code", is_flag=True, help="Exit 1 on a regression and 3 where none can be told."
+    "--exit-code", "use_exit_code", is_flag=True, help="Exit with 1 on a regression and 3 if inconclusive."
 )
 @click.option(
     "--explain/--no-explain",
     default=True,
     show_default=True,
-    help="Ask the analyses too: causes of idle time, copies, launches.",
+    help="Run the analyses that compare: causes of idle time, copies, launches.",
 )
 @click.option(
     "--limit",
     type=click.IntRange(min=0),
-    help="Rows of a table at most, 0 for all.",
+    help="Maximum rows per table, 0 for all.",
 )
 @format_of("comparison", (*FORMATS, "html"))
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file.")
@@ -64,13 +64,13 @@ def command(
     output: Path | None,
     store: str | None,
 ) -> int:
-    """Explain how run B differs from run A.
+    """Compare run B with run A and break down the difference.
 
     A and B are run ids or their prefixes, `latest~1`, labels, `git:REV`, or paths of runs or of raw traces.
     A label or a commit means all its runs. BASE..HEAD means the runs of two git revisions.
 
-    Runs that did other work (batch size, shapes, GPU, ...) are not compared, with exit code 4, unless
-    --varying declares the difference.
+    Runs of different work (batch size, shapes, GPU, ...) are not compared, and the exit code is 4, unless the
+    difference is ignored with --varying.
     """
     from tracekit.diff import Options, diff, sides
 
@@ -101,8 +101,8 @@ def _exit_code(found: Diff, *, use_exit_code: bool) -> ExitCode:
         return ExitCode.OK
     if found.verdict is Verdict.REGRESSION:
         return ExitCode.REGRESSION
-    told = found.verdict in {Verdict.PASS, Verdict.IMPROVEMENT}
-    return ExitCode.OK if told else ExitCode.CANNOT_TELL
+    fine = found.verdict in {Verdict.PASS, Verdict.IMPROVEMENT}
+    return ExitCode.OK if fine else ExitCode.CANNOT_TELL
 
 
 def _rendered(found: Diff, output_format: str, limit: int | None, code: ExitCode) -> str:
@@ -131,7 +131,7 @@ def _for_people(found: Diff, output_format: str, options: dict[str, int]) -> str
 
 @contextmanager
 def _progress() -> Iterator[Callable[[str], None]]:
-    """What is done now, on stderr where a person watches."""
+    """Show the current stage on stderr, if it is a terminal."""
     console = watched.console()
     if console is None:
         yield lambda _: None

@@ -1,4 +1,4 @@
-"""`tracekit doctor`: what can be collected here, and what is missing and why."""
+"""`tracekit doctor`: check what this machine can collect."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from tracekit.cli import lazy_click as click
 from tracekit.cli.options import format_option, store_option
 
 _COLUMNS = {
-    "name": ("", "what was looked at"),
+    "name": ("", "name of the check"),
     "status": ("", "ok, warn or missing"),
-    "detail": ("prose", "what was found"),
-    "next_step": ("prose", "what to do about it"),
+    "detail": ("prose", "result of the check"),
+    "next_step": ("prose", "how to fix it"),
 }
 
 
@@ -22,13 +22,13 @@ _COLUMNS = {
     "--compile",
     "compiling",
     is_flag=True,
-    help="Compile the fast decoder of imports now, which takes seconds; the first large import does it else.",
+    help="Compile the fast trace decoder now (seconds) instead of at the first large import.",
 )
 def command(*, store: str | None, output_format: str, compiling: bool) -> int:
-    """Say what can be collected here, and what is missing and what to do about it.
+    """Check what this machine can collect, and how to fix what is missing.
 
-    Each check is ok, warn (something is limited) or missing (something cannot be done). Exits with 5 where
-    nothing can be collected because torch is missing; reading and analyzing runs works all the same.
+    Each check is ok, warn (limited) or missing (not available). Exits with 5 if nothing can be collected
+    because torch is missing; importing and analyzing still work.
     """
     from tracekit import doctor, render
     from tracekit.analysis import Column

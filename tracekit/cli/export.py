@@ -1,4 +1,4 @@
-"""`tracekit export`: a run for other tools."""
+"""`tracekit export`: export a run for other tools."""
 
 from __future__ import annotations
 
@@ -27,35 +27,35 @@ _ENDINGS = {"perfetto": ".json.gz", "csv": "-csv", "parquet": "-parquet"}
     type=click.Choice(tuple(_ENDINGS)),
     default="perfetto",
     show_default=True,
-    help="What to make of it.",
+    help="Output format.",
 )
 @click.option(
     "-o",
     "--output",
     metavar="PATH",
-    help="Where it goes; default the run's id with an ending, here. `-` writes a trace to stdout.",
+    help="Output path; default: the run id with a suffix, in the current folder. `-` is stdout.",
 )
-@click.option("--steps", metavar="FIRST[:LAST]", help="Only the time of these profiled steps, by number.")
-@click.option("--force", is_flag=True, help="Overwrite what is there.")
+@click.option("--steps", metavar="FIRST[:LAST]", help="Export only these profiled steps, by number.")
+@click.option("--force", is_flag=True, help="Overwrite existing files.")
 @store_option
 def command(
     *, run: str, target: str, output: str | None, steps: str | None, force: bool, store: str | None
 ) -> None:
-    """Write RUN for other tools; RUN is what other commands take, default `latest`.
+    """Export RUN (default `latest`, or any run reference) for other tools.
 
-    perfetto: a trace in Chrome's format, which ui.perfetto.dev and chrome://tracing open, with launches as
-    arrows, steps, idle intervals and counters; gzipped where the name ends in .gz. Categories and arguments
-    have torch.profiler's names. csv: a file per table in a folder, or in one file where the name ends in
-    .zip; exact integers, nothing where a value is missing. parquet: a file per table in a folder, with types
-    and encodings that any tool reads, and run.json.
+    perfetto: a trace in Chrome's format for ui.perfetto.dev and chrome://tracing, with launch arrows, steps,
+    idle intervals and counters; gzipped if the name ends in .gz. Categories and arguments are named as by
+    torch.profiler. csv: a folder with a file per table, or one file if the name ends in .zip; exact integers,
+    empty where a value is missing. parquet: a folder with a file per table, of types and encodings that any
+    tool reads, and run.json.
 
-    The path that was written is printed. A run of any size takes about the same memory.
+    Prints the path it wrote. Memory use does not grow with the size of the run.
 
     \b
     tracekit export latest -o trace.json.gz
     tracekit export latest --steps 3:5 -o steps.json
     tracekit export latest --to csv -o tables.zip
-    """  # noqa: D301 - what keeps the lines of an example is an escape
+    """  # noqa: D301 (click reads the \b)
     from tracekit.export.reading import Source
     from tracekit.references import resolve
 
@@ -70,14 +70,14 @@ def command(
 
 
 def _window(run: Run, steps: str) -> Window:
-    """The time from the start of a step until the end of another, on host and device."""
+    """Return the time window from the start of the first step to the end of the last, on host and device."""
     from tracekit.errors import UnusableInputError
     from tracekit.schema import C
     from tracekit.windows import END_NS, step_windows
 
     first, _, last = steps.partition(":")
     if not first.isdecimal() or not (last or first).isdecimal():
-        raise UnusableInputError(f"--steps {steps!r} names no steps", hint="give numbers, as in 3 or 3:5")
+        raise UnusableInputError(f"--steps {steps!r} is not a step range", hint="use 3 or 3:5")
     table = step_windows(run)
     chosen = table[table[C.STEP].between(int(first), int(last or first))]
     if chosen.empty:
@@ -91,7 +91,7 @@ def _to_stdout(source: Source, target: str) -> None:
 
     if target != "perfetto":
         raise UnusableInputError(
-            f"{target} is several files, which stdout cannot take", hint="name a place with -o"
+            f"{target} writes several files and cannot go to stdout", hint="give a path with -o"
         )
     for piece in _trace(source, packed=False):
         sys.stdout.buffer.write(piece)

@@ -1,4 +1,4 @@
-"""A run's metadata as tables for people, one per section."""
+"""Tables of a run's metadata, one per section."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ GPU = (
     Column("compute_capability", "", "compute capability"),
 )
 DIAGNOSTIC = (
-    Column("level", "", "how much it matters"),
+    Column("level", "", "severity"),
     Column("code", "", "stable identifier"),
-    Column("message", "prose", "what was noticed"),
+    Column("message", "prose", "description"),
 )
 
 _SOURCES = "sources"
@@ -56,7 +56,7 @@ class Section:
 
 
 def sections(meta: RunMeta) -> list[Section]:
-    """The sections that have something to say, in reading order."""
+    """Return the non-empty sections, in reading order."""
     parts = [
         Section("run", FACT, flatten(_origin(meta))),
         Section("workload", FACT, flatten(_workload(meta))),
@@ -71,7 +71,7 @@ def sections(meta: RunMeta) -> list[Section]:
 
 
 def flatten(content: Mapping[str, Any]) -> list[Row]:
-    """Nested values as `name`, `value` rows; names are joined by dots, list items numbered.
+    """Flatten nested values to `name`, `value` rows; names are joined by dots, list items numbered.
 
     Example:
         >>> flatten({"gpus": [{"index": 0}], "os": "Linux"})
@@ -108,12 +108,12 @@ def _origin(meta: RunMeta) -> dict[str, Any]:
 
 
 def _workload(meta: RunMeta) -> dict[str, Any]:
-    """Without what was compiled, which the analysis `compile` shows."""
+    """Return the workload without compilation details, which the analysis `compile` shows."""
     return {name: value for name, value in (meta.workload or {}).items() if name != compilation.KEY}
 
 
 def _options(meta: RunMeta) -> dict[str, Any]:
-    """What the collector was told; of the traces of many ranks, the first and the last."""
+    """Return the collector's options, with the traces of many ranks summarized."""
     options = meta.collector.options
     sources = options.get(_SOURCES)
     if not isinstance(sources, list) or len(sources) <= FEW:
@@ -129,7 +129,7 @@ def _summed(sources: list[Any]) -> dict[str, Any]:
         "first": names[0],
         "last": names[-1],
         "bytes": sum(one.get("bytes") or 0 for one in known),
-        "each": "name, size, time and digest: `tracekit show RUN --format json`",
+        "details": "name, size, time and digest: `tracekit show RUN --format json`",
     }
 
 
@@ -163,8 +163,8 @@ def _without_gpus(environment: Mapping[str, Any]) -> dict[str, Any]:
 def _gpus(environment: Mapping[str, Any]) -> list[Row]:
     names = [column.name for column in GPU]
     gpus = environment.get("gpus")
-    told = [gpu for gpu in gpus if isinstance(gpu, dict)] if isinstance(gpus, list) else []
-    return [{name: gpu.get(name) for name in names} for gpu in told]
+    valid = [gpu for gpu in gpus if isinstance(gpu, dict)] if isinstance(gpus, list) else []
+    return [{name: gpu.get(name) for name in names} for gpu in valid]
 
 
 def _diagnostics(meta: RunMeta) -> list[Row]:

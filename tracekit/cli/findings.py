@@ -1,4 +1,4 @@
-"""`tracekit findings`: ranked advice on a run."""
+"""`tracekit findings`: rank advice on a run by saving."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _SEVERITIES = ("info", "warn", "high")
     type=click.Choice(_SEVERITIES),
     default="info",
     show_default=True,
-    help="Only findings of this severity and above.",
+    help="Lowest severity to show.",
 )
 @click.option(
-    "--limit", type=click.IntRange(min=0), default=0, help="Findings at most; 0 shows all (default)."
+    "--limit", type=click.IntRange(min=0), default=0, help="Maximum findings; 0 (default) shows all."
 )
 @rank_option
-@scheduler_option("Have the ranks of a run read by the workers of a Dask cluster.")
+@scheduler_option("Analyze ranks on the workers of this Dask cluster,")
 @fresh_option
 @format_option
 @store_option
@@ -44,11 +44,11 @@ def command(
     output_format: str,
     store: str | None,
 ) -> None:
-    """Say what would make RUN faster, the largest saving first.
+    """Show how to make RUN faster, largest saving first.
 
-    Each finding says what is the case, what to change, what a step would save and how that was worked out,
-    how sure the cause is, and which rows of the run show it. Analyses that lacked something to judge by are
-    listed with what would give it. `tracekit analyze --list --format markdown` states every rule's threshold.
+    Each finding states the problem, what to change, the time saved per step with its formula, the confidence,
+    and the rows of the run that are evidence. Analyses skipped for missing data are listed with how to record
+    it. For the thresholds of all rules, see `tracekit analyze --list --format markdown`.
 
     RUN is a run id or its prefix, `latest` (the default), `latest~1`, a label, `git:REV`, or the path of a
     run or of a raw trace, which is imported first.
@@ -65,8 +65,8 @@ def command(
     with reading(opened, scheduler) as workers, analysis_progress() as progress:
         by = Shelf(place, fresh=fresh, workers=workers).analyze
         advice = advise(opened, names, progress=progress, by=by)
-    kept = [one for one in advice.findings if one.finding.severity in _at_least(severity)]
-    click.echo(_rendered(opened.id, kept[: limit or None], advice, output_format), nl=False)
+    shown = [one for one in advice.findings if one.finding.severity in _at_least(severity)]
+    click.echo(_rendered(opened.id, shown[: limit or None], advice, output_format), nl=False)
 
 
 def _at_least(severity: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""`tracekit gc`: free what dead processes left."""
+"""`tracekit gc`: delete leftovers of killed processes and caches of deleted runs."""
 
 from __future__ import annotations
 
@@ -16,26 +16,25 @@ if TYPE_CHECKING:
 
 
 @click.command("gc")
-@click.option("--dry-run", is_flag=True, help="Say what would be freed, and free nothing.")
+@click.option("--dry-run", is_flag=True, help="List what would be deleted, without deleting.")
 @click.option(
     "--older-than",
     type=Age(),
     metavar="AGE",
     default="0s",
-    help="Only what nobody wrote to for so long: 30m, 12h, 7d, 2w; by default whatever is of no use.",
+    help="Delete only what was last written longer ago than this, such as 30m, 12h, 7d or 2w.",
 )
 @format_option
 @store_option
 def command(*, dry_run: bool, older_than: float, output_format: str, store: str | None) -> None:
-    """Free what processes left that were killed, and what is kept for runs that are gone.
+    """Delete leftovers of killed processes and caches of deleted runs.
 
-    That is, in the store: runs that were never finished or half deleted (draft), kept results and indexes
-    without a run (result), files that a browser was sending (upload), checkouts of `ab`, `check` and `bisect`
-    (worktree); in the system's temporary folder: folders of tracekit (temporary); in the user's cache:
-    compiled code that this installation does not use and that is over a week old (code); another installation
-    that needs it compiles it again.
+    In the store: unfinished or half-deleted runs (draft), cached results and indexes of deleted runs
+    (result), interrupted uploads (upload), worktrees of `ab`, `check` and `bisect` (worktree). In the
+    system's temporary folder: tracekit's folders (temporary). In the user's cache: compiled code over a week
+    old that this installation does not use (code); another installation compiles it again if needed.
 
-    Nothing of a process that lives is touched, and no run, ever. What was freed is printed, one a row.
+    Runs and files of running processes are never deleted. Prints one row per deletion.
 
     \b
     tracekit gc --dry-run
@@ -48,18 +47,18 @@ def command(*, dry_run: bool, older_than: float, output_format: str, store: str 
 
     opened = open_store(store)
     rows: list[dict[str, Any]] = []
-    kept: list[Place] = []
+    failed: list[Place] = []
     for one in list(leftovers(opened, older_than_s=older_than)):
         freed = one.bytes
         if not dry_run:
             done = free(one)
             freed = done.bytes
             if not done.whole:
-                kept.append(one.found.path)
+                failed.append(one.found.path)
         rows.append(_row(opened, one, freed))
     if rows or output_format != "table":
         click.echo(render.rows(rows, _columns(), output_format, command="gc", key="freed", limit=0), nl=False)
-    _told(rows, kept, dry_run=dry_run)
+    _report(rows, failed, dry_run=dry_run)
 
 
 def _row(store: Store, one: Leftover, freed: int) -> dict[str, Any]:
@@ -69,8 +68,8 @@ def _row(store: Store, one: Leftover, freed: int) -> dict[str, Any]:
     return {"kind": str(one.found.kind), "path": shown, "size": freed, "age": int(one.age_s * 1e9)}
 
 
-def _told(rows: list[dict[str, Any]], kept: list[Place], *, dry_run: bool) -> None:
-    """What it comes to, on stderr.
+def _report(rows: list[dict[str, Any]], failed: list[Place], *, dry_run: bool) -> None:
+    """Print a summary on stderr.
 
     Raises:
         UnusableInputError: Something could not be deleted.
@@ -80,13 +79,14 @@ def _told(rows: list[dict[str, Any]], kept: list[Place], *, dry_run: bool) -> No
 
     size = human(sum(row["size"] for row in rows), "bytes")
     if not rows:
-        click.echo("tracekit: nothing was left behind", err=True)
+        click.echo("tracekit: nothing to delete", err=True)
         return
     done = "would be freed" if dry_run else "freed"
     click.echo(f"tracekit: {size} {done}, {len(rows)} leftover{'s' * (len(rows) != 1)}", err=True)
-    if kept:
+    if failed:
         raise UnusableInputError(
-            f"{kept[0]} could not be deleted whole", hint="see who may write there, or whether it is in use"
+            f"{failed[0]} could not be deleted completely",
+            hint="check its permissions and whether it is in use",
         )
 
 
@@ -94,8 +94,8 @@ def _columns() -> list[Column]:
     from tracekit.analysis import Column
 
     return [
-        Column("kind", "", "what it was"),
-        Column("path", "", "where: in the store, else from the root"),
-        Column("size", "bytes", "bytes that are free now"),
-        Column("age", "ns", "time since it was last written to"),
+        Column("kind", "", "kind of leftover"),
+        Column("path", "", "path in the store, else absolute"),
+        Column("size", "bytes", "bytes freed"),
+        Column("age", "ns", "time since the last write"),
     ]

@@ -1,4 +1,4 @@
-"""Help pages, drawn by rich_click."""
+"""Help pages, rendered by rich_click."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PARTS: tuple[Any, ...] = (
 
 
 def page(command: Command, ctx: click.Context) -> str:
-    """The help page of a command, with colors where the environment or the terminal wants them."""
+    """Render the help page of a command, with colors if the environment or the terminal supports them."""
     formatter = RichHelpFormatter(width=ctx.terminal_width, max_width=ctx.max_content_width)
     drawn: Any = copy(command)
     drawn.panels = [RichOptionPanel(title, options=[*names]) for title, names in command.panels.items()]

@@ -1,4 +1,4 @@
-"""`tracekit import`: raw traces become runs."""
+"""`tracekit import`: import raw traces as runs."""
 
 from __future__ import annotations
 
@@ -20,29 +20,30 @@ if TYPE_CHECKING:
     from tracekit.run import Run
 
 _LIBRARIES = {
-    "OPENBLAS_NUM_THREADS": "1",  # those for linear algebra wait busily for what imports never do
-    "ARROW_DEFAULT_MEMORY_POOL": "system",  # gives back what it had for reading, and clears less for writing
+    "OPENBLAS_NUM_THREADS": "1",  # imports use no BLAS, whose idle threads would spin
+    "ARROW_DEFAULT_MEMORY_POOL": "system",  # returns memory after reading, and zeroes less
 }
 
 
 @click.command("import")
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=str)
-@click.option("--label", help="Name the new runs; a label can be used wherever a run is asked for.")
-@scheduler_option("Have the traces of a job decoded and written by the workers of a Dask cluster.")
+@click.option("--label", help="Label of the new runs; commands accept it as a run reference.")
+@scheduler_option("Decode and write traces on the workers of this Dask cluster,")
 @store_option
 def command(paths: tuple[str, ...], *, label: str | None, scheduler: str | None, store: str | None) -> None:
     """Import traces of torch.profiler and exports of Nsight Systems into the store.
 
     A PATH is a trace (JSON, plain or gzipped), a SQLite export, a folder of Parquet tables, a report
-    (.nsys-rep; nsys exports it once, beside it), a folder of these, or - for standard input, which is JSON.
-    What a file is, is told by its content. It may be an address, s3://bucket/key, gs:// or file:///, with
-    *, ** and [0-9] in it; traces there are read as they come, and not copied first.
-    The traces of one job's ranks become one run. Prints one run id a line on stdout, and nothing else;
-    a PATH, or a rank of a job, that cannot be used does not keep the others back, and the exit code is 2.
+    (.nsys-rep; nsys exports it once, next to it), a folder of these, or - for JSON on standard input. The
+    format is detected from the content. A PATH can be a URL: s3://bucket/key, gs:// or file:///, with *, **
+    and [0-9] as wildcards; remote traces are streamed, not downloaded first.
 
-    With --scheduler each trace is a task of a Dask cluster, and goes to another worker when its own dies. The
-    workers must find traces and store under the same paths as this program, and have its version
-    (pip install 'tracekit-torch[scale]').
+    The traces of one job's ranks become one run. Prints only run ids on stdout, one per line. If a PATH or a
+    rank of a job cannot be imported, the others still are, and the exit code is 2.
+
+    With --scheduler, each trace is a task of a Dask cluster, retried on another worker if its worker dies.
+    Workers need the same version of tracekit (pip install 'tracekit-torch[scale]') and access to the traces
+    and the store under the same paths.
 
     \b
     tracekit import trace.json.gz
@@ -52,7 +53,7 @@ def command(paths: tuple[str, ...], *, label: str | None, scheduler: str | None,
     zcat trace.json.gz | tracekit import -
     tracekit import /shared/job --store /shared/runs --scheduler tcp://head:8786
     """  # noqa: D301 (click reads the \b)
-    with _nothing_collected(), _told(_LIBRARIES):
+    with _without_gc(), _environment(_LIBRARIES):
         from tracekit.cli.progress import analysis_progress, byte_progress
         from tracekit.errors import TracekitError
         from tracekit.ingest.importer import import_each
@@ -61,22 +62,22 @@ def command(paths: tuple[str, ...], *, label: str | None, scheduler: str | None,
     named = printable(label) if label is not None else None
     errors: dict[str, TracekitError] = {}
     with ExitStack() as stack:
-        fleet = stack.enter_context(_cluster(scheduler)) if scheduler is not None else None
-        progress = stack.enter_context(analysis_progress() if fleet else byte_progress("reading"))
+        cluster = stack.enter_context(_cluster(scheduler)) if scheduler is not None else None
+        progress = stack.enter_context(analysis_progress() if cluster else byte_progress("reading"))
         found = _expanded(paths, errors)
-        for outcome in import_each(open_store(store), found, label=named, progress=progress, workers=fleet):
+        for outcome in import_each(open_store(store), found, label=named, progress=progress, workers=cluster):
             if isinstance(outcome, TracekitError):
                 errors[outcome.message] = outcome
                 continue
             click.echo(outcome.id)
             _warn(outcome)
-    gc.freeze()  # Python looks for garbage once more when it ends
+    gc.freeze()  # skips the last garbage collection at exit
     _fail(list(errors.values()))
 
 
 @contextmanager
-def _nothing_collected() -> Iterator[None]:
-    """Load modules, which stay: looking for garbage among what they are made of, now or later, takes time."""
+def _without_gc() -> Iterator[None]:
+    """Load modules without garbage collection, now or later: their objects live until exit."""
     gc.disable()
     try:
         yield
@@ -86,8 +87,8 @@ def _nothing_collected() -> Iterator[None]:
 
 
 @contextmanager
-def _told(settings: Mapping[str, str]) -> Iterator[None]:
-    """Load libraries that look into the environment, with settings that are not there yet."""
+def _environment(settings: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables that are unset, while libraries that read them load."""
     added = {name: value for name, value in settings.items() if name not in os.environ}
     os.environ.update(added)
     try:
@@ -98,13 +99,13 @@ def _told(settings: Mapping[str, str]) -> Iterator[None]:
 
 
 def _cluster(scheduler: str) -> AbstractContextManager[Workers]:
-    from tracekit.fleet import workers  # what imports of this process alone do not need
+    from tracekit.fleet import workers  # slow to import, and needed only for a cluster
 
     return workers(scheduler)
 
 
 def _expanded(paths: tuple[str, ...], errors: dict[str, TracekitError]) -> list[Place]:
-    """The places that the paths name; what names none is added to the errors."""
+    """Expand the paths to places; paths that cannot be expanded are added to the errors."""
     from tracekit import places
     from tracekit.errors import TracekitError
 
@@ -118,7 +119,7 @@ def _expanded(paths: tuple[str, ...], errors: dict[str, TracekitError]) -> list[
 
 
 def _fail(errors: list[TracekitError]) -> None:
-    """One line for each error; the last is raised, which prints its line and sets the exit code."""
+    """Print a line for each error but the last, which is raised and sets the exit code."""
     from tracekit.cli.main import one_line
 
     for error in errors[:-1]:
@@ -130,6 +131,6 @@ def _fail(errors: list[TracekitError]) -> None:
 def _warn(run: Run) -> None:
     from tracekit.alike import together
 
-    for noticed in together(run.meta.diagnostics):
-        if noticed.level != "info":
-            click.echo(f"tracekit: {run.id}: {noticed.message}", err=True)
+    for diagnostic in together(run.meta.diagnostics):
+        if diagnostic.level != "info":
+            click.echo(f"tracekit: {run.id}: {diagnostic.message}", err=True)

@@ -1,6 +1,6 @@
-"""click as the commands use it; their help is drawn by rich_click, which is imported when somebody reads it.
+"""The parts of click that commands use, with help pages rendered by rich_click.
 
-rich_click takes longer to import than many a command takes.
+rich_click is imported only to render help, as importing it takes longer than many commands.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from click import (
     ClickException,
     Context,
     FloatRange,
-    IntRange,
     Parameter,
     ParamType,
     Path,
@@ -60,11 +59,23 @@ __all__ = [
 ]
 
 
+class IntRange(click.IntRange):
+    """An integer within bounds, with a plain message for what is not an integer."""
+
+    def convert(self, value: Any, param: Parameter | None, ctx: Context | None) -> int:
+        """Convert to an integer within bounds."""
+        try:
+            int(str(value))
+        except ValueError:
+            self.fail(f"{value!r} is not a whole number", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 class Option(click.Option):
     """An option of a command.
 
     Attributes:
-        panel: What rich_click asks an option for; a command's panels name their options instead.
+        panel: Attribute that rich_click expects; panels of a command list their options instead.
     """
 
     panel: None = None
@@ -74,7 +85,7 @@ class Command(click.Command):
     """A command.
 
     Attributes:
-        panels: Names of options by the title of the panel that shows them; all are in one where it is empty.
+        panels: Names of options by panel title; if empty, all are in one panel.
     """
 
     def __init__(self, *args: Any, panels: Mapping[str, Sequence[str]] | None = None, **kwargs: Any) -> None:
@@ -82,13 +93,13 @@ class Command(click.Command):
         self.panels = panels or {}
 
     def get_help(self, ctx: Context) -> str:
-        """The help page, with colors where they are wanted."""
+        """Return the help page, with colors if enabled."""
         from tracekit.cli.help_pages import page
 
         return page(self, ctx)
 
     def get_help_option(self, ctx: Context) -> click.Option | None:
-        """The option that prints the help page."""
+        """Return the option that prints the help page."""
         found = super().get_help_option(ctx)
         if found is not None:
             found.callback = _print_help
@@ -96,12 +107,12 @@ class Command(click.Command):
 
 
 class Group(Command, click.Group):
-    """A command of commands; its help, too, when none is named."""
+    """A group of commands; prints help if no command is given."""
 
     command_class = Command
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
-        """The words for the command that they name."""
+        """Parse the arguments; without any, print help and exit with 2."""
         if not args and self.no_args_is_help and not ctx.resilient_parsing:
             _print_page(ctx)
             ctx.exit(2)
@@ -115,18 +126,18 @@ def _print_help(ctx: Context, _option: Parameter, asked: bool) -> None:  # noqa:
 
 
 def _print_page(ctx: Context) -> None:
-    echo(ctx.get_help(), color=True)  # rich has seen whether colors are wanted; click must not take them away
+    echo(ctx.get_help(), color=True)  # rich has decided on colors; click must not strip them
 
 
 def command(name: str | None = None, **settings: Any) -> Callable[[Function], Command]:
-    """Make a command of a function."""
+    """Turn a function into a command."""
     return click.command(name, cls=Command, **settings)
 
 
 def group(
     name: str | None = None, *, cls: type[Group] = Group, **settings: Any
 ) -> Callable[[Function], Group]:
-    """Make a group of a function."""
+    """Turn a function into a group of commands."""
     return click.group(name, cls=cls, **settings)
 
 

@@ -1,4 +1,4 @@
-"""Entry point of `tracekit`: loads commands lazily and turns expected errors into one line."""
+"""Entry point of `tracekit`: loads commands lazily and prints expected errors as one line."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ COMMANDS = {
     "verify": "tracekit.cli.verify",
     "gc": "tracekit.cli.gc",
 }
-"""Command name to the module whose `command` it is, in the order people need them."""
+"""Modules of the commands by name, in the order of the help page."""
 
 
 class LazyGroup(click.Group):
-    """A group that imports a command's module only when that command is asked for."""
+    """A group that imports the module of a command only when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names of all commands, in the order people need them."""
+        """Return the names of all commands, in the order of the help page."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return one command; None when there is none of that name."""
+        """Import and return a command; None if it does not exist."""
         module = COMMANDS.get(cmd_name)
         return import_module(module).command if module else None
 
@@ -56,22 +56,22 @@ class LazyGroup(click.Group):
 @click.version_option(__version__, prog_name="tracekit")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
 def cli() -> None:
-    """Collect GPU and CPU profiles of PyTorch programs and see where the time went.
+    """Collect GPU and CPU profiles of PyTorch programs and find where the time goes.
 
     Start with `tracekit collect --workload resnet50`, or `tracekit import trace.json.gz`.
     """
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and exit with the documented code."""
+    """Run the command line and exit with its exit code."""
     for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
-            signal.signal(number, lambda number, _: sys.exit(128 + number))  # unwinds, so nothing is left
+        if signal.getsignal(number) is not signal.SIG_IGN:  # ignored under nohup
+            signal.signal(number, lambda number, _: sys.exit(128 + number))  # runs cleanup
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
 
 def run(arguments: list[str]) -> int:
-    """Run the command line; returns the exit code.
+    """Run the command line and return its exit code.
 
     Example:
         >>> run(["--version"])
@@ -84,13 +84,15 @@ def run(arguments: list[str]) -> int:
     except TracekitError as error:
         return _fail(error, error.exit_code, debug=debug)
     except click.ClickException as error:
-        click.echo(f"tracekit: {error.format_message()} {_help_for(error)}", err=True)
+        message = error.format_message()
+        stop = "" if message.endswith((".", "?")) else "."
+        click.echo(f"tracekit: {message}{stop} {_help_for(error)}", err=True)
         return ExitCode.UNUSABLE
     except (KeyboardInterrupt, click.Abort):
-        click.echo("tracekit: interrupted; what was not finished is not saved", err=True)
+        click.echo("tracekit: interrupted; unfinished results are not saved", err=True)
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
-        sys.stderr.close()  # the reader went away, as in `tracekit runs | head`
+        sys.stderr.close()  # the reader closed the pipe, as in `tracekit runs | head`
         return ExitCode.OK
     except OSError as error:
         return _fail(_unusable(error), ExitCode.UNUSABLE, debug=debug)
@@ -111,14 +113,14 @@ def _fail(error: TracekitError, code: ExitCode, *, debug: bool) -> int:
 
 
 def one_line(error: TracekitError) -> str:
-    """How an error is printed."""
+    """Format an error as it is printed."""
     return f"tracekit: {error.message}" + (f"; {error.hint}" if error.hint else "")
 
 
 def _unusable(error: OSError) -> TracekitError:
-    """What the system said where nothing better is known."""
+    """Convert an unexpected system error."""
     reason = os.strerror(error.errno) if error.errno else str(error)
     named = f"{error.filename}: {reason}" if error.filename else reason
-    unusable = TracekitError(named, hint="see where with `tracekit --debug`")
+    unusable = TracekitError(named, hint="rerun with `tracekit --debug` for a traceback")
     unusable.__cause__ = error
     return unusable

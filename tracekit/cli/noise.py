@@ -1,4 +1,4 @@
-"""`tracekit noise`: how much runs of the same code differ."""
+"""`tracekit noise`: estimate run-to-run noise."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 @format_option
 @store_option
 def command(*, output_format: str, store: str | None) -> None:
-    """Say how much runs of the same code differ, and the smallest change that this allows to detect.
+    """Show run-to-run noise and the smallest change that a comparison can detect.
 
-    A series is a metric of one configuration, runs with equal fingerprints. Its sigma is the standard
-    deviation of the logarithm of one run's value (0.02: runs differ by about 2 %), pooled within runs of the
-    same clean commit, or of the same label and changes. Detectable is the change that a comparison of so many
-    runs per side finds in 80 of 100 cases. Runs of one commit that were made days apart differ by more than
-    those that `tracekit ab` makes in turn.
+    A series is a metric of one configuration (runs with the same fingerprint). Its sigma is the standard
+    deviation of the logarithm of a run's value (0.02: runs differ by about 2%), pooled within groups of the
+    same clean commit, or of the same label and changes. The detectable change is what a comparison with that
+    many runs per side finds with 80% power. Runs of one commit recorded days apart differ more than the
+    alternating runs of `tracekit ab`.
 
     JSON: {"schema": "tracekit.noise/1", "series": [{"series": ..., "sigma": ..., ...}]}.
     """
@@ -63,19 +63,19 @@ def _columns() -> list[Column]:
     from tracekit.analysis import Column
 
     return [
-        Column("configuration", "", "what ran, in a few words of its fingerprint"),
-        Column("metric", "", "what was measured"),
-        Column("sigma", "share", "standard deviation of the logarithm of one run"),
-        Column("sigma_low", "share", "lower bound of its 95 % interval"),
-        Column("sigma_high", "share", "upper bound of it"),
-        Column("detectable_5", "share", "change that 5 runs per side find in 80 of 100 cases"),
-        Column("detectable_10", "share", "the same of 10 runs per side"),
-        Column("detectable_20", "share", "the same of 20 runs per side"),
-        Column("runs", "count", "runs that measured it"),
-        Column("repeats", "count", "of these, runs that have another of the same code"),
-        Column("groups", "count", "commits, or labels, with two runs or more"),
-        Column("needs", "prose", "what to do for an estimate, or a better one"),
-        Column("series", "", "hash of the whole fingerprint"),
+        Column("configuration", "", "main fields of the fingerprint"),
+        Column("metric", "", "metric"),
+        Column("sigma", "share", "standard deviation of the logarithm of a run's value"),
+        Column("sigma_low", "share", "lower bound of its 95% interval"),
+        Column("sigma_high", "share", "upper bound of its 95% interval"),
+        Column("detectable_5", "share", "change that 5 runs per side detect with 80% power"),
+        Column("detectable_10", "share", "the same with 10 runs per side"),
+        Column("detectable_20", "share", "the same with 20 runs per side"),
+        Column("runs", "count", "runs with a value"),
+        Column("repeats", "count", "runs with at least one other of the same code"),
+        Column("groups", "count", "commits or labels with two or more runs"),
+        Column("needs", "prose", "how to get an estimate, or a better one"),
+        Column("series", "", "hash of the fingerprint"),
     ]
 
 
@@ -83,18 +83,18 @@ def _notes(found: History) -> list[str]:
     notes = []
     if not found.series:
         notes.append(
-            "no runs to tell noise by: it takes two or more of one commit and configuration; "
-            "make them with `tracekit collect --workload resnet50 --repeat 5`"
+            "no repeated runs to estimate noise from: record two or more of one commit and configuration, "
+            "for example with `tracekit collect --workload resnet50 --repeat 5`"
         )
     if found.without_code:
         notes.append(
-            f"{_runs(found.without_code)} left out: without a clean commit or a label it is unknown "
-            "which ran the same code (collect with --label)"
+            f"{_runs(found.without_code)} skipped: without a clean commit or a label, runs of the same code "
+            "cannot be identified (collect with --label)"
         )
     if found.unmeasured:
         notes.append(
-            f"{_runs(found.unmeasured)} left out: un-profiled step times and peaks of memory are what "
-            "`tracekit collect` records, not what a trace holds"
+            f"{_runs(found.unmeasured)} skipped: only `tracekit collect` records unprofiled step times and "
+            "peak memory; imported traces lack them"
         )
     return notes
 

@@ -16,38 +16,36 @@ if TYPE_CHECKING:
 
 FORMATS = ("table", "json", "csv", "markdown")
 REPORTS = ("table", "json", "markdown")
-"""Formats of what is told in sentences rather than rows."""
+"""Formats of reports, which are text rather than rows."""
 METRICS = ("step_time", "wall", "host_peak", "device_peak", "value")
-"""What a measured program can have."""
+"""Metrics of a measured program."""
 UNITS = ("ns", "us", "ms", "s", "bytes", "KiB", "MiB", "GiB", "count")
-"""What a program may print a value in."""
+"""Units of a value that a program prints."""
 
 store_option = click.option(
     "--store",
     metavar="PLACE",
-    help="Where runs are kept: a folder, s3://bucket/prefix or gs://bucket/prefix; default $TRACEKIT_STORE, "
-    "else .tracekit/ of the git repository or here.",
+    help="Store of runs: a folder, s3://bucket/prefix or gs://bucket/prefix; default $TRACEKIT_STORE, "
+    "else .tracekit/ in the git repository or the current folder.",
 )
 
-fresh_option = click.option(
-    "--no-cache", "fresh", is_flag=True, help="Compute every analysis anew, whatever was kept of earlier."
-)
+fresh_option = click.option("--no-cache", "fresh", is_flag=True, help="Ignore cached results.")
 
 
 def scheduler_option(text: str) -> Decorator:
-    """The cluster that works, instead of this machine."""
-    return click.option("--scheduler", metavar="ADDRESS", help=f"{text} Such as tcp://host:8786.")
+    """Return the option for a Dask cluster; the text ends in a comma, before an example."""
+    return click.option("--scheduler", metavar="ADDRESS", help=f"{text} such as tcp://host:8786.")
 
 
 def format_of(what: str, names: Sequence[str]) -> Decorator:
-    """The option for the format of what a command prints."""
+    """Return the option for the output format."""
     return click.option(
         "--format",
         "output_format",
         type=click.Choice(names),
         default="table",
         show_default=True,
-        help=f"How to print the {what} on stdout.",
+        help=f"Output format of the {what}.",
     )
 
 
@@ -56,37 +54,37 @@ report_option = format_of("result", REPORTS)
 
 
 def threshold_option(text: str) -> Decorator:
-    """The smallest change that matters, 7 % by default."""
+    """Return the option for the smallest change that matters, 7% by default."""
     return click.option("--threshold", type=Percent(), default="7%", show_default=True, help=text)
 
 
 def warmup_option(text: str) -> Decorator:
-    """Measurements before those that count."""
+    """Return the option for warm-up measurements."""
     return click.option("--warmup", type=click.IntRange(min=0), default=1, show_default=True, help=text)
 
 
 def value_option(text: str) -> Decorator:
-    """Where the number is in what a program prints."""
+    """Return the option for the pattern of a value in a program's output."""
     return click.option("--value", metavar="REGEX", help=text)
 
 
 def unit_option(text: str) -> Decorator:
-    """What that number is in."""
+    """Return the option for the unit of that value."""
     return click.option("--unit", type=click.Choice(UNITS), default="ms", show_default=True, help=text)
 
 
 def setup_option(text: str) -> Decorator:
-    """What builds a worktree before anything is measured there."""
+    """Return the option for the command that builds a worktree."""
     return click.option("--setup", metavar="CMD", default="", help=text)
 
 
 def varying_option(text: str) -> Decorator:
-    """Fields of the fingerprint that differ on purpose."""
+    """Return the option for fingerprint fields whose difference is ignored."""
     return click.option("--varying", multiple=True, metavar="FIELD", help=text)
 
 
 def open_store(option: str | None) -> Store:
-    """The store an invocation means."""
+    """Open the store given by the option or the environment."""
     from tracekit.store import Store, locate
 
     return Store(locate(option))

@@ -1,4 +1,4 @@
-"""The part of `tracekit collect` that runs the user's own program."""
+"""The part of `tracekit collect` that runs the user's program."""
 
 from __future__ import annotations
 
@@ -33,33 +33,33 @@ OF_WORKLOADS = (
     "seed",
     "no_profile",
 )
-"""Options that say what a built-in workload does; a program says that by itself."""
+"""Options of built-in workloads, refused for programs."""
 OF_PROGRAMS = ("start_step",)
 
 
 def choose(ctx: click.Context, *, program: tuple[str, ...], workload: str | None) -> None:
-    """Refuse what does not go together.
+    """Refuse options that exclude each other.
 
     Raises:
         UsageError: Both or neither of a workload and a program are given, or an option of the other.
     """
     if program and workload:
-        raise click.UsageError(f"--workload {workload} and the program {program[0]} exclude each other.")
+        raise click.UsageError(f"--workload {workload} and the program {program[0]} cannot be combined.")
     if not program and not workload:
-        raise click.UsageError("Name a built-in workload with --workload, or give your program after --.")
+        raise click.UsageError("Give a built-in workload with --workload, or your program after --.")
     given = [option(name) for name in (OF_WORKLOADS if program else OF_PROGRAMS) if _is_given(ctx, name)]
     if given:
         kind, whose = (
-            ("a built-in workload", "your program takes its own after its name")
+            ("a built-in workload", "pass your program's options after its name")
             if program
-            else ("your own program", "a workload has --warmup")
+            else ("your program", "for a workload, use --warmup")
         )
         is_are = "is an option" if len(given) == 1 else "are options"
         raise click.UsageError(f"{', '.join(given)} {is_are} of {kind}; {whose}.")
 
 
 def option(name: str) -> str:
-    """How an option of this name is typed."""
+    """Return the command-line spelling of an option."""
     return "--" + name.replace("_", "-")
 
 
@@ -77,7 +77,7 @@ def record(
     label: str | None,
     keep_trace: bool,
 ) -> int:
-    """Run the program, say on standard error what was recorded, and return the program's exit code."""
+    """Run the program, report the new runs on standard error, and return the program's exit code."""
     from tracekit.collecting import collect_program
 
     runs: list[Run] = []
@@ -100,9 +100,9 @@ def record(
 
 
 def _progress(part: str, done: int, _total: int) -> None:
-    """The program has the terminal while it runs, so only what follows is told."""
+    """Report the import; the program uses the terminal until then."""
     if part == "import" and done == 0:
-        click.echo("tracekit: the program has ended; importing what it recorded", err=True)
+        click.echo("tracekit: program finished; importing the profile", err=True)
 
 
 def _warn(run: Run) -> None:

@@ -1,4 +1,4 @@
-"""Progress on stderr: bars where a person watches."""
+"""Progress bars on stderr, if it is a terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tracekit.cli import lazy_click as click
 from tracekit.cli import watched
 
 _EXPLAINED = {"build": "build: compiling the C++ program, once"}
-"""Parts that take long, and why."""
+"""Descriptions of stages that take long."""
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def byte_progress(verb: str) -> Iterator[Progress]:
-    """A bar per file that grows with the bytes consumed, on a terminal; vanishes when done."""
+    """Show a bar of bytes read per file, on a terminal; removed at the end."""
     console = watched.console()
     if console is None:
         yield lambda _name, _done, _size: None
@@ -44,7 +44,7 @@ def byte_progress(verb: str) -> Iterator[Progress]:
 
 @contextmanager
 def step_progress(prefix: str) -> Iterator[StepProgress]:
-    """A bar on a terminal, else one line for each part; always on stderr."""
+    """Show a bar on a terminal, else a line per stage, on stderr."""
     console = watched.console()
     if console is None:
 
@@ -75,7 +75,7 @@ def step_progress(prefix: str) -> Iterator[StepProgress]:
 
 @contextmanager
 def analysis_progress() -> Iterator[AnalysisProgress]:
-    """A bar over the analyses on a terminal, nothing elsewhere; vanishes when done."""
+    """Show a bar of analyses, on a terminal; removed at the end."""
     console = watched.console()
     if console is None:
         yield lambda _title, _done, _total: None

@@ -1,4 +1,4 @@
-"""`tracekit query`: SQL over the tables of runs."""
+"""`tracekit query`: run SQL over the tables of runs."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ if TYPE_CHECKING:
     "references",
     multiple=True,
     metavar="RUN",
-    help="A run to read, default `latest`; may be repeated.",
+    help="Run to query, default `latest`; repeatable.",
 )
-@click.option("--all", "every", is_flag=True, help="Read every run of the store.")
-@click.option("--tables", is_flag=True, help="List the tables and their columns, with units and meaning.")
+@click.option("--all", "every", is_flag=True, help="Query all runs of the store.")
+@click.option("--tables", is_flag=True, help="List tables and columns with units and meanings.")
 @click.option(
     "--limit",
     type=click.IntRange(min=0),
-    help="Rows at most, 0 for all; default 30 in a table, all in other formats.",
+    help="Maximum rows, 0 for all; default 30 in a table, all in other formats.",
 )
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0),
     default=0,
     metavar="SECONDS",
-    help="Stop a query that takes longer; 0, the default, lets it take its time.",
+    help="Stop the query after this time; 0 (default) for no limit.",
 )
 @click.option(
     "--memory",
     type=click.FloatRange(min=0, min_open=True),
     metavar="GIB",
-    help="GiB of memory that it may use before it spills to disk; default half of the machine's, 4 at most.",
+    help="Memory in GiB before the query spills to disk; default half of the machine's, at most 4.",
 )
 @format_option
 @store_option
@@ -59,25 +59,25 @@ def command(
     output_format: str,
     store: str | None,
 ) -> None:
-    """Ask SQL of a run's tables: device_intervals, host_intervals, steps, counters, allocations, and runs.
+    """Run SQL on a run's tables: device_intervals, host_intervals, steps, counters, allocations, and runs.
 
-    The dialect is DuckDB's. A query only reads, and nothing but the tables: one SELECT, WITH, FROM, VALUES,
-    DESCRIBE, SUMMARIZE or EXPLAIN. Times and sizes are exact integers in the unit that the column's name
-    ends in (ns, bytes); `tracekit query --tables`, or no SQL, lists every column. Only the columns and the
-    parts of files that a query needs are read: EXPLAIN ANALYZE shows which. `-` reads the SQL from stdin.
+    The dialect is DuckDB's. Queries are read-only and see only these tables; allowed is one SELECT, WITH,
+    FROM, VALUES, DESCRIBE, SUMMARIZE or EXPLAIN. Times and sizes are exact integers; column names end in
+    their unit (ns, bytes). `tracekit query --tables`, or no SQL, lists all columns. Only the needed columns
+    and row groups are read; EXPLAIN ANALYZE shows which. `-` reads the SQL from stdin.
 
-    With several --run, or --all, each row begins with its run_id. The table `runs` lists the store's runs.
+    With several --run, or --all, rows have a run_id. The table `runs` lists the runs of the store.
 
     JSON: {"schema": "tracekit.query/1", "columns": [{"name", "type", "unit"}, ...], "rows": [{...}, ...],
     "more": rows left out by --limit}.
 
     \b
-    The kernels that take longest:
+    Kernels by total time:
       tracekit query "SELECT name, count(*) AS n, sum(dur_ns) AS sum_ns
         FROM device_intervals WHERE kind = 'kernel'
         GROUP BY name ORDER BY sum_ns DESC LIMIT 10"
     \b
-    Pageable copies, with the op that asked for each:
+    Pageable copies and the ops that issued them:
       tracekit query "SELECT d.bytes, d.dur_ns, h.name
         FROM device_intervals d JOIN host_intervals h ON h.row_id = d.op_row
         WHERE d.src_memory = 'pageable'"
@@ -90,7 +90,7 @@ def command(
     The runs of a branch:
       tracekit query "SELECT run_id, label, unprofiled_step_ns
         FROM runs WHERE git_branch = 'main'"
-    """  # noqa: D301 - what keeps the lines of an example is an escape
+    """  # noqa: D301 (click reads the \b)
     if tables or sql is None:
         click.echo(_tables(output_format), nl=False)
         return
@@ -131,7 +131,7 @@ def _asked(
 
 
 def _runs(store: Store, references: tuple[str, ...]) -> list[Run]:
-    """The runs meant, each once."""
+    """Resolve the references to distinct runs."""
     from tracekit.references import resolve
 
     found = {run.path.resolve(): run for run in (resolve(store, one) for one in references or ("latest",))}
@@ -145,12 +145,12 @@ def _tables(output_format: str) -> str:
     from tracekit.query.views import KNOWN
 
     columns = [
-        Column("table", "", "its table"),
-        Column("column", "id", "its name in SQL"),
-        Column("type", "", "its type in Arrow's words"),
-        Column("unit", "", "what it counts in"),
-        Column("nullable", "", "whether it may be NULL: not known, or not applicable"),
-        Column("meaning", "prose", "what it says"),
+        Column("table", "", "table"),
+        Column("column", "id", "name in SQL"),
+        Column("type", "", "Arrow type"),
+        Column("unit", "", "unit"),
+        Column("nullable", "", "whether it can be NULL (unknown or not applicable)"),
+        Column("meaning", "prose", "description"),
     ]
     rows: list[dict[str, Any]] = [
         {

@@ -1,4 +1,4 @@
-"""`tracekit report`: a run as one HTML file."""
+"""`tracekit report`: write a run as one HTML file."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ _ALL = "all"
     "-o",
     "--output",
     metavar="PATH",
-    help="The file, or a folder for it; default the run's id with .html, here.",
+    help="Output file or folder; default: the run id with .html, in the current folder.",
 )
 @click.option(
     "--analyses",
     metavar="NAMES",
-    help=f"Analyses to show, by comma, or `{_ALL}`; default {', '.join(_SHOWN)}.",
+    help=f"Comma-separated analyses, or `{_ALL}`; default {', '.join(_SHOWN)}.",
 )
-@click.option("--title", help="Heading of the page; default the run's label, else what ran.")
+@click.option("--title", help="Page title; default: the run's label or workload.")
 @click.option(
     "--limit",
     type=click.IntRange(min=0),
     default=20,
     show_default=True,
-    help="Rows of a table at most; 0 shows all.",
+    help="Maximum rows per table; 0 shows all.",
 )
-@click.option("--open", "open_browser", is_flag=True, help="Show it in the browser.")
+@click.option("--open", "open_browser", is_flag=True, help="Open it in the browser.")
 @fresh_option
 @store_option
 def command(
@@ -58,18 +58,18 @@ def command(
     fresh: bool,
     store: str | None,
 ) -> None:
-    """Write RUN as one HTML file to keep or send: findings, figures, tables, definitions, facts of the run.
+    """Write RUN as one HTML file: findings, figures, tables, definitions and metadata of the run.
 
-    The file needs nothing else: it holds no script and asks for nothing outside, so it opens from a disk, an
-    e-mail or a CI artifact alike, in the reader's light or dark colours, on a phone and on paper. It opens
-    with the findings of every analysis, the largest saving first; names in it are those of the trace.
+    The file is self-contained and has no scripts: it opens from disk, an e-mail or a CI artifact, follows the
+    reader's light or dark theme, and prints well. It starts with the findings of all analyses, largest
+    saving first, and shows the names in the trace unchanged.
 
-    RUN is what other commands take, default `latest`. The path that was written is printed.
+    RUN is any run reference, default `latest`. Prints the path it wrote.
 
     \b
     tracekit report latest -o report.html
     tracekit report before --analyses kernels,idle_gaps --title "Before the fix"
-    """  # noqa: D301 - what keeps the lines of an example is an escape
+    """  # noqa: D301 (click reads the \b)
     from tracekit.export.output import whole
     from tracekit.keeping import Shelf
     from tracekit.references import resolve
@@ -88,10 +88,10 @@ def command(
 
 
 def _names(analyses: str | None) -> tuple[str, ...]:
-    """The analyses to show, in the order given.
+    """Parse the names of the analyses to show.
 
     Raises:
-        UnusableInputError: There is no analysis of that name.
+        UnusableInputError: An analysis does not exist.
     """
     from tracekit import analysis
     from tracekit.cli.analyze import chosen
@@ -104,13 +104,13 @@ def _names(analyses: str | None) -> tuple[str, ...]:
 
 
 def _text(run: Run, names: tuple[str, ...], shelf: Shelf, *, title: str | None, limit: int) -> str:
-    kept, advice = _asked(run, {*names, "integrity"}, shelf)
+    shown, advice = _analyzed(run, {*names, "integrity"}, shelf)
     text: str = _reports().report(
         run,
-        title=title or _called(run),
+        title=title or _title(run),
         question="",
-        results=[kept[name] for name in names if name in kept],
-        integrity=kept["integrity"][1],
+        results=[shown[name] for name in names if name in shown],
+        integrity=shown["integrity"][1],
         advice=[one.finding for one in advice.findings],
         facts=True,
         lacking=advice.lacking,
@@ -119,30 +119,30 @@ def _text(run: Run, names: tuple[str, ...], shelf: Shelf, *, title: str | None, 
     return text
 
 
-def _called(run: Run) -> str:
-    """The label of a run, else what ran, else what its id names."""
+def _title(run: Run) -> str:
+    """Return the label of a run, else its workload, else the name in its id."""
     workload = run.meta.workload or {}
     what = " ".join(str(workload[key]) for key in ("name", "mode", "device") if workload.get(key))
     return run.meta.label or what or run.id.partition("-")[2].rpartition("-")[0] or run.id
 
 
-def _asked(run: Run, names: set[str], shelf: Shelf) -> tuple[dict[str, tuple[Analysis, Result]], Advice]:
-    """The results that are shown, and the advice of all analyses."""
+def _analyzed(run: Run, names: set[str], shelf: Shelf) -> tuple[dict[str, tuple[Analysis, Result]], Advice]:
+    """Return the results to show, and the advice of all analyses."""
     from tracekit import analysis
     from tracekit.cli.progress import analysis_progress
     from tracekit.findings import gather
 
-    kept: dict[str, tuple[Analysis, Result]] = {}
+    shown: dict[str, tuple[Analysis, Result]] = {}
 
     def each() -> Any:
         for one, result in analysis.analyze_each(run, (), progress=progress, by=shelf.analyze):
             if one.name in names:
-                kept[one.name] = one, result
+                shown[one.name] = one, result
             yield one, result
 
     with analysis_progress() as progress:
         advice = gather(run, each())
-    return kept, advice
+    return shown, advice
 
 
 def _reports() -> ModuleType:
@@ -152,6 +152,6 @@ def _reports() -> ModuleType:
         return import_module("tracekit.dashboards.exports.report")
     except ModuleNotFoundError as error:
         raise MissingDependencyError(
-            f"a report needs the package {error.name!r}, which is not installed",
+            f"reports need the package {error.name!r}",
             hint="pip install 'tracekit-torch[dashboard]'",
         ) from error

@@ -17,27 +17,27 @@ if TYPE_CHECKING:
 
 @click.command("rm")
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True)
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--yes", "-y", is_flag=True, help="Delete without asking.")
 @store_option
 def command(*, runs: tuple[str, ...], yes: bool, store: str | None) -> None:
-    """Delete runs from the store; asks first on a terminal, needs `--yes` elsewhere.
+    """Delete runs from the store, after confirmation on a terminal or with `--yes`.
 
-    RUN is a run id or a unique prefix, `latest`, `latest~N`, a label or `git:REV`. All of them are looked up
-    before any is deleted: one that is wrong deletes nothing. A run outside the store is never deleted.
+    RUN is a run id or a unique prefix, `latest`, `latest~N`, a label or `git:REV`. If any RUN cannot be
+    found, nothing is deleted. Runs outside the store are never deleted.
 
-    The ids of the deleted runs are printed, one a line.
+    Prints the ids of the deleted runs, one per line.
     """
     opened = open_store(store)
-    doomed = _find(opened, runs)
+    found = _find(opened, runs)
     if not yes:
-        doomed = _confirmed(doomed)
-    for run in doomed:
+        found = _confirmed(found)
+    for run in found:
         opened.remove(run)
         click.echo(run.path.name)
 
 
 def _find(store: Store, references: Sequence[str]) -> list[Run]:
-    """The runs meant, each once, in the order given."""
+    """Resolve the references to distinct runs, in order."""
     from tracekit.errors import UnusableInputError
 
     found: dict[str, Run] = {}
@@ -46,20 +46,20 @@ def _find(store: Store, references: Sequence[str]) -> list[Run]:
         if run.path.resolve().parent != store.path.resolve():
             raise UnusableInputError(
                 f"{reference} is not in the store {store.path}; nothing was deleted",
-                hint="name its store with --store, or delete the folder yourself",
+                hint="select its store with --store, or delete the folder yourself",
             )
         found.setdefault(run.path.resolve().name, run)
     return list(found.values())
 
 
 def _confirmed(runs: list[Run]) -> list[Run]:
-    """The runs when the person agrees, none otherwise."""
+    """Ask for confirmation; return no runs if declined."""
     from tracekit.errors import UnusableInputError
 
     names = ", ".join(run.path.name for run in runs)
     if not sys.stdin.isatty():
-        raise UnusableInputError(f"{names} would be deleted; nothing was", hint="confirm with --yes")
+        raise UnusableInputError(f"nothing deleted: {names} need confirmation", hint="confirm with --yes")
     if click.confirm(f"Delete {names}?", err=True):
         return runs
-    click.echo("tracekit: nothing was deleted", err=True)
+    click.echo("tracekit: nothing deleted", err=True)
     return []

@@ -1,4 +1,4 @@
-"""`tracekit runs`: what the store holds."""
+"""`tracekit runs`: list the runs of the store."""
 
 from __future__ import annotations
 
@@ -14,15 +14,13 @@ if TYPE_CHECKING:
 
 
 @click.command("runs")
-@click.option(
-    "--limit", type=click.IntRange(min=0), help="The newest runs at most; 0 lists all, the default."
-)
+@click.option("--limit", type=click.IntRange(min=0), help="List only the newest runs; 0 (default) lists all.")
 @format_option
 @store_option
 def command(*, limit: int | None, output_format: str, store: str | None) -> None:
     """List the runs of the store, newest last.
 
-    A commit marked `+` had uncommitted changes. Any command that takes a run takes the id, a unique prefix
+    A commit marked `+` had uncommitted changes. Commands accept as a run reference the id, a unique prefix
     of it, `latest`, `latest~1`, a label, `git:REV`, or a path.
 
     JSON: {"schema": "tracekit.runs/1", "runs": [{"run_id": ..., ...}]}.
@@ -45,18 +43,18 @@ def command(*, limit: int | None, output_format: str, store: str | None) -> None
 
 
 def _readable(store: Store) -> list[Run]:
-    """The runs whose metadata this version reads; the others are named on stderr, and hide nothing else."""
+    """Return the runs with readable metadata; report the others on stderr."""
     from tracekit.errors import TracekitError
 
-    kept = []
+    readable = []
     for run in store.runs():
         try:
             run.meta  # noqa: B018 (read once, cached by the run)
         except TracekitError as error:
-            click.echo(f"tracekit: left out {run.path.name}: {error}", err=True)
+            click.echo(f"tracekit: skipped {run.path.name}: {error}", err=True)
         else:
-            kept.append(run)
-    return kept
+            readable.append(run)
+    return readable
 
 
 def _row(run: Run) -> dict[str, Any]:
@@ -82,13 +80,13 @@ def _columns() -> list[Column]:
     from tracekit.render.cells import ID
 
     return [
-        Column("run_id", ID, "identifies the run; its prefix will do where unique"),
-        Column("label", "", "name given by the user"),
-        Column("workload", "", "what ran"),
+        Column("run_id", ID, "run id; a unique prefix is enough"),
+        Column("label", "", "label given by the user"),
+        Column("workload", "", "workload or program"),
         Column("mode", "", "train or infer"),
-        Column("device", "", "where it ran"),
-        Column("collector", "", "what recorded it, and whether without a profile"),
-        Column("created_at", "", "when, UTC"),
+        Column("device", "", "device type"),
+        Column("collector", "", "collector, and whether there is no profile"),
+        Column("created_at", "", "time of creation, UTC"),
         Column("git", "", "commit; + marks uncommitted changes"),
         Column("rows", "count", "rows of all tables"),
         Column("size", "bytes", "Parquet files on disk"),

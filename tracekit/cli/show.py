@@ -1,4 +1,4 @@
-"""`tracekit show`: what is known about one run."""
+"""`tracekit show`: show the metadata of a run."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tracekit.cli.options import format_option, open_store, store_option
 @format_option
 @store_option
 def command(*, run: str, output_format: str, store: str | None) -> None:
-    """Show what is known about RUN (default `latest`): origin, tables, timings, environment, diagnostics.
+    """Show the metadata of RUN (default `latest`): origin, tables, timings, environment, diagnostics.
 
     RUN is a run id or a unique prefix, `latest`, `latest~N`, a label, `git:REV`, a path to a run, or a path
     to a raw trace, which is imported first.
 
-    CSV: one `name,value` line per fact of `run.json`. JSON: {"schema": "tracekit.show/1", "run": {the
+    CSV: one `name,value` line per field of `run.json`. JSON: {"schema": "tracekit.show/1", "run": {the
     content of `run.json`}}.
     """
     import msgspec

@@ -1,4 +1,4 @@
-"""Options of commands that read runs of many ranks: which of them, and where."""
+"""Options to select ranks of a run, and where to read them."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ rank_option = click.option(
     "ranks",
     multiple=True,
     metavar="N",
-    help="Only this rank of the run, or a range such as 0-7; may be given more than once. `all` reads every "
-    "rank at once, however much memory that takes.",
+    help="Read only this rank or range, such as 0-7; repeatable. `all` reads all ranks at once, whatever "
+    "memory that takes.",
 )
 
 
-def narrowed(run: Run, asked: Sequence[str]) -> Run:
-    """The ranks of a run that an invocation asks for; the run itself where it asks for none.
+def narrowed(run: Run, ranks: Sequence[str]) -> Run:
+    """Restrict a run to the selected ranks, if any.
 
     Raises:
-        UnusableInputError: What is asked for is no rank, or the run does not have it.
+        UnusableInputError: A selection is not a rank or range, or the run does not have it.
     """
-    if not asked:
+    if not ranks:
         return run
-    if ALL in asked:
+    if ALL in ranks:
         return run.of_ranks(*run.ranks)
-    return run.of_ranks(*(rank for word in asked for rank in _numbers(word)))
+    return run.of_ranks(*(rank for word in ranks for rank in _numbers(word)))
 
 
 def _numbers(word: str) -> range:
@@ -44,12 +44,14 @@ def _numbers(word: str) -> range:
     first, dash, last = word.partition("-")
     if first.isdecimal() and (last.isdecimal() or not dash) and int(first) <= int(last or first):
         return range(int(first), int(last or first) + 1)
-    raise UnusableInputError(f"--rank {word!r} names no rank", hint="say --rank 17, --rank 0-7 or --rank all")
+    raise UnusableInputError(
+        f"--rank {word!r} is not a rank or range", hint="use --rank 17, --rank 0-7 or --rank all"
+    )
 
 
 @contextmanager
 def reading(run: Run, scheduler: str | None) -> Iterator[Workers | None]:
-    """What reads the ranks of a run: a cluster, processes of this machine, or none but this one.
+    """Start the workers that read the ranks of a run, if any: a cluster or processes of this machine.
 
     Raises:
         TracekitError: The cluster cannot be used.
@@ -61,5 +63,5 @@ def reading(run: Run, scheduler: str | None) -> Iterator[Workers | None]:
     if count == 0:
         yield None
         return
-    with workers(scheduler, count=count) as fleet:
-        yield fleet
+    with workers(scheduler, count=count) as started:
+        yield started

@@ -1,4 +1,4 @@
-"""`tracekit suite`: all workloads measured as the studies measured theirs."""
+"""`tracekit suite`: measure all workloads by the methods of published studies."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _DOMAINS = ("vision", "language", "recommendation", "rl", "speech", "other")
 
 @click.group("suite", context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
-    """Measure all workloads as published studies measured theirs, and report beside their numbers.
+    """Measure all workloads by the methods of published studies, and report next to their numbers.
 
-    `run` measures and goes on where it was stopped; `report` prints what there is at any moment.
+    `run` measures, and resumes if it was stopped; `report` prints the results so far.
 
     \b
     tracekit suite run --size test
@@ -30,24 +30,24 @@ def command() -> None:
 
 
 @command.command("run")
-@click.option("--size", type=click.Choice(_SIZES), default="test", show_default=True, help="How large.")
-@click.option("--only", multiple=True, metavar="NAME", help="Only this workload; may be repeated.")
+@click.option("--size", type=click.Choice(_SIZES), default="test", show_default=True, help="Workload size.")
+@click.option("--only", multiple=True, metavar="NAME", help="Measure only this workload; repeatable.")
 @click.option(
-    "--domain", multiple=True, type=click.Choice(_DOMAINS), help="Only this domain; may be repeated."
+    "--domain", multiple=True, type=click.Choice(_DOMAINS), help="Measure only this domain; repeatable."
 )
 @click.option(
-    "--level", default="eager,compile", show_default=True, metavar="LIST", help="Levels to measure."
+    "--level", default="eager,compile", show_default=True, metavar="LIST", help="Execution modes to measure."
 )
 @click.option(
     "--backend",
     default="inductor",
     show_default=True,
     metavar="LIST",
-    help="What level compile compiles with: inductor,aot_eager.",
+    help="Backends of level compile: inductor,aot_eager.",
 )
-@click.option("--repeat", type=click.IntRange(min=1), default=1, show_default=True, help="Runs of each cell.")
-@click.option("--restart", is_flag=True, help="Forget what an earlier call of this suite measured.")
-@click.option("--retry", is_flag=True, help="Measure again what has no values.")
+@click.option("--repeat", type=click.IntRange(min=1), default=1, show_default=True, help="Runs per cell.")
+@click.option("--restart", is_flag=True, help="Discard earlier results of this suite.")
+@click.option("--retry", is_flag=True, help="Measure failed cells again.")
 @store_option
 def run_command(
     *,
@@ -61,13 +61,13 @@ def run_command(
     retry: bool,
     store: str | None,
 ) -> int:
-    """Measure the workloads into the store; the same command goes on where it was stopped.
+    """Measure the workloads into the store; to resume, run the same command again.
 
-    `--size test` fits a CPU, and Inductor compiles only a few small workloads there. `gpu` gives a GPU enough
-    to do, and doubles resolution and batch of the curves from 8 to 1024. A cell that fails or runs out of
-    memory keeps its reason.
+    `--size test` is for CPUs, where Inductor compiles only a few small workloads. `gpu` is large enough to
+    load a GPU, and sweeps resolution and batch size from 8 to 1024 by doubling. The reason of a cell that
+    fails or runs out of memory is recorded.
 
-    Exit codes: 0 something was measured, 5 nothing could be, 130 interrupted.
+    Exit codes: 0 at least one cell was measured, 5 none, 130 interrupted.
     """
     from tracekit import registry
     from tracekit.cli.sweep_progress import finished
@@ -88,16 +88,20 @@ def run_command(
 
 @command.command("report")
 @click.argument("suite", default="latest")
-@click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write an HTML page with figures here.")
-@click.option("--png", type=click.Path(file_okay=False), help="Write the figures here; needs kaleido.")
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False), help="Write an HTML page with figures to this file."
+)
+@click.option(
+    "--png", type=click.Path(file_okay=False), help="Write the figures as PNG to this folder; needs kaleido."
+)
 @format_option
 @store_option
 def report_command(
     *, suite: str, output: str | None, png: str | None, output_format: str, store: str | None
 ) -> None:
-    """Print the tables of a suite, the latest by default, finished or not.
+    """Print the tables of a suite, by default the latest, finished or not.
 
-    Where a value is missing, its cell says why.
+    A cell without a value shows the reason.
 
     JSON: {"schema": "tracekit.suite/1", "tables": {NAME: {"rows": [{..., "reasons": {COLUMN: WHY}}]}}}.
     """
@@ -107,16 +111,16 @@ def report_command(
     from tracekit.suite import report
     from tracekit.sweeping import find
 
-    told = report(find(open_store(store), suite, kind="suite"))
+    found = report(find(open_store(store), suite, kind="suite"))
     if output is None and png is None:
-        click.echo(render.as_text(told, output_format), nl=False)
+        click.echo(render.as_text(found, output_format), nl=False)
         return
     if output is not None:
-        _write(Path(output), render.as_html(told))
+        _write(Path(output), render.as_html(found))
         click.echo(output)
     if png is not None:
-        written = render.pictures(told, Path(png))
-        missing = "tracekit: no PNG was written: plotly needs kaleido for it; pip install kaleido"
+        written = render.pictures(found, Path(png))
+        missing = "tracekit: no PNG written: plotly needs kaleido; pip install kaleido"
         for path in written:
             click.echo(str(path))
         if not written:

@@ -1,4 +1,4 @@
-"""`tracekit sweep`: one workload over a grid of settings."""
+"""`tracekit sweep`: measure a workload over a grid of settings."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from tracekit.sweeping import Folder, Plan
 
 _AXES = {
-    "--batch-size": "Samples in a step: 8,16,32 or 8..1024*2.",
-    "--resolution": "What the workload's resolution counts: 64,128 or 8..1024*2.",
-    "--level": "How the model is run: eager,torchscript,compile,libtorch.",
-    "--backend": "What level compile compiles with: inductor,aot_eager.",
-    "--mode": "train,infer; train by default, infer in a search.",
+    "--batch-size": "Batch sizes: 8,16,32 or 8..1024*2.",
+    "--resolution": "Resolutions: 64,128 or 8..1024*2.",
+    "--level": "Execution modes: eager,torchscript,compile,libtorch.",
+    "--backend": "Backends of level compile: inductor,aot_eager.",
+    "--mode": "train,infer; default train, or infer in a search.",
     "--dtype": "Element types: float32,bfloat16.",
-    "--threads": "Threads of one operation on the CPU: all,1.",
-    "--pin-memory": "Page-locked batches: no,yes.",
-    "--zero-grad": "How gradients are cleared: default,zero,foreach.",
-    "--offload": "What lies in host memory between uses: none,parameters,activations.",
-    "--dataset-shape": "Data sets whose shapes images have: mnist,cifar10.",
+    "--threads": "Intra-op CPU threads: all,1.",
+    "--pin-memory": "Pinned host memory for batches: no,yes.",
+    "--zero-grad": "Ways to clear gradients: default,zero,foreach.",
+    "--offload": "Offload to host memory: none,parameters,activations.",
+    "--dataset-shape": "Use image shapes of these data sets: mnist,cifar10.",
 }
 
 
@@ -34,25 +34,27 @@ def _axes(function: Any) -> Any:
 
 
 @click.command("sweep")
-@click.option("--workload", metavar="NAME", help="What to run; `tracekit workloads` lists them.")
+@click.option("--workload", metavar="NAME", help="Workload to run; see `tracekit workloads`.")
 @_axes
-@click.option("--repeat", type=click.IntRange(min=1), default=1, show_default=True, help="Runs of each cell.")
+@click.option("--repeat", type=click.IntRange(min=1), default=1, show_default=True, help="Runs per cell.")
 @click.option("--steps", type=click.IntRange(min=1), default=5, show_default=True, help="Steps to time.")
-@click.option("--warmup", type=click.IntRange(min=0), default=2, show_default=True, help="Steps before them.")
+@click.option("--warmup", type=click.IntRange(min=0), default=2, show_default=True, help="Warm-up steps.")
 @click.option(
     "--size",
     default="default",
     show_default=True,
-    help="Batch size, resolution and model where no axis says them: default, test (a CPU) or gpu.",
+    help="Preset for batch size, resolution and model: default, test (for a CPU) or gpu.",
 )
 @click.option("--device", default="auto", show_default=True, help="auto, cpu or cuda.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of parameters and data.")
-@click.option("--collector", default="auto", show_default=True, metavar="NAME", help="What records.")
-@click.option("--no-profile", is_flag=True, help="Time and sample the cells, and profile none.")
-@click.option("--search-batch", is_flag=True, help="Double the batch to the best throughput.")
-@click.option("--restart", is_flag=True, help="Forget what an earlier call of this sweep measured.")
-@click.option("--retry", is_flag=True, help="Measure again what has no values.")
-@click.option("--show", metavar="ID", help="Print a sweep instead: its id, a part of it, or latest.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Random seed of parameters and data.")
+@click.option("--collector", default="auto", show_default=True, metavar="NAME", help="torch, nsys or auto.")
+@click.option("--no-profile", is_flag=True, help="Time and sample the cells without profiling.")
+@click.option(
+    "--search-batch", is_flag=True, help="Search the batch size with the best throughput by doubling."
+)
+@click.option("--restart", is_flag=True, help="Discard earlier results of this sweep.")
+@click.option("--retry", is_flag=True, help="Measure failed cells again.")
+@click.option("--show", metavar="ID", help="Print a stored sweep: its id, part of it, or latest.")
 @format_option
 @store_option
 def command(
@@ -68,18 +70,18 @@ def command(
     store: str | None,
     **given: Any,
 ) -> int:
-    """Measure a workload over a grid of settings, each cell in fresh processes.
+    """Measure a workload over a grid of settings, each cell in a new process.
 
-    A cell that runs out of memory or fails is a row with its reason; cells of the same line that are larger
-    than one that ran out of memory are skipped. Interrupted or killed, the same command goes on where it
-    stopped: nothing is measured twice. The table lies in the store as Parquet, .sweeps/ID/table.parquet.
+    A cell that fails or runs out of memory is a row with the reason; larger cells of the same series are then
+    skipped. To resume after an interruption, run the same command again: nothing is measured twice. The table
+    is stored as Parquet in .sweeps/ID/table.parquet.
 
-    --search-batch doubles the batch from --batch-size, or 1, until memory ends or throughput rises by less
-    than 5 %, and says which. Where timings vary by more, take more --steps and --repeat.
+    --search-batch doubles the batch size from --batch-size, or 1, until memory runs out or throughput rises
+    by less than 5%, and reports which. If timings vary more than that, increase --steps and --repeat.
 
     JSON: {"schema": "tracekit.sweep/1", "sweep": ID, "rows": [{"batch_size": ..., "outcome": ...}], "notes"}.
 
-    Exit codes: 0 something was measured, 5 nothing could be, 130 interrupted.
+    Exit codes: 0 at least one cell was measured, 5 none, 130 interrupted.
 
     \b
     tracekit sweep --workload resnet50 --batch-size 8..64*2 --resolution 64,128 --mode train,infer
@@ -94,7 +96,7 @@ def command(
     if show is not None:
         return _print(find(place, show), output_format)
     if workload is None:
-        raise click.UsageError("name a --workload to sweep, or a sweep to --show.")
+        raise click.UsageError("Give a --workload to sweep, or a sweep to --show.")
     _check_collector(given["collector"], profile=not no_profile)
     plan = _plan(workload, given, search=search_batch)
     plan = replace(plan, repeats=repeat, profile=not no_profile)
@@ -115,25 +117,25 @@ def _plan(workload: str, given: dict[str, Any], *, search: bool) -> Plan:
 
 
 def _check_collector(name: str, *, profile: bool) -> None:
-    """Refuse at once what would fail in every cell."""
+    """Refuse a collector that would fail in every cell."""
     from tracekit import registry
     from tracekit.collecting import DEFAULT_COLLECTOR
 
     if name == "auto":
         return
     if not profile and name != DEFAULT_COLLECTOR:
-        raise click.UsageError(f"--no-profile leaves nothing to do for --collector {name}.")
+        raise click.UsageError(f"--no-profile cannot be combined with --collector {name}.")
     registry.load(registry.COLLECTORS, name)
 
 
 def _first(batches: tuple[int, ...]) -> tuple[int, ...]:
     if len(batches) > 1:
-        raise click.UsageError("--search-batch doubles from one --batch-size: name one, or none for 1.")
+        raise click.UsageError("--search-batch starts from a single --batch-size (default 1).")
     return batches
 
 
 def _values(given: dict[str, Any]) -> dict[str, Any]:
-    """Values by axis, of the axes that are given."""
+    """Parse the values of the given axes."""
     from tracekit.sweeping import grid
 
     readers: dict[str, Any] = {
@@ -155,9 +157,9 @@ def _print(folder: Folder, output_format: str) -> int:
 
     done = folder.records()
     found = rows(folder.plan, done)
-    said = sweep.notes(folder.id, folder.plan, found, done)
-    click.echo(sweep.as_text(folder.id, folder.plan, found, output_format, said=said), nl=False)
-    for note in said:
+    notes = sweep.notes(folder.id, folder.plan, found, done)
+    click.echo(sweep.as_text(folder.id, folder.plan, found, output_format, said=notes), nl=False)
+    for note in notes:
         click.echo(f"tracekit: {note}", err=True)
     measured = any(row.n for row in found)
     pending = any(row.outcome == sweep.PENDING for row in found)

@@ -1,4 +1,4 @@
-"""How a sweep tells on stderr where it is."""
+"""Progress of a sweep on stderr."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ALWAYS = ("mode", "level", "resolution", "batch_size")
 
 @contextmanager
 def watching() -> Iterator[Watcher]:
-    """One line before each measurement with the time that is left, and one for what has no values."""
+    """Print a line before each measurement with the time left, and a line for each failure."""
     from tracekit.collecting import silent
     from tracekit.sweeping import Watcher
 
@@ -35,16 +35,16 @@ def watching() -> Iterator[Watcher]:
 
 
 def finished(store: Store, plan: Plan, *, restart: bool, retry: bool) -> Folder:
-    """Measure what a plan misses, telling on stderr how it goes.
+    """Measure the missing cells of a plan, with progress on stderr.
 
     Args:
-        store: Where it lies.
-        plan: Of the sweep or suite.
-        restart: Forget what was measured before.
-        retry: Measure again what has no values.
+        store: The store.
+        plan: The plan of the sweep or suite.
+        restart: Discard earlier results.
+        retry: Measure failed cells again.
 
     Raises:
-        UnusableInputError: Another process measures it.
+        UnusableInputError: Another process is measuring it.
     """
     from tracekit.sweeping import finish, folder
 
@@ -53,12 +53,12 @@ def finished(store: Store, plan: Plan, *, restart: bool, retry: bool) -> Folder:
         with found.alone():
             found.forget_failures()
     if known := len(found.records()):
-        click.echo(f"tracekit: going on with {found.id}, {known} measurements are there", err=True)
+        click.echo(f"tracekit: resuming {found.id} after {known} measurements", err=True)
     try:
         with watching() as watcher:
             finish(store, found, watcher=watcher)
     except KeyboardInterrupt:
-        click.echo("tracekit: finished cells are kept; the same command goes on from there", err=True)
+        click.echo("tracekit: finished cells are saved; run the same command to resume", err=True)
         raise
     return found
 
@@ -75,7 +75,7 @@ def _end(cell: Cell, record: Record) -> None:
 
 
 def named(cell: Cell) -> str:
-    """A cell in a few words: what differs from a setting's usual value."""
+    """Describe a cell by its settings that differ from the defaults."""
     known = asdict(cell.settings)
     usual = {
         "dtype": "float32",
@@ -96,7 +96,7 @@ def named(cell: Cell) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time in words.
+    """Format a duration.
 
     Example:
         >>> duration(75), duration(8), duration(7300)

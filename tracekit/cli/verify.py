@@ -1,4 +1,4 @@
-"""`tracekit verify`: whether runs are what was stored."""
+"""`tracekit verify`: check stored runs for damage."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 @click.option(
     "--quick",
     is_flag=True,
-    help="Read no content: finds what is missing, cut or of another version, and not a changed bit.",
+    help="Skip file contents: detects missing, truncated and mismatched files, but not changed bits.",
 )
 @format_option
 @store_option
 def command(*, runs: tuple[str, ...], quick: bool, output_format: str, store: str | None) -> None:
-    """Check that runs are whole and are what was stored; without a RUN, all runs of the store.
+    """Check that runs are complete and unchanged; by default all runs of the store.
 
-    Of each run: run.json against its seal and its folder's name; of each table the files, their size, their
-    SHA-256, that every page of the Parquet files can be read, rows, columns, the schema's version, and that
-    rows are sorted by time. Nothing is changed. RUN is whatever names one, or a folder.
+    Checks run.json against its checksum and the name of its folder, and for each table the files, their
+    sizes and SHA-256, that all Parquet pages can be read, rows, columns, the schema version, and that rows
+    are sorted by time. Nothing is modified. RUN is any run reference or a folder.
 
-    The exit code is 0 where all is whole, and 2 where something is damaged: a row for each damage, whose kind
-    is metadata, missing, unknown, size, digest, parquet, rows, columns or order.
+    The exit code is 0 if all runs are complete, and 2 if any is damaged. Each damage is a row; its kind is
+    metadata, missing, unknown, size, digest, parquet, rows, columns or order.
 
     \b
     tracekit verify
@@ -55,11 +55,11 @@ def command(*, runs: tuple[str, ...], quick: bool, output_format: str, store: st
         click.echo(
             render.rows(rows, _columns(), output_format, command="verify", key="runs", limit=0), nl=False
         )
-    _told(opened, verdicts, quick=quick)
+    _report(opened, verdicts, quick=quick)
 
 
 def _chosen(store: Store, references: Sequence[str]) -> list[Run]:
-    """The runs meant, each once; without any, all of the store, with the folders that should be some."""
+    """Resolve the references to distinct runs; without any, all of the store, readable or not."""
     from tracekit import places
     from tracekit.meta import RUN_ID
     from tracekit.run import Run
@@ -74,7 +74,7 @@ def _chosen(store: Store, references: Sequence[str]) -> list[Run]:
 
 
 def _rows(verdict: Verdict) -> list[dict[str, Any]]:
-    """A row for each damage; one for a run without any."""
+    """Return a row per damage; a single row for a run without damage."""
     about = {"run": verdict.run, "tables": verdict.tables, "rows": verdict.rows, "size": verdict.bytes}
     if verdict.is_whole:
         return [{**about, "state": "whole", "damage": None, "table": None, "told": None}]
@@ -84,8 +84,8 @@ def _rows(verdict: Verdict) -> list[dict[str, Any]]:
     ]
 
 
-def _told(store: Store, verdicts: Sequence[Verdict], *, quick: bool) -> None:
-    """What it comes to, on stderr.
+def _report(store: Store, verdicts: Sequence[Verdict], *, quick: bool) -> None:
+    """Print a summary on stderr.
 
     Raises:
         UnusableInputError: A run is damaged.
@@ -98,13 +98,13 @@ def _told(store: Store, verdicts: Sequence[Verdict], *, quick: bool) -> None:
         shown = ", ".join(damaged[:3]) + (", ..." if len(damaged) > 3 else "")
         raise UnusableInputError(
             f"{len(damaged)} of {many} damaged: {shown}",
-            hint="delete them with `tracekit rm`, and import or collect them again",
+            hint="delete them with `tracekit rm`, then import or collect them again",
         )
     if not verdicts:
-        click.echo(f"tracekit: no runs in {store.path}; there is nothing to verify", err=True)
+        click.echo(f"tracekit: no runs in {store.path}", err=True)
         return
-    how = "as far as a quick look tells, " if quick else ""
-    click.echo(f"tracekit: {how}{many} whole", err=True)
+    how = " (quick check)" if quick else ""
+    click.echo(f"tracekit: {many} OK{how}", err=True)
 
 
 def _columns() -> list[Column]:
@@ -112,12 +112,12 @@ def _columns() -> list[Column]:
     from tracekit.render.cells import ID
 
     return [
-        Column("run", ID, "name of the run's folder"),
+        Column("run", ID, "folder of the run"),
         Column("state", "", "whole or damaged"),
-        Column("damage", "", "kind of damage, one a row"),
-        Column("table", "", "which table is damaged"),
-        Column("told", "prose", "what is wrong"),
-        Column("tables", "count", "tables that were checked"),
-        Column("rows", "count", "rows that were stored"),
+        Column("damage", "", "kind of damage"),
+        Column("table", "", "damaged table"),
+        Column("told", "prose", "description of the damage"),
+        Column("tables", "count", "tables checked"),
+        Column("rows", "count", "rows stored"),
         Column("size", "bytes", "Parquet files on disk"),
     ]

@@ -1,4 +1,4 @@
-"""Whether a person watches stderr; rich, which draws there, is imported only where one may."""
+"""Detection of a terminal on stderr; rich is imported only if there may be one."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _OVERRULING = ("FORCE_COLOR", "TTY_COMPATIBLE")
-"""Variables by which rich takes for a terminal what is none."""
+"""Variables that make rich treat any stream as a terminal."""
 
 
 def console() -> Console | None:
-    """The console on stderr; None where it is no terminal, and nothing is to be drawn."""
+    """Return the console on stderr; None if it is not a terminal."""
     if not _may_be():
         return None
     from rich.console import Console
@@ -24,8 +24,8 @@ def console() -> Console | None:
 
 
 def _may_be() -> bool:
-    """Whether there is anything by which rich could take stderr for a terminal."""
+    """Tell whether rich could treat stderr as a terminal, without importing it."""
     try:
         return any(name in os.environ for name in _OVERRULING) or sys.stderr.isatty()
-    except (AttributeError, ValueError):  # there is none, or it is closed
+    except (AttributeError, ValueError):  # stderr is missing or closed
         return False

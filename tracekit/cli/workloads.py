@@ -1,4 +1,4 @@
-"""`tracekit workloads`: what `tracekit collect` can run."""
+"""`tracekit workloads`: list the workloads of `tracekit collect`."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ if TYPE_CHECKING:
     from tracekit.workloads.base import Workload
 
 _COLUMNS = {
-    "name": ("", "name to give to `tracekit collect --workload`"),
-    "domain": ("", "field it comes from"),
-    "parameters": ("count", "trainable parameters with the defaults"),
-    "modes": ("", "what `--mode` takes"),
-    "levels": ("", "what `--level` takes"),
-    "dtypes": ("", "what `--dtype` takes"),
-    "defaults": ("", "options where none is given"),
-    "sizes": ("", "options that `--size` stands for"),
-    "resolution_means": ("prose", "what `--resolution` counts"),
-    "smallest_resolution": ("count", "the least that `--resolution` takes"),
-    "dataset_shapes": ("", "what `--dataset-shape` takes"),
-    "offloads": ("", "what `--offload` takes"),
-    "source": ("", "package that brings it"),
-    "summary": ("prose", "what it is"),
+    "name": ("", "name for `tracekit collect --workload`"),
+    "domain": ("", "application domain"),
+    "parameters": ("count", "trainable parameters, with default options"),
+    "modes": ("", "values of `--mode`"),
+    "levels": ("", "values of `--level`"),
+    "dtypes": ("", "values of `--dtype`"),
+    "defaults": ("", "default options"),
+    "sizes": ("", "options set by `--size`"),
+    "resolution_means": ("prose", "meaning of `--resolution`"),
+    "smallest_resolution": ("count", "minimum of `--resolution`"),
+    "dataset_shapes": ("", "values of `--dataset-shape`"),
+    "offloads": ("", "values of `--offload`"),
+    "source": ("", "package that provides it"),
+    "summary": ("prose", "description"),
 }
 _TABLE = {
     name: _COLUMNS[name]
@@ -38,10 +38,10 @@ _TABLE = {
 def command(*, output_format: str) -> None:
     """List the workloads that `tracekit collect --workload NAME` can run.
 
-    All of them use random data and download nothing; torch is not needed to list tracekit's own. Where
-    transformers, timm or torchvision is installed, models of it are listed, too. The table leaves out modes,
-    element types, sizes and what `--resolution` counts, and says `all` of levels where a workload can run at
-    each that `tracekit collect` knows; `--format json` has all.
+    All use random data and download nothing; listing tracekit's own does not need torch. Models of
+    transformers, timm and torchvision are listed if these are installed. The table omits modes, element
+    types, sizes and the meaning of `--resolution`, and shows `all` for a workload that supports all levels;
+    `--format json` shows everything.
     """
     from tracekit import registry
     from tracekit.analysis import Column
@@ -63,13 +63,13 @@ def command(*, output_format: str) -> None:
 
 
 def tell_left_out(broken: Mapping[str, Sequence[str]]) -> None:
-    """One line on stderr for each reason why workloads cannot be loaded."""
+    """Print a line on stderr for each reason why workloads cannot be loaded."""
     for why, names in broken.items():
-        click.echo(f"tracekit: left out {', '.join(names)}: {why}; see `tracekit doctor`", err=True)
+        click.echo(f"tracekit: skipped {', '.join(names)}: {why}; see `tracekit doctor`", err=True)
 
 
 def _table(found: list[Workload]) -> dict[str, tuple[str, str]]:
-    """Columns of the table: where a workload comes from only if another package brings some."""
+    """Return the columns of the table; the source only if other packages provide workloads."""
     from tracekit.workloads.base import BUILT_IN
 
     same = all(workload.source == BUILT_IN for workload in found)
@@ -77,7 +77,7 @@ def _table(found: list[Workload]) -> dict[str, tuple[str, str]]:
 
 
 def _place(workload: Workload) -> tuple[int, str]:
-    """By domain in the order of `DOMAINS`, others last, then by name."""
+    """Sort by domain in the order of `DOMAINS`, others last, then by name."""
     from tracekit.workloads.base import DOMAINS
 
     known = workload.domain in DOMAINS
@@ -89,14 +89,14 @@ def _row(workload: Workload) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A mapping or tuple, at any depth, as JSON has it."""
+    """Convert nested mappings and tuples to JSON types."""
     if isinstance(value, Mapping):
         return {name: _plain(one) for name, one in value.items()}
     return list(value) if isinstance(value, tuple) else value
 
 
 def _levels(known: list[str]) -> str:
-    """Levels in a few words."""
+    """Abbreviate a list of levels."""
     from tracekit.workloads.base import LEVELS
 
     missing = [level for level in LEVELS if level not in known]
@@ -106,7 +106,7 @@ def _levels(known: list[str]) -> str:
 
 
 def _text(value: Any) -> Any:
-    """A list or mapping as people write it."""
+    """Format a list or mapping as text."""
     if isinstance(value, dict):
         nested = any(isinstance(one, dict) for one in value.values())
         return ("; " if nested else ", ").join(_pair(name, one) for name, one in value.items())

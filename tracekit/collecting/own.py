@@ -84,12 +84,12 @@ def collect_program(
 
 def _check(program: Program) -> None:
     if not program.command:
-        raise UnusableInputError("there is no program to record", hint="give its command after --")
+        raise UnusableInputError("no program to record", hint="give a command after --")
     for name, least in (("start_step", 0), ("steps", 1)):
         value = getattr(program, name)
         if value < least:
             option = f"--{name.replace('_', '-')}"
-            raise UnusableInputError(f"{option} {value} is impossible", hint=f"use {option} {least} or more")
+            raise UnusableInputError(f"{option} {value} is too low", hint=f"use {option} {least} or more")
 
 
 def run_meta(

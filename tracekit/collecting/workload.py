@@ -45,18 +45,16 @@ def decide(request: Request) -> Request:
     for name, least in (("steps", 1), ("warmup", 0), ("threads", 1)):
         value = getattr(decided, name)
         if value is not None and value < least:
-            raise UnusableInputError(f"--{name} {value} is impossible", hint=f"use --{name} {least} or more")
+            raise UnusableInputError(f"--{name} {value} is too low", hint=f"use --{name} {least} or more")
     if decided.device not in DEVICES:
         raise UnusableInputError(
-            f"there is no device {decided.device!r}", hint=f"use --device {' or '.join(DEVICES)}"
+            f"unknown device {decided.device!r}", hint=f"use --device {' or '.join(DEVICES)}"
         )
     if decided.no_profile and decided.stacks:
-        raise UnusableInputError(
-            "--stacks is an option of the profile that --no-profile leaves out", hint="give one of the two"
-        )
+        raise UnusableInputError("--stacks cannot be combined with --no-profile", hint="remove one of them")
     if decided.no_profile and decided.level == LIBTORCH:
         raise UnusableInputError(
-            f"the C++ program of --level {LIBTORCH} always records a profile", hint="leave out --no-profile"
+            f"--level {LIBTORCH} cannot be combined with --no-profile", hint="remove --no-profile"
         )
     workload.validate(decided.options(device=decided.device))
     return decided
@@ -111,12 +109,12 @@ def _no_profile(collector: str, *, keep_trace: bool) -> None:
     """Refuse what asks for a profile where none is wanted."""
     if collector != DEFAULT_COLLECTOR:
         raise UnusableInputError(
-            f"--no-profile leaves nothing to do for --collector {collector}",
-            hint="leave out one of the two",
+            f"--no-profile cannot be combined with --collector {collector}",
+            hint="remove one of them",
         )
     if keep_trace:
         raise UnusableInputError(
-            "there is no trace to keep with --no-profile", hint="leave out --no-profile or --keep-trace"
+            "--keep-trace cannot be combined with --no-profile", hint="remove one of them"
         )
 
 
@@ -181,8 +179,8 @@ def _backend(request: Request) -> str | None:
         return request.backend or INDUCTOR
     if request.backend is not None:
         raise UnusableInputError(
-            f"level {request.level} compiles nothing, so it takes no --backend",
-            hint="use --level compile, or leave --backend out",
+            f"--backend does not apply to level {request.level}",
+            hint="use --level compile, or remove --backend",
         )
     return None
 

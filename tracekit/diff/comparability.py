@@ -79,9 +79,7 @@ def declared(varying: Sequence[str]) -> frozenset[str]:
     """
     unknown = [name for name in varying if name not in FIELDS]
     if unknown:
-        raise UnusableInputError(
-            f"--varying {unknown[0]}: there is no field of that name", hint=f"known: {', '.join(FIELDS)}"
-        )
+        raise UnusableInputError(f"--varying {unknown[0]}: unknown field", hint=f"known: {', '.join(FIELDS)}")
     return frozenset(varying).union(*(IMPLIED.get(name, ()) for name in varying))
 
 

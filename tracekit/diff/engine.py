@@ -126,19 +126,17 @@ def diff(
 def _check(base: Sequence[Run], head: Sequence[Run], options: Options) -> None:
     comparability.declared(options.varying)
     if options.by not in rollup.VIEWS:
-        raise UnusableInputError(
-            f"there are no lines by {options.by!r}", hint=f"use {', '.join(rollup.VIEWS)}"
-        )
+        raise UnusableInputError(f"cannot group by {options.by!r}", hint=f"use {', '.join(rollup.VIEWS)}")
     if not base or not head:
-        raise UnusableInputError("a side has no runs", hint="`tracekit runs` lists what there is")
+        raise UnusableInputError("a side has no runs", hint="list runs with `tracekit runs`")
 
 
 def _require_steps(pair: _Pair) -> None:
     for run, span in zip((pair.base, pair.head), pair.spans, strict=True):
         if not span.steps:
             raise CollectionError(
-                f"run {run.id}, or the other, holds neither steps nor intervals",
-                hint="record again with a profile; `tracekit show RUN` says what a run holds",
+                f"run {run.id} or the other run has neither steps nor intervals",
+                hint="record it again with a profile; `tracekit show RUN` lists its tables",
             )
 
 

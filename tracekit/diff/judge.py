@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tracekit.stats.comparison import Comparison
     from tracekit.stats.noise import Noise
 
-ONE_RUN = "one run a side shows no spread: repeat the runs for a verdict"
+ONE_RUN = "one run per side: no variance estimate; repeat the runs for a verdict"
 
 APART = (
     "all runs of one side were made before the other: what drifted looks like an effect; alternate the sides"

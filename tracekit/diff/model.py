@@ -109,7 +109,7 @@ class Metric:
             there is no verdict.
         b: The same of the head.
         ratio: b over a; None where a is nothing.
-        ci95: Interval that holds the true ratio with 95 %; None where it cannot be given.
+        ci95: Interval that holds the true ratio with 95%; None where it cannot be given.
         p: Probability of such a change by chance alone; None where it cannot be given.
         mde: Smallest relative change that this design detects; None where it cannot be given.
         verdict: What can be said.

@@ -37,8 +37,8 @@ def pair(references: Sequence[str]) -> tuple[str, str]:
         revisions = [f"git:{revision.lstrip('.') or 'HEAD'}" for revision in (base, head)]
         return revisions[0], revisions[1]
     raise UnusableInputError(
-        f"two runs are needed, not {len(references)}",
-        hint="name them as in `tracekit diff latest~1 latest` or `tracekit diff main..topic`",
+        f"expected two runs, got {len(references)}",
+        hint="use `tracekit diff latest~1 latest` or `tracekit diff main..topic`",
     )
 
 
@@ -53,7 +53,7 @@ def runs_of(store: Store, reference: str) -> tuple[Run, ...]:
     newest, found = _named(store, reference)
     alike = tuple(run for run in found if run.meta.fingerprint == newest.meta.fingerprint)
     if not alike:
-        raise RunNotFoundError(f"no run matches {reference!r}", hint="`tracekit runs` lists what there is")
+        raise RunNotFoundError(f"no run matches {reference!r}", hint="list runs with `tracekit runs`")
     return alike
 
 

@@ -3,7 +3,7 @@
 A step counts from its start, or from the end of all earlier steps where that is later, to its own end on the
 host or the device (`tracekit.windows`): so steps of a host that runs ahead do not share time, and the steps
 of a rank sum to what they cover together. Warm-up outliers are leading steps whose time exceeds the median by
-more than 10 % and by more than 3 scaled median absolute deviations (of at least 4 steps). As many leading
+more than 10% and by more than 3 scaled median absolute deviations (of at least 4 steps). As many leading
 steps are left out on both sides as the side with more outliers has, but one step always stays; of the rest
 both sides keep the last n, n being the number the shorter side has. Where steps are not marked on both sides,
 the whole capture of each rank is one step. Ranks are compared with those of their number; where no number is

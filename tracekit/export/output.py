@@ -29,12 +29,12 @@ def whole(path: Path, *, overwrite: bool) -> Iterator[Path]:
         UnusableInputError: Something is there already, or it cannot be written.
     """
     if path.is_dir() and not (overwrite and _made(path)):
-        hint = "name another -o" if overwrite else "overwrite it with --force, or name another -o"
-        why = " and holds other things" if overwrite else ""
-        raise UnusableInputError(f"the folder {path} is there already{why}", hint=hint)
+        hint = "choose another -o" if overwrite else "use --force to overwrite it, or choose another -o"
+        why = " and contains other files" if overwrite else ""
+        raise UnusableInputError(f"the folder {path} already exists{why}", hint=hint)
     if path.exists() and not overwrite:
         raise UnusableInputError(
-            f"{path} is there already", hint="overwrite it with --force, or name another -o"
+            f"{path} already exists", hint="use --force to overwrite it, or choose another -o"
         )
     beside = path.with_name(f".{os.getpid()}-{secrets.token_hex(4)}-{path.name}")
     try:
@@ -46,9 +46,7 @@ def whole(path: Path, *, overwrite: bool) -> Iterator[Path]:
         raise
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
-        raise UnusableInputError(
-            f"{path} cannot be written: {reason}", hint="name another place with -o"
-        ) from error
+        raise UnusableInputError(f"{path} cannot be written: {reason}", hint="choose another -o") from error
     finally:
         _remove(beside)
 

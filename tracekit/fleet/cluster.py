@@ -50,22 +50,23 @@ def connected(scheduler: str) -> Iterator[ClusterWorkers]:
 def _client(scheduler: str) -> Client:
     if not _is_address(scheduler):
         raise UnusableInputError(
-            f"{scheduler!r} is no address of a Dask scheduler", hint="it looks like tcp://host:8786"
+            f"{scheduler!r} is not the address of a Dask scheduler",
+            hint="use an address like tcp://host:8786",
         )
     try:
         from distributed import Client
     except ImportError as error:
         raise MissingDependencyError(
-            "--scheduler needs Dask, which is not installed here",
-            hint="pip install 'tracekit-torch[scale]', on every worker too",
+            "--scheduler needs Dask, which is not installed",
+            hint="pip install 'tracekit-torch[scale]', also on every worker",
         ) from error
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters is told as outcomes
     try:
         return Client(scheduler, timeout=CONNECT_S, set_as_default=False)
     except (OSError, TimeoutError, ValueError, ImportError) as error:
         raise UnusableInputError(
-            f"no Dask scheduler answers at {scheduler} within {CONNECT_S} s",
-            hint="start one with `dask scheduler`, and give the address that it prints",
+            f"no response from a Dask scheduler at {scheduler} within {CONNECT_S} s",
+            hint="start one with `dask scheduler`, and use the address it prints",
         ) from error
 
 
@@ -89,8 +90,8 @@ def _check(client: Client, scheduler: str) -> None:
         theirs = f"Python {_minor(python)}, {_tracekit(tracekits.get(worker))}"
         if theirs != mine:
             raise UnusableInputError(
-                f"worker {worker} of {scheduler} has {theirs}, and here are {mine}",
-                hint="install the same versions on every worker, and start it again",
+                f"worker {worker} of {scheduler} has {theirs}, but this process has {mine}",
+                hint="install the same versions on all workers, and restart them",
             )
 
 

@@ -173,11 +173,11 @@ def _is_killed(error: BaseException) -> bool:
 def _fatal() -> TracekitError:
     return TracekitError(
         f"each of the {LOSSES} workers that ran it ended, from the second on with no other task there",
-        hint="give the workers more memory, and look into their logs",
+        hint="give the workers more memory, and check their logs",
     )
 
 
 def _explained(error: BaseException) -> TracekitError:
     if isinstance(error, CancelledError):
-        return TracekitError("the cluster dropped it", hint="look into the scheduler's log")
+        return TracekitError("the cluster dropped the task", hint="check the scheduler's log")
     return unexpected(error)

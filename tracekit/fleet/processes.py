@@ -57,7 +57,7 @@ class Processes:
         except (EOFError, BrokenPipeError, pickle.UnpicklingError) as error:
             self._mine.worker = None
             raise LostWorkerError(
-                f"a worker process ended with code {worker.wait()}", hint="free memory and try again"
+                f"a worker process ended with code {worker.wait()}", hint="free memory and retry"
             ) from error
         if failed:
             raise answer
@@ -72,7 +72,7 @@ class Processes:
     def _started(self) -> subprocess.Popen[bytes]:
         with self._starting:
             if self._killed:
-                raise LostWorkerError("the worker processes were ended")
+                raise LostWorkerError("the worker processes were stopped")
             worker = subprocess.Popen(  # noqa: S603 (our own code)
                 [sys.executable, "-c", BOOTSTRAP, json.dumps(sys.path)],
                 stdin=subprocess.PIPE,

@@ -84,7 +84,7 @@ class ClusterWorkers(Workers):
                 yield from flight.give_up(self._nobody())
 
     def _nobody(self) -> TracekitError:
-        what = "has no worker" if self._client.status == "running" else "cannot be reached any more"
+        what = "has no workers" if self._client.status == "running" else "is no longer reachable"
         return TracekitError(
             f"the scheduler {self._address} {what}", hint="start workers with `dask worker ADDRESS`"
         )

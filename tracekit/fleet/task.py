@@ -43,15 +43,15 @@ def unexpected(error: BaseException) -> TracekitError:
 
     Example:
         >>> str(unexpected(ValueError("no such colour")))
-        'ValueError: no such colour (`--debug` tells where)'
+        'ValueError: no such colour (use `--debug` for a traceback)'
         >>> unexpected(OSError(28, "No space left on device")).message
-        'the machine that ran it failed it: [Errno 28] No space left on device'
+        "the worker's machine failed: [Errno 28] No space left on device"
     """
     said = " ".join(str(error).split())
     if isinstance(error, OSError):
-        what, hint = f"the machine that ran it failed it: {said}", "look after its disk and file systems"
+        what, hint = f"the worker's machine failed: {said}", "check its disk and file systems"
     else:
-        what, hint = f"{type(error).__name__}: {said}", "`--debug` tells where"
+        what, hint = f"{type(error).__name__}: {said}", "use `--debug` for a traceback"
     found = TracekitError(what, hint=hint)
     found.add_note("".join(traceback.format_exception(error)))
     return found

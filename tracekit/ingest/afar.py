@@ -92,12 +92,12 @@ def _check(task: Reading) -> None:
     path, address = task.source.path, task.spool.address
     if places.kind(path) is places.Kind.NOTHING:
         raise UnusableInputError(
-            f"{path} is not there on a worker", hint="name traces that every worker finds under the same path"
+            f"{path} is missing on a worker", hint="use traces that all workers find under the same path"
         )
     if isinstance(address, Path) and not address.is_dir():
         raise UnusableInputError(
-            f"the store {address.parent} is not there on a worker",
-            hint="choose a --store that every worker finds under the same path, or an address such as s3://",
+            f"the store {address.parent} is missing on a worker",
+            hint="choose a --store that all workers find under the same path, or a URL such as s3://",
         )
 
 
@@ -133,7 +133,7 @@ def _parked(task: Writing) -> Decoded:
         raise again.error
     if again.size != task.decoded.size:
         raise UnusableInputError(
-            f"{task.decoded.source.path} has changed while it was imported", hint="import it again"
+            f"{task.decoded.source.path} changed during the import", hint="import it again"
         )
     return again
 

@@ -41,8 +41,8 @@ def jobs_in(root: Place) -> list[Job]:
     if not found:
         reason = f": {next(iter(skipped.values())).message}" if skipped else ""
         raise UnusableInputError(
-            f"{root} holds no trace of torch.profiler or Nsight Systems{reason}",
-            hint="name a folder of traces, or the trace",
+            f"{root} has no traces of torch.profiler or Nsight Systems{reason}",
+            hint="give a folder of traces, or a trace",
         )
     exports, found = _parted(found)
     jobs = [*_of_groups(root, found), *_single(found), *_silent(root, found), *_exports(exports)]

@@ -103,7 +103,11 @@ def _lacking(run: Run, job: Job) -> list[TracekitError]:
     if not lost:
         return []
     what = f"{len(lost)} of {job.name}'s {len(job.sources)} traces could not be imported"
-    return [UnusableInputError(what, hint=f"`tracekit show {run.id}` says why of each; the others are in it")]
+    return [
+        UnusableInputError(
+            what, hint=f"see `tracekit show {run.id}` for the reasons; the other traces are imported"
+        )
+    ]
 
 
 def import_job(

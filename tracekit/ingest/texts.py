@@ -87,8 +87,8 @@ class Collected:
         self._bytes = sum(map(len, self._known))
         if self._bytes > MOST_TEXT_BYTES:
             raise UnusableInputError(
-                f"the trace has over {MOST_TEXT_BYTES >> 30} GiB of different texts in one column",
-                hint="record fewer steps, or without stacks (with_stack=False)",
+                f"the trace has over {MOST_TEXT_BYTES >> 30} GiB of distinct strings in one column",
+                hint="record fewer steps, or disable stacks (with_stack=False)",
             )
 
     def strings(self) -> Strings:

@@ -1,4 +1,4 @@
-"""Measure a program at a commit: fresh processes in worktrees of their own, one number per metric.
+"""Measurement of a program at a commit: new processes in separate worktrees, one value per metric.
 
     locks        folders and files that belong to a living process
     worktrees    checkouts of commits beside the user's tree, removed whatever happens

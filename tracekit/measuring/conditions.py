@@ -1,4 +1,4 @@
-"""Under which conditions runs were measured: what NVML's samples say of clocks, heat and company.
+"""Conditions of measured runs, from NVML samples: clocks, temperature, other processes.
 
 Samples are rows of `counters` with source `nvml`. Those inside of the steps count where there are such, else
 all; of several devices, those that worked. What was not sampled is unknown and nothing is said of it.
@@ -25,27 +25,27 @@ if TYPE_CHECKING:
     from tracekit.run import Run
 
 HOTTER_C = 10.0
-"""Difference of temperatures from which it is said."""
+"""Smallest difference of temperatures that is reported."""
 REASONS = {
     0x04: "its power limit",
     0x08: "the hardware",
-    0x10: "other devices that share its clock",
+    0x10: "synchronization with other devices",
     0x20: "its temperature (software)",
     0x40: "its temperature (hardware)",
     0x80: "the power supply",
 }
-"""Bits of NVML's throttle reasons by what held the clock down; an idle device is not held down."""
+"""Bits of NVML's throttle reasons, without those of an idle device."""
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """How one run was measured.
+    """Conditions of a run.
 
     Attributes:
-        clock_mhz: Mean SM clock; None where it was not sampled.
-        hottest_c: Highest temperature; None where it was not sampled.
-        throttled: What held the clock down at any sample.
-        others: Most processes of others on the device at any sample.
+        clock_mhz: Mean SM clock; None if not sampled.
+        hottest_c: Highest temperature; None if not sampled.
+        throttled: Reasons for throttling in any sample.
+        others: Maximum number of other processes on the device in any sample.
     """
 
     clock_mhz: float | None = None
@@ -55,7 +55,7 @@ class Conditions:
 
 
 def of_run(run: Run) -> Conditions:
-    """The conditions of a run, as far as they were sampled."""
+    """Return the conditions of a run that were sampled."""
     where = (pc.field(C.SOURCE) == SOURCE) & pc.field(C.METRIC).isin(
         [M.SM_CLOCK, M.TEMPERATURE, M.THROTTLE, M.OTHERS]
     )
@@ -78,13 +78,13 @@ def of_run(run: Run) -> Conditions:
 
 
 def mean_clock(of: Sequence[Conditions]) -> float | None:
-    """Mean SM clock over the runs of a side; None where no run knows it."""
+    """Return the mean SM clock over the runs of a side; None if unknown."""
     known = [one.clock_mhz for one in of if one.clock_mhz is not None]
     return sum(known) / len(known) if known else None
 
 
 def warnings(base: Sequence[Conditions], head: Sequence[Conditions]) -> tuple[str, ...]:
-    """What of the conditions may explain a difference between two sides, or hide one."""
+    """Return warnings about conditions that may cause or hide a difference of two sides."""
     sides = (("base", base), ("head", head))
     said = [text for name, own in sides for text in _of_side(name, own)]
     return tuple(_of_both(base, head) + said)
@@ -96,7 +96,7 @@ def _of_both(base: Sequence[Conditions], head: Sequence[Conditions]) -> list[str
     if a and b and differ(a, b):
         said.append(
             f"the mean SM clock was {a:.0f} MHz in the base and {b:.0f} MHz in the head, more than "
-            f"{100 * TOLERANCE:g} % apart: lock them, as with `nvidia-smi --lock-gpu-clocks`"
+            f"{100 * TOLERANCE:g}% apart; lock it with `nvidia-smi --lock-gpu-clocks`"
         )
     hot_a, hot_b = (
         max((one.hottest_c for one in own if one.hottest_c is not None), default=None) for own in (base, head)
@@ -108,10 +108,10 @@ def _of_both(base: Sequence[Conditions], head: Sequence[Conditions]) -> list[str
 
 def _of_side(name: str, own: Sequence[Conditions]) -> list[str]:
     said = []
-    held = [one for one in own if one.throttled]
-    if held:
-        by = ", ".join(dict.fromkeys(reason for one in held for reason in one.throttled))
-        said.append(f"the clock was held down by {by} in {len(held)} of {len(own)} runs of the {name}")
+    throttled = [one for one in own if one.throttled]
+    if throttled:
+        by = ", ".join(dict.fromkeys(reason for one in throttled for reason in one.throttled))
+        said.append(f"the clock was throttled by {by} in {len(throttled)} of {len(own)} runs of the {name}")
     shared = sum(one.others > 0 for one in own)
     if shared:
         said.append(f"other processes used the device in {shared} of {len(own)} runs of the {name}")
@@ -127,7 +127,7 @@ def _of_working_devices(run: Run, samples: pa.Table) -> pa.Table:
 
 
 def _steps(run: Run) -> tuple[int, int] | None:
-    """From the start of the first step to the end of the last."""
+    """Return the time from the start of the first step to the end of the last."""
     steps = run.arrow("steps", columns=[C.START_NS, C.DUR_NS])
     if not len(steps):
         return None
@@ -136,7 +136,7 @@ def _steps(run: Run) -> tuple[int, int] | None:
 
 
 def _values(samples: pa.Table, metric: str, window: tuple[int, int] | None) -> npt.NDArray[np.float64]:
-    """Values of one metric, inside of the steps where there are such."""
+    """Return the values of a metric during the steps, or all if there are none."""
     own = samples.filter(pc.field(C.METRIC) == metric)
     times, values = own[C.T_NS].to_numpy(), own[C.VALUE].to_numpy()
     inside = (times >= window[0]) & (times <= window[1]) if window else times < times

@@ -1,4 +1,4 @@
-"""The small process between tracekit and the measured program.
+"""Launcher process between tracekit and the measured program.
 
 A program's peak memory, as the system counts it, is at least that of the process that started it, so it is
 not started from one that has loaded half of numpy. It also ends the program, with all it started, when
@@ -17,17 +17,17 @@ import sys
 import time
 
 _DEFAULT = (signal.SIGCHLD, signal.SIGTERM)
-"""Signals that the program meets as if nobody stood between."""
+"""Signals that the program receives with their default handlers."""
 
 
 def main(result: int, command: list[str]) -> None:
-    """Run a command to its end and report `code`, `wall_ns` and `peak_bytes`, or the `error` of its start."""
+    """Run a command and report `code`, `wall_ns` and `peak_bytes`, or the `error` of its start."""
     woken, wake = os.pipe()
     for end in (woken, wake):
         os.set_blocking(end, False)
     signal.set_wakeup_fd(wake)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it is for the program, which may need time to clean up
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # meant for the program, which may need time to clean up
     lifeline = os.dup(0)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     start = time.perf_counter_ns()

@@ -1,4 +1,4 @@
-"""Locks that end with the process that holds them, however it ends."""
+"""File locks that are released when their process ends."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _DEFERRED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def new_lock(folder: Path, *, content: str = "") -> Iterator[Path]:
-    """A new locked file in a folder, with a name of its own; it vanishes at the end.
+    """Create a new locked file in a folder, deleted at the end.
 
     Args:
-        folder: Where the file goes.
-        content: What it says after the process id, for whoever finds it.
+        folder: Folder of the file.
+        content: Text after the process id.
     """
     name = f"{os.getpid()}-{secrets.token_hex(4)}"
     fresh, path = folder / f".{name}", folder / f"{name}{SUFFIX}"
@@ -31,7 +31,7 @@ def new_lock(folder: Path, *, content: str = "") -> Iterator[Path]:
         fcntl.flock(stream, fcntl.LOCK_EX)
         stream.write(f"{os.getpid()}\n{content}")
         stream.flush()
-        fresh.rename(path)  # under its name it is never seen unlocked
+        fresh.rename(path)  # visible under its name only once locked
         try:
             yield path
         finally:
@@ -40,10 +40,10 @@ def new_lock(folder: Path, *, content: str = "") -> Iterator[Path]:
 
 @contextmanager
 def abandoned(path: Path) -> Iterator[bool]:
-    """Whether no living process holds this lock; while asking, nobody else can take it."""
+    """Tell whether no running process holds this lock; others cannot take it meanwhile."""
     try:
         stream = path.open("r+")
-    except OSError:  # it has just been removed, or is another user's
+    except OSError:  # just removed, or owned by another user
         yield False
         return
     with stream:
@@ -52,14 +52,14 @@ def abandoned(path: Path) -> Iterator[bool]:
 
 @contextmanager
 def only_one(path: Path) -> Iterator[bool]:
-    """Hold a lock that has a fixed name; False where another process has it. The file stays."""
+    """Hold a lock with a fixed name; yield False if another process holds it. The file is kept."""
     with path.open("a") as stream:
         yield _taken(stream.fileno())
 
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Puts interrupts off until the end, so that a second Ctrl-C does not stop the cleaning up."""
+    """Defer interrupts until the end, so that a second Ctrl-C does not stop the cleanup."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _DEFERRED)
     try:
         yield
@@ -68,7 +68,7 @@ def undisturbed() -> Iterator[None]:
 
 
 def _is(descriptor: int, path: Path) -> bool:
-    """Whether an open file is still the one of this name: who held the lock may have removed it."""
+    """Tell whether an open file still has this name; the lock's last holder may have removed it."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except OSError:

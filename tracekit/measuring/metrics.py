@@ -1,4 +1,4 @@
-"""The metrics that runs are compared by, and their values in a stored run."""
+"""Metrics for comparing runs, and their values in a stored run."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ METRICS = {
 }
 """Every metric by name; lower is better."""
 OF_RUNS = (STEP_TIME, HOST_PEAK, DEVICE_PEAK)
-"""Metrics that a stored run can have."""
+"""Metrics of a stored run."""
 EXACT = frozenset({DEVICE_PEAK})
-"""Metrics that repeat to within a few blocks of the allocator, which need no statistics."""
+"""Metrics that repeat to within a few allocator blocks, and need no statistics."""
 TOLERANCE_BYTES = float(1 << 20)
 _COUNTERS = {HOST_PEAK: "host_peak_bytes", DEVICE_PEAK: "device_peak_allocated_bytes"}
 
 
 def of_run(run: Run) -> dict[str, float]:
-    """Metrics of a stored run; what it did not measure is absent.
+    """Return the metrics of a stored run, without missing ones.
 
     Args:
         run: A run of any origin.
@@ -59,7 +59,7 @@ def of_run(run: Run) -> dict[str, float]:
 
 
 def metric(name: str, *, unit: str = "count", direction: Direction = Direction.LOWER) -> Metric:
-    """A metric by name; unit and direction are those of a `value` that a program prints.
+    """Return a metric by name; unit and direction apply to a `value` that a program prints.
 
     Example:
         >>> metric("host_peak").unit, metric("value", unit="bytes").unit

@@ -1,4 +1,4 @@
-"""One command in a fresh process: how long it took, how much memory it held, what it printed."""
+"""Execution of a command in a new process: wall time, peak memory and output."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ProgramError(CollectionError):
     """The measured program failed.
 
     Attributes:
-        tail: The last lines of what it wrote to standard error.
+        tail: Last lines of its standard error.
     """
 
     def __init__(self, message: str, *, hint: str = "", tail: str = "") -> None:
@@ -38,12 +38,12 @@ class ProgramError(CollectionError):
 
 @dataclass(frozen=True)
 class Finished:
-    """A command that ended well.
+    """Result of a successful command.
 
     Attributes:
-        wall_ns: From its start to its end.
+        wall_ns: Time from start to end.
         peak_bytes: Peak resident memory of the largest of its processes.
-        output: What it wrote to standard output.
+        output: Its standard output.
     """
 
     wall_ns: int
@@ -52,40 +52,40 @@ class Finished:
 
 
 def run(command: Sequence[str], *, folder: Path, environment: Mapping[str, str]) -> Finished:
-    """Run a command to its end in a process group of its own, which never outlives this process.
+    """Run a command in its own process group, which never outlives this process.
 
     Args:
         command: The program and its arguments.
-        folder: Where it runs.
-        environment: Its variables, all of them.
+        folder: Working directory.
+        environment: All of its environment variables.
 
     Raises:
         ProgramError: It failed; `tail` holds the last lines of its standard error.
         UnusableInputError: There is no such program.
     """
     with TemporaryFile() as output, TemporaryFile() as errors:
-        told = _launched(command, folder, environment, output, errors)
-        if told is None:
-            raise ProgramError("the program was killed together with its launcher", tail=_tail(errors))
-        if "error" in told:
-            reason = os.strerror(told["error"])
+        report = _launched(command, folder, environment, output, errors)
+        if report is None:
+            raise ProgramError("the program and its launcher were killed", tail=_tail(errors))
+        if "error" in report:
+            reason = os.strerror(report["error"])
             raise UnusableInputError(
                 f"{command[0]} cannot be started: {reason}",
-                hint="name a program of $PATH or of the commit after --",
+                hint="after --, give a program on $PATH or in the commit",
             )
-        if told["code"]:
-            raise ProgramError(_ending(told["code"]), tail=_tail(errors))
+        if report["code"]:
+            raise ProgramError(_ending(report["code"]), tail=_tail(errors))
         output.seek(0)
-        return Finished(told["wall_ns"], told["peak_bytes"], output.read().decode(errors="replace"))
+        return Finished(report["wall_ns"], report["peak_bytes"], output.read().decode(errors="replace"))
 
 
 def _launched(
     command: Sequence[str], folder: Path, environment: Mapping[str, str], output: IO[bytes], errors: IO[bytes]
 ) -> dict[str, Any] | None:
-    """What the launcher tells; None when it was killed."""
+    """Return the launcher's report; None if it was killed."""
     receive, send = os.pipe()
     script = [sys.executable, "-I", "-S", str(Path(launcher.__file__)), str(send)]
-    with open(receive, "rb") as told:  # noqa: PTH123 (a descriptor)
+    with open(receive, "rb") as pipe:  # noqa: PTH123 (a descriptor)
         try:
             process = subprocess.Popen(  # noqa: S603 (what the user asked to measure)
                 [*script, *command],
@@ -104,12 +104,12 @@ def _launched(
         finally:
             with undisturbed():
                 _end(process)
-        words = told.readline() if process.returncode == 0 else b""
+        words = pipe.readline() if process.returncode == 0 else b""
     return json.loads(words) if words else None
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the whole group: politely if it still runs, and for good what a program left behind."""
+    """Terminate the process group, then kill what is left of it."""
     if process.poll() is None:
         _signal(process, signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):

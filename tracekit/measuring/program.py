@@ -1,4 +1,4 @@
-"""What to measure, and how to read it: any command, or `tracekit collect`."""
+"""Programs to measure, and how to read their values: any command, or `tracekit collect`."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ UNITS = {
     "GiB": ("bytes", 2.0**30),
     "count": ("count", 1.0),
 }
-"""What a program may print a value in: the unit it is kept in, and how many of those it is."""
+"""Units of printed values: the unit they are converted to, and the factor."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How to read a value from what a program prints.
+    """Pattern of a value in a program's output.
 
     Attributes:
-        pattern: Regular expression whose first group is the number; the median of all matches counts.
+        pattern: Regular expression whose first group is the number; the median of all matches is used.
         unit: One of `UNITS`.
     """
 
@@ -51,11 +51,11 @@ class Reading:
 
     @property
     def metric(self) -> str:
-        """Name of what it reads: a time is that of a step."""
+        """Name of the metric; a time is a step time."""
         return STEP_TIME if UNITS[self.unit][0] == "ns" else VALUE
 
     def read(self, output: str) -> float:
-        """The value in an output.
+        """Read the value from an output.
 
         Raises:
             CollectionError: Nothing matches, or what matches is no number above 0.
@@ -68,27 +68,29 @@ class Reading:
         try:
             value = statistics.median(map(float, found)) * UNITS[self.unit][1]
         except (statistics.StatisticsError, ValueError, TypeError) as error:
-            what = f"matches {found[0]!r}, which is no number" if found else "matches nothing it printed"
+            what = (
+                f"matches {found[0]!r}, which is not a number" if found else "matches nothing in its output"
+            )
             raise self._error(what) from error
         if not 0 < value < math.inf:
-            raise self._error(f"matches {found[0]!r}, which has no ratio")
+            raise self._error(f"matches {found[0]!r}, which is not above 0")
         return value
 
     def _error(self, what: str) -> CollectionError:
         return CollectionError(
-            f"the program ran, but --value {self.pattern!r} {what}",
-            hint="print the value on standard output, or change the expression",
+            f"--value {self.pattern!r} {what}",
+            hint="print the value on standard output, or change the pattern",
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """What to measure.
+    """A program to measure.
 
     Attributes:
         command: The program and its arguments.
         repository: Root of the user's tree.
-        place: Where it runs, relative to the root of the worktree.
+        place: Working directory, relative to the root of the worktree.
         reading: How to read a value from its output, if it prints one.
     """
 
@@ -99,12 +101,12 @@ class Program:
 
     @property
     def collects(self) -> bool:
-        """Whether it is `tracekit collect`, whose un-profiled step times and peaks count."""
+        """Whether it is `tracekit collect`, measured by unprofiled step times and peak memory."""
         return Path(self.command[0]).name == "tracekit" and self.command[1:2] == ("collect",)
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """Metrics it may have, those that are judged by default."""
+        """Metrics compared by default."""
         if self.collects:
             return STEP_TIME, HOST_PEAK, DEVICE_PEAK
         return (self.reading.metric if self.reading else WALL), HOST_PEAK
@@ -115,8 +117,8 @@ class Sample:
     """One measurement.
 
     Attributes:
-        values: Metrics by name, ns and bytes; what was not measured is absent.
-        run: The run that `tracekit collect` stored, in the scratch folder.
+        values: Metrics by name, in ns and bytes, without missing ones.
+        run: Run stored by `tracekit collect`, in the scratch folder.
     """
 
     values: dict[str, float]
@@ -126,12 +128,12 @@ class Sample:
 def program(
     command: tuple[str, ...], repository: Path, *, folder: Path | None = None, reading: Reading | None = None
 ) -> Program:
-    """What to measure, from a command as a person would type it in a folder of the repository.
+    """Create the program for a command typed in a folder of the repository.
 
     Args:
         command: The program and its arguments.
         repository: Root of the user's tree.
-        folder: Where the person stands; by default the current folder.
+        folder: Folder in which it is typed; by default the current folder.
         reading: How to read a value from its output.
 
     Raises:
@@ -139,34 +141,34 @@ def program(
             are the same at every commit.
     """
     if not command:
-        raise UnusableInputError("there is nothing to measure", hint="give a command after --")
+        raise UnusableInputError("no command to measure", hint="give a command after --")
     here, root = (folder or Path.cwd()).resolve(), repository.resolve()
     place = here.relative_to(root) if here.is_relative_to(root) else Path()
     for word in command:
         inside = Path(word).is_absolute() and Path(os.path.normpath(word)).is_relative_to(root)
         if inside and _tracked(root, Path(word)):
             raise UnusableInputError(
-                f"{word} is the same file at every commit", hint="name it relative to the folder you are in"
+                f"{word} is an absolute path, the same at every commit", hint="use a relative path"
             )
     words = (_executable(command[0], here, root), *command[1:])
     found = Program(command=words, repository=root, place=place, reading=reading)
     if found.collects and any(word.split("=")[0] == "--store" for word in words):
         raise UnusableInputError(
-            "the measured command has a --store of its own", hint="give --store before --"
+            "the measured command must not have a --store", hint="give --store before --"
         )
     return found
 
 
 def measure(program: Program, tree: Path, *, scratch: Path) -> Sample:
-    """Measure a program once, in a fresh process, in a worktree.
+    """Measure a program once, in a new process, in a worktree.
 
     Imports and relative paths are those of the worktree: its root and `src` come first in PYTHONPATH, and
     what PYTHONPATH names in the user's tree is taken from the worktree. Other variables pass unchanged.
 
     Args:
-        program: What to measure.
+        program: The program.
         tree: Root of the worktree.
-        scratch: A folder for the run that `tracekit collect` stores; emptied before.
+        scratch: Folder for the run of `tracekit collect`; emptied first.
 
     Raises:
         ProgramError: It failed.
@@ -180,7 +182,9 @@ def measure(program: Program, tree: Path, *, scratch: Path) -> Sample:
     """
     folder = tree / program.place
     if not folder.is_dir():
-        raise UnusableInputError(f"the commit has no folder {program.place}", hint="run from a folder it has")
+        raise UnusableInputError(
+            f"the commit has no folder {program.place}", hint="run from a folder that exists at the commit"
+        )
     shutil.rmtree(scratch, ignore_errors=True)
     finished = process.run(_words(program), folder=folder, environment=variables(program, tree, scratch))
     if program.collects:
@@ -192,7 +196,7 @@ def measure(program: Program, tree: Path, *, scratch: Path) -> Sample:
 
 
 def prepare(program: Program, tree: Path, setup: str, *, scratch: Path) -> None:
-    """Run a shell command once in a worktree, to build what is measured there.
+    """Run a shell command once in a worktree, to build it.
 
     Raises:
         ProgramError: It failed.
@@ -201,12 +205,12 @@ def prepare(program: Program, tree: Path, setup: str, *, scratch: Path) -> None:
 
 
 def variables(program: Program, tree: Path, scratch: Path) -> dict[str, str]:
-    """Environment of the measured process: the user's, with imports and runs put where they belong."""
+    """Return the environment of the measured process: the user's, importing from the worktree."""
     given = [Path(word) for word in os.environ.get("PYTHONPATH", "").split(os.pathsep) if word]
     moved = [_moved(path, program.repository, tree) for path in given]
     paths = [str(path) for path in (tree, tree / "src", *moved) if path.is_dir() or path in moved]
-    kept = environment()
-    return {**kept, "PYTHONPATH": os.pathsep.join(paths), ENVIRONMENT_VARIABLE: str(scratch.resolve())}
+    inherited = environment()
+    return {**inherited, "PYTHONPATH": os.pathsep.join(paths), ENVIRONMENT_VARIABLE: str(scratch.resolve())}
 
 
 def _moved(path: Path, repository: Path, tree: Path) -> Path:
@@ -224,14 +228,14 @@ def _collected(store: Store) -> Sample:
     runs = store.runs()
     if len(runs) != 1:
         raise CollectionError(
-            f"`tracekit collect` stored {len(runs)} runs where one is a measurement",
-            hint="leave --repeat out: every measurement is a fresh process",
+            f"`tracekit collect` stored {len(runs)} runs instead of one",
+            hint="remove --repeat; each measurement is a new process",
         )
     return Sample(of_run(runs[0]), runs[0])
 
 
 def _executable(word: str, here: Path, root: Path) -> str:
-    """A program that no commit holds, such as an interpreter in .venv, stays where it is."""
+    """Resolve a program outside the commit, such as .venv/bin/python, to its path in the user's tree."""
     path = here / word
     if os.sep not in word or not path.is_file() or _tracked(root, path):
         return word

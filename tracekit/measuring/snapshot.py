@@ -1,4 +1,4 @@
-"""The uncommitted state of the user's tree, as a checkout of its own.
+"""Checkout of the uncommitted state of the user's tree.
 
 Files are copied as they are: what differs from HEAD, and what git neither knows nor ignores. The user's tree
 is only read.
@@ -26,7 +26,7 @@ _ALL = "--ignore-submodules=none"
 
 @dataclass(frozen=True)
 class Changes:
-    """What the user's tree holds beyond its commit.
+    """Uncommitted changes of the user's tree.
 
     Attributes:
         paths: Changed, new and deleted files, relative to the root, sorted.
@@ -38,7 +38,7 @@ class Changes:
 
 
 def changes(repository: Path) -> Changes:
-    """What differs from HEAD in a tree, files that git does not know included.
+    """Return the differences of a tree from HEAD, including untracked files.
 
     Raises:
         UnusableInputError: A submodule has changes, or git fails.
@@ -53,7 +53,7 @@ def changes(repository: Path) -> Changes:
 
 
 def copy(trees: Worktrees, found: Changes, *, name: str) -> Path:
-    """A worktree of HEAD with these changes; returns its root."""
+    """Create a worktree of HEAD with these changes; return its root."""
     tree = trees.add("HEAD", name=name)
     for path in found.paths:
         _copy(trees.repository / path, tree / path)
@@ -71,12 +71,13 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _content(path: Path) -> bytes:
-    """Kind, mode and hash of a file, as far as git would keep them."""
+    """Return kind, mode and hash of a file, as far as git tracks them."""
     if path.is_symlink():
         return b"link " + os.fsencode(path.readlink())
     if path.is_dir():
         raise UnusableInputError(
-            f"{path} is a repository with changes of its own", hint="commit there and here, and name commits"
+            f"the repository {path} has uncommitted changes",
+            hint="commit there and here, and compare commits",
         )
     if not path.is_file():
         return b"gone"

@@ -1,4 +1,4 @@
-"""The submodules of a checkout, from the clones that the user's tree has of them: no network, no user's git.
+"""Submodules of a checkout, from the local clones of the user's tree, without network.
 
 Each becomes a repository of its own that borrows the objects of the user's clone. `git submodule update`
 would ask the address in .gitmodules, and note what it did in the user's configuration.
@@ -17,7 +17,7 @@ _NEVER_ASK = ("-c", "protocol.allow=never")
 
 
 def check_out(source: Path, tree: Path) -> None:
-    """Check out the submodules of a tree, and theirs, as far as the user's tree has clones of them.
+    """Check out the submodules of a tree recursively, if the user's tree has clones of them.
 
     Args:
         source: The user's tree.
@@ -34,7 +34,7 @@ def check_out(source: Path, tree: Path) -> None:
 
 
 def missing(tree: Path) -> list[str]:
-    """Paths of the submodules that are not checked out in a tree, and in its submodules."""
+    """Return the paths of submodules that are not checked out, recursively."""
     found = []
     for name in gitinfo.recorded_submodules(tree):
         if (tree / name / ".git").exists():
@@ -45,7 +45,7 @@ def missing(tree: Path) -> list[str]:
 
 
 def _clone(source: Path, name: str) -> Path | None:
-    """Folder of git of a submodule, which is still there when the user's commit no longer has it."""
+    """Return the git folder of a submodule, which exists even if the user's commit lacks the submodule."""
     here = source / name if (source / name / ".git").exists() else source
     if not here.is_dir():
         return None
@@ -57,7 +57,7 @@ def _clone(source: Path, name: str) -> Path | None:
 
 
 def _borrow(clone: Path, target: Path, sha: str) -> None:
-    as_it_is = (f"--git-dir={clone}", "--work-tree=.")  # its own work tree may be gone
+    as_it_is = (f"--git-dir={clone}", "--work-tree=.")  # its work tree may be deleted
     if gitinfo.line(*as_it_is, "cat-file", "-t", sha, cwd=target) != "commit":
         raise UnusableInputError(
             f"the submodule {target.name} has no commit {sha[:9]} in its local clone",

@@ -1,4 +1,4 @@
-"""Checkouts of commits beside the user's tree.
+"""Git worktrees of commits, separate from the user's tree.
 
 They are git worktrees in a folder of the store. The user's files, index, branches and stashes are never
 touched, and hooks do not run. Whatever ends the process, they go: at once, or, after a kill that cannot
@@ -34,14 +34,14 @@ class Worktrees:
 
     Attributes:
         repository: Root of the user's tree.
-        folder: Where the worktrees lie.
+        folder: Folder of the worktrees.
     """
 
     repository: Path
     folder: Path
 
     def add(self, revision: str, *, name: str = "") -> Path:
-        """Check a commit out with the submodules that the user has clones of; returns the worktree's root.
+        """Check out a commit, with submodules that are cloned locally; return the worktree's root.
 
         Args:
             revision: What git knows the commit by.
@@ -58,17 +58,17 @@ class Worktrees:
         return path
 
     def remove(self, path: Path) -> None:
-        """Remove a worktree, whatever was written into it."""
+        """Remove a worktree with all files in it."""
         with undisturbed():
             _remove(self.repository, path)
 
 
 @contextmanager
 def worktrees(store: Store, repository: Path | None = None) -> Iterator[Worktrees]:
-    """Worktrees that vanish at the end, whatever happens.
+    """Create worktrees that are removed at the end.
 
     Args:
-        store: Where they lie, in a hidden folder.
+        store: Store that holds them, in a hidden folder.
         repository: A folder of the user's repository; by default the current one.
 
     Raises:
@@ -92,7 +92,7 @@ def worktrees(store: Store, repository: Path | None = None) -> Iterator[Worktree
 
 
 def repository_root(folder: Path | None = None) -> Path:
-    """Root of the user's repository.
+    """Return the root of the user's repository.
 
     Raises:
         UnusableInputError: There is none.
@@ -100,13 +100,13 @@ def repository_root(folder: Path | None = None) -> Path:
     root = gitinfo.root(folder)
     if root is None:
         raise UnusableInputError(
-            f"{folder or Path.cwd()} is in no git repository", hint="run inside the repository to measure"
+            f"{folder or Path.cwd()} is not in a git repository", hint="run this in the repository to measure"
         )
     return root
 
 
 def sweep(place: Path) -> None:
-    """Remove what processes left that were killed."""
+    """Remove worktrees of killed processes."""
     for lock in place.glob(f"*{SUFFIX}"):
         with abandoned(lock) as free:
             if free:
@@ -116,7 +116,7 @@ def sweep(place: Path) -> None:
 
 
 def git(folder: Path, *arguments: str) -> bytes:
-    """What git prints, run in a folder without hooks and without touching the index.
+    """Return the output of git, run in a folder without hooks and without changing the index.
 
     Raises:
         UnusableInputError: git failed, or there is none.
@@ -139,7 +139,7 @@ def git(folder: Path, *arguments: str) -> bytes:
 def _remove_all(repository: Path, folder: Path) -> None:
     try:
         listed = git(repository, "worktree", "list", "--porcelain").decode(errors="surrogateescape")
-    except UnusableInputError:  # the repository is gone
+    except UnusableInputError:  # the repository was deleted
         listed = ""
     known = [Path(line.removeprefix("worktree ")) for line in listed.splitlines() if line[:9] == "worktree "]
     for path in known:
@@ -149,7 +149,7 @@ def _remove_all(repository: Path, folder: Path) -> None:
 
 
 def _remove(repository: Path, path: Path) -> None:
-    shutil.rmtree(path, ignore_errors=True)  # git stops at folders it cannot enter or does not know
+    shutil.rmtree(path, ignore_errors=True)  # git fails on folders it cannot enter or does not track
     try:
         git(repository, "worktree", "remove", "--force", "--force", str(path))
     except UnusableInputError:

@@ -55,14 +55,14 @@ def parse(text: str) -> Place:
     if scheme == "file":
         return _local(rest)
     if scheme not in OPTIONS:
-        raise UnusableInputError(f"{scheme}:// is no kind of place tracekit knows", hint=_KNOWN)
+        raise UnusableInputError(f"{scheme}:// is not supported", hint=_KNOWN)
     where, _, query = rest.partition("?")
     bucket, _, key = where.partition("/")
     if "@" in bucket:
         raise _secret(scheme)
     segments = [unquote(segment) for segment in key.split("/") if segment]
     if not bucket or {".", ".."} & set(segments):
-        raise UnusableInputError(f"{_short(scheme, where)} names no place", hint=_KNOWN)
+        raise UnusableInputError(f"{_short(scheme, where)} is not a valid URL", hint=_KNOWN)
     return RemotePath(scheme, "/".join([bucket, *segments]), _options(scheme, query))
 
 
@@ -70,7 +70,7 @@ def _local(rest: str) -> Path:
     host, _, path = rest.partition("/")
     if host not in ("", "localhost"):
         raise UnusableInputError(
-            f"file://{host}/... is on another machine", hint="a file address has three slashes: file:///path"
+            f"file://{host}/... is on another machine", hint="use three slashes: file:///path"
         )
     return Path("/" + unquote(path))
 
@@ -82,8 +82,8 @@ def _options(scheme: str, query: str) -> tuple[tuple[str, str], ...]:
     unknown = sorted(set(given) - set(OPTIONS[scheme]))
     if unknown:
         raise UnusableInputError(
-            f"{scheme}:// addresses have no option {unknown[0][:40]!r}",
-            hint=f"they have {', '.join(OPTIONS[scheme])}",
+            f"unknown option {unknown[0][:40]!r} in a {scheme}:// URL",
+            hint=f"use {', '.join(OPTIONS[scheme])}",
         )
     return tuple(sorted(given.items()))
 
@@ -93,8 +93,8 @@ def _secret(scheme: str) -> UnusableInputError:
         "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY" if scheme == "s3" else "GOOGLE_APPLICATION_CREDENTIALS"
     )
     return UnusableInputError(
-        "the address has credentials in it, where shells and logs would keep them; it was not used",
-        hint=f"leave them out and set {variables}",
+        "the URL contains credentials, which shells and logs may record; it was not used",
+        hint=f"remove them and set {variables}",
     )
 
 
@@ -124,9 +124,7 @@ def expand(text: str) -> list[Place]:
             f"{anchor} cannot be listed: {error}", hint="check the address, the credentials and the network"
         ) from error
     if not found:
-        raise UnusableInputError(
-            f"nothing matches {place}", hint="see what is there with the provider's own tool"
-        )
+        raise UnusableInputError(f"nothing matches {place}", hint="list the bucket with the provider's tool")
     return found
 
 

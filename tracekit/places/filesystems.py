@@ -95,7 +95,7 @@ def _typed(options: tuple[tuple[str, str], ...]) -> dict[str, Any]:
 def _switch(name: str, value: str) -> bool:
     words = {"true": True, "1": True, "": True, "false": False, "0": False}
     if value.lower() not in words:
-        raise UnusableInputError(f"{name}={value[:40]} in an address is neither true nor false")
+        raise UnusableInputError(f"{name}={value[:40]} in a URL is neither true nor false")
     return words[value.lower()]
 
 

@@ -82,11 +82,13 @@ def _parsed(sql: str) -> tuple[str, dict[str, Any]]:
         except duckdb.Error as error:
             raise problems.told(error, sql, []) from error
     if len(statements) != 1:
-        raise UnusableInputError(f"{len(statements) or 'no'} statements were given, not one", hint=ONLY)
+        raise UnusableInputError(f"expected one statement, got {len(statements)}", hint=ONLY)
     tree: dict[str, Any] = json.loads(str(found[0]) if found else "{}")
     if tree.get("error", True):
         word = _WORD.match(sql)
-        raise UnusableInputError(f"{word[1].upper() if word else 'this'} is not for a query", hint=ONLY)
+        raise UnusableInputError(
+            f"{word[1].upper() if word else 'this'} is not allowed in a query", hint=ONLY
+        )
     return _without_ends(sql), tree
 
 
@@ -113,14 +115,14 @@ def _refuse(node: dict[str, Any]) -> None:
     kind = node.get("type")
     if isinstance(kind, str) and kind.endswith("_NODE") and kind not in _NODES:
         word = kind.removesuffix("_NODE").removesuffix("_QUERY")
-        raise UnusableInputError(f"{word} is not for a query, nor inside of one", hint=ONLY)
+        raise UnusableInputError(f"{word} is not allowed in a query", hint=ONLY)
     if kind == "TABLE_FUNCTION" and (name := _function(node)) not in _FUNCTIONS:
         raise UnusableInputError(
-            f"{name}() cannot be read from: a query reads the tables of runs and no file",
-            hint="`tracekit query --tables` lists them",
+            f"{name}() is not allowed: a query can read only the tables of runs",
+            hint="list them with `tracekit query --tables`",
         )
     if kind == "VALUE_PARAMETER":
-        raise UnusableInputError("the query has a parameter (? or $) without a value", hint="write the value")
+        raise UnusableInputError("the query has a parameter (? or $)", hint="replace it with a value")
 
 
 def _function(node: dict[str, Any]) -> str:
@@ -148,5 +150,5 @@ def _no_table(node: dict[str, Any], known: Collection[str]) -> UnusableInputErro
     near = get_close_matches(str(node["table_name"]).lower(), known, n=1)
     hint = f"did you mean {near[0]}? " if near else ""
     return UnusableInputError(
-        f"there is no table {name!r}", hint=f"{hint}tables: {', '.join(known)} (`tracekit query --tables`)"
+        f"unknown table {name!r}", hint=f"{hint}tables: {', '.join(known)} (`tracekit query --tables`)"
     )

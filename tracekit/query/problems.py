@@ -39,9 +39,7 @@ def told(error: Exception, sql: str, columns: Sequence[str], *, before: int = 0)
     text = text.replace("Values list", "Table")  # what it calls a view
     first = _KIND.sub("", text.strip().splitlines()[0] if text.strip() else "the query failed").rstrip("!.")
     if "Out of Memory" in text:
-        return UnusableInputError(
-            f"the query needs more memory than it may use: {clean(first)}", hint=_MEMORY
-        )
+        return UnusableInputError(f"the query exceeds its memory limit: {clean(first)}", hint=_MEMORY)
     return UnusableInputError(clean(first + _place(text, sql, before)), hint=_meant(text, columns))
 
 

@@ -124,7 +124,7 @@ class Session:
                 if self._seconds and time.monotonic() >= self._ends:
                     raise UnusableInputError(
                         f"the query took longer than {self._seconds:g} s",
-                        hint="ask for less, or give it more with --timeout",
+                        hint="simplify the query, or increase --timeout",
                     )
             return done.result()
 

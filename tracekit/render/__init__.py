@@ -1,4 +1,4 @@
-"""Renderers: they take finished tables and never compute."""
+"""Renderers of finished tables; they compute nothing."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ def rows(
     title: str = "",
     limit: int | None = None,
 ) -> str:
-    """One table in any of the formats a command offers, as text to write to stdout.
+    """Render a table in one of the output formats of a command.
 
     Args:
         data: A DataFrame, or mappings by column name.
-        columns: `tracekit.analysis.Column`s: which columns, in which order, and in which unit.
+        columns: The columns to render, in order, with their units.
         output_format: One of `tracekit.cli.options.FORMATS`.
-        command: Names the JSON schema, `tracekit.<command>/1`.
-        key: Where the JSON object holds the rows.
-        title: Line above the table, for people.
-        limit: Rows at most, 0 for all; by default 30 in a table and all elsewhere.
+        command: Command in the name of the JSON schema, `tracekit.<command>/1`.
+        key: Key of the rows in the JSON object.
+        title: Line above the table, in formats for people.
+        limit: Maximum rows, 0 for all; by default 30 in a table and all elsewhere.
 
     Returns:
         The text, ending in a newline.
@@ -52,7 +52,7 @@ def rows(
         return table_text(data, columns, title=title, limit=DEFAULT_LIMIT if limit is None else limit)
     if output_format == "markdown":
         return markdown_text(data, columns, title=title, limit=limit or 0)
-    kept = records(data, columns)[: limit or None]
+    chosen = records(data, columns)[: limit or None]
     if output_format == "csv":
-        return csv_text(kept, columns)
-    return envelope(command, **{key: kept}) + "\n"
+        return csv_text(chosen, columns)
+    return envelope(command, **{key: chosen}) + "\n"

@@ -1,4 +1,4 @@
-"""Two commits measured against each other, in the formats of `tracekit ab`."""
+"""Output formats of `tracekit ab`."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from tracekit.stats.comparison import Comparison
 
 COLUMNS = (
-    Column("metric", "", "what was measured"),
-    Column("base", "", "geometric mean over the runs of the base"),
-    Column("head", "", "the same of the head"),
+    Column("metric", "", "metric"),
+    Column("base", "", "geometric mean over base runs"),
+    Column("head", "", "geometric mean over head runs"),
     Column("ratio", "", "head over base"),
-    Column("ci95", "", "its 95 % interval over all looks"),
-    Column("mde", "", "smallest change this many runs find in 80 of 100 cases"),
-    Column("verdict", "", "what it means at the threshold"),
-    Column("k", "count", "runs per side that decided"),
+    Column("ci95", "", "95% confidence interval of the ratio, over all interim tests"),
+    Column("mde", "", "smallest change these runs detect with 80% power"),
+    Column("verdict", "", "verdict at the threshold"),
+    Column("k", "count", "runs per side at the verdict"),
 )
 _WIDEST = 110
 _SIGNS = {"regression": "❌ ", "improvement": "✅ ", "pass": "✅ "}
@@ -35,11 +35,11 @@ def as_json(report: Report) -> str:
 
 
 def as_text(report: Report) -> str:
-    """For people on a terminal."""
+    """Render for a terminal."""
     said = [*_reasons(report), *_design(report), *(f"warning: {one}" for one in report.warnings)]
     parts = [*_wrapped(headline(report)), "", table_text(_rows(report), COLUMNS, limit=0)]
     parts += [line for text in said for line in _wrapped(text)]
-    parts += ["", *_profiles(report), f"again: {clean(report.reproduce)}"]
+    parts += ["", *_profiles(report), f"reproduce: {clean(report.reproduce)}"]
     return "\n".join(parts) + "\n"
 
 
@@ -49,7 +49,7 @@ def _wrapped(text: str) -> list[str]:
 
 
 def as_markdown(report: Report) -> str:
-    """For a pull request."""
+    """Render for a pull request."""
     lines = [f"## {_SIGNS.get(report.verdict, '')}{escape(headline(report))}", ""]
     lines += [markdown_text(_rows(report), COLUMNS)]
     lines += [f"- {escape(text)}" for text in _reasons(report)]
@@ -91,11 +91,11 @@ def _reasons(report: Report) -> list[str]:
 def _design(report: Report) -> list[str]:
     design = report.question.design
     made, looks = len(report.outcome.blocks), ", ".join(str(look.k) for look in design.looks)
-    warmup = f", after {design.warmup} that did not count" if design.warmup else ""
+    warmup = f", after {design.warmup} warm-up" if design.warmup else ""
     parts = [
-        f"{made} runs per side{warmup}, each a fresh process, in ABBA order and compared in pairs; "
-        f"planned looks at {looks} runs; threshold {100 * design.threshold:g} %; "
-        f"{report.seconds:,.0f} s of measuring",
+        f"{made} runs per side{warmup}, each a new process, in ABBA order, compared in pairs; "
+        f"tests planned at {looks} runs; threshold {100 * design.threshold:g}%; "
+        f"measured for {report.seconds:,.0f} s",
     ]
     if report.verdict == "cannot tell":
         parts.append(_more(report.outcome.metrics, design.max_k))
@@ -107,7 +107,7 @@ def _design(report: Report) -> list[str]:
 
 def _more(metrics: tuple[Comparison, ...], most: int) -> str:
     names = ", ".join(one.name for one in metrics if one.verdict == "cannot tell")
-    return f"{names}: quiet the machine, lengthen what is measured, or plan more runs (--max-k {2 * most})"
+    return f"{names}: reduce other load, measure longer runs, or allow more runs (--max-k {2 * most})"
 
 
 def _profiles(report: Report) -> list[str]:
@@ -117,7 +117,7 @@ def _profiles(report: Report) -> list[str]:
 
 
 def _fenced(lines: list[str]) -> list[str]:
-    """A block of code that nothing in it can end."""
+    """Fence code so that its content cannot close the block."""
     fence = "```"
     while any(fence in line for line in lines):
         fence += "`"

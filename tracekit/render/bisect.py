@@ -1,4 +1,4 @@
-"""A search's result in its formats."""
+"""Output formats of `tracekit bisect`."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ _WIDEST = 120
 
 
 def as_text(found: Bisection) -> str:
-    """For people at a terminal."""
+    """Render for a terminal."""
     parts = [f"{clean(words.headline(found))}\n  {clean(words.ends(found))}\n"]
     parts += [_lines(words.culprit(found, one), one.commands) for one in found.culprits]
     for one in found.undecided:
-        parts.append("Not sure:\n" + _lines(words.culprit(found, one), one.commands))
+        parts.append("Uncertain:\n" + _lines(words.culprit(found, one), one.commands))
     parts.append(table_text(words.rows(found), words.COLUMNS, limit=0))
     parts.append("".join(f"  {clean(line)}\n" for line in words.notes(found)))
     return "\n".join(parts)
 
 
-def _lines(told: list[str], commands: tuple[str, ...]) -> str:
-    lines = [*told, *(f"see it: {one}" for one in commands)]
+def _lines(texts: list[str], commands: tuple[str, ...]) -> str:
+    lines = [*texts, *(f"compare: {one}" for one in commands)]
     return "".join(f"  {clean(line)}\n" for line in lines)
 
 
 def as_markdown(found: Bisection) -> str:
-    """For an issue."""
+    """Render for an issue."""
     parts = [f"## {escape(words.headline(found))}\n", f"- {escape(words.ends(found))}\n"]
     parts += [_items(found, one) for one in (*found.culprits, *found.undecided)]
     rows = [
@@ -47,9 +47,9 @@ def as_markdown(found: Bisection) -> str:
 
 
 def _items(found: Bisection, one: Culprit) -> str:
-    doubt = "not sure: " if one in found.undecided else ""
-    told = "".join(f"- {doubt}{escape(shorten(line, 400))}\n" for line in words.culprit(found, one))
-    return told + "".join(f"- see it: `{_code(line)}`\n" for line in one.commands)
+    doubt = "uncertain: " if one in found.undecided else ""
+    items = "".join(f"- {doubt}{escape(shorten(line, 400))}\n" for line in words.culprit(found, one))
+    return items + "".join(f"- compare: `{_code(line)}`\n" for line in one.commands)
 
 
 def _code(text: str) -> str:
@@ -57,7 +57,7 @@ def _code(text: str) -> str:
 
 
 def as_json(found: Bisection) -> str:
-    """`tracekit.bisect/1`: verdict, ends, culprits and everything that was measured."""
+    """Render as `tracekit.bisect/1`: verdict, ends, culprits and all measurements."""
     made, known = found.runs
     content = envelope(
         "bisect",

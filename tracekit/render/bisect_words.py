@@ -1,4 +1,4 @@
-"""The words of a search's result, common to its formats."""
+"""Texts of a bisection, shared by its output formats."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     Column("at", "", "position between the ends"),
-    Column("commit", "id", "or version"),
-    Column("date", "", "when it was written"),
-    Column("subject", "", "first line of its message"),
+    Column("commit", "id", "commit or version"),
+    Column("date", "", "date of the commit"),
+    Column("subject", "", "first line of the commit message"),
     Column("value", "", "mean of the measurements"),
-    Column("change", "", "against the good end"),
-    Column("runs", "", "measurements, and how many of them are of earlier calls"),
-    Column("problem", "prose", "why it was left out"),
+    Column("change", "", "change from the good end"),
+    Column("runs", "", "measurements, and how many are from earlier calls"),
+    Column("problem", "prose", "why it was skipped"),
 )
 
 
 def headline(found: Bisection) -> str:
-    """The result in one line."""
+    """Return the result in one line."""
     if not found.culprits:
-        return f"Cannot tell: {found.reason or 'no jump was found'}"
+        return f"Cannot tell: {found.reason or 'no change was found'}"
     first = found.culprits[0]
     more = f", and {len(found.culprits) - 1} more" if len(found.culprits) > 1 else ""
     who = " or ".join(one.short for one in first.suspects)
@@ -37,55 +37,55 @@ def headline(found: Bisection) -> str:
 
 
 def effect(found: Bisection, one: Culprit) -> str:
-    """The size of a jump."""
+    """Format the size of a change."""
     if found.exact:
         return f"{one.effect:+g} per step"
     return change(math.log(one.effect))
 
 
 def culprit(found: Bisection, one: Culprit) -> list[str]:
-    """A jump in lines: what made it, how large it is, and what it was measured against."""
+    """Return the lines of a culprit: its commits, the size of the change, and the reference commit."""
     lines = [f"{named(suspect)}" for suspect in one.suspects]
     if len(one.suspects) > 1:
-        lines.append("one of these: those before the last could not be measured")
+        lines.append("one of these commits: all but the last could not be measured")
     span = ""
     if not found.exact:
-        span = f", 95 % interval {change(math.log(one.low))} to {change(math.log(one.high))}"
-        span += f", sure to {_share(one.posterior)}"
+        span = f", 95% interval {change(math.log(one.low))} to {change(math.log(one.high))}"
+        span += f", probability {_share(one.posterior)}"
     return [*lines, f"{found.metric.name} {effect(found, one)} against {one.before.short}{span}"]
 
 
 def _share(posterior: float) -> str:
-    return f"{100 * posterior:.1f} %" if posterior < 0.9995 else "over 99.9 %"
+    return f"{100 * posterior:.1f}%" if posterior < 0.9995 else "over 99.9%"
 
 
 def named(one: Subject) -> str:
-    """A commit as people know it."""
+    """Return the short id, subject, author and date of a commit."""
     return ", ".join(part for part in (f"{one.short} {one.title}", one.author, one.date) if part)
 
 
 def ends(found: Bisection) -> str:
-    """How the bad end differs from the good one."""
+    """Describe the difference between the good and the bad end."""
     a, b = (amount(found, value) for value in (found.ends.a, found.ends.b))
     text = f"{found.good.short} to {found.bad.short}, {found.subjects} steps: {found.metric.name} {a} to {b}"
     if found.exact or found.ends.ratio is None:
         return text
-    told = f"{text}, {change(math.log(found.ends.ratio))}"
+    described = f"{text}, {change(math.log(found.ends.ratio))}"
     if found.ends.ci95:
         low, high = (change(math.log(bound)) for bound in found.ends.ci95)
-        told += f" (95 % interval {low} to {high})"
+        described += f" (95% interval {low} to {high})"
     if found.ends.mde is not None and math.isfinite(found.ends.mde):
-        told += f", smallest detectable change {100 * found.ends.mde:.1f} %"
-    return told
+        described += f", smallest detectable change {100 * found.ends.mde:.1f}%"
+    return described
 
 
 def amount(found: Bisection, value: float) -> str:
-    """A value in its unit."""
+    """Format a value in its unit."""
     return human(round(value) if found.metric.unit in {"ns", "bytes"} else value, found.metric.unit)
 
 
 def rows(found: Bisection) -> list[dict[str, Any]]:
-    """The log, one row for each subject that was measured or left out."""
+    """Return the log, one row per commit or version."""
     return [_row(found, one) for one in found.log]
 
 
@@ -107,17 +107,17 @@ def _row(found: Bisection, one: Measured) -> dict[str, Any]:
 
 
 def notes(found: Bisection) -> list[str]:
-    """What else to know."""
+    """Return further notes."""
     made, known = found.runs
-    told = [f"{made} measurements made, {known} taken from earlier calls", *found.notes]
-    told += [
-        f"{one.name} per step changed from {one.good:g} to {one.bad:g}: --signature {one.name} finds that "
+    texts = [f"{made} measurements, {known} from earlier calls", *found.notes]
+    texts += [
+        f"{one.name} per step changed from {one.good:g} to {one.bad:g}; --signature {one.name} finds the "
         "commit in one run per commit"
         for one in found.changed
     ]
-    return told
+    return texts
 
 
 def command(found: Bisection) -> str:
-    """The command that searches the same again."""
+    """Return the command that repeats the search."""
     return shlex.join(found.command)

@@ -1,4 +1,4 @@
-"""One cell: a value as text for people, with what a hostile name could do to a terminal taken out."""
+"""Formatting of values in table cells, safe for terminals."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.cells import cell_len, set_cell_size
 
-from tracekit.spelling import clean as clean  # where everything of a cell is found
+from tracekit.spelling import clean as clean  # re-exported for the other renderers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 ELLIPSIS = "…"
 BECAME = " → "
-"""Between a name and the name that it became."""
+"""Separator between a name in the base and its name in the head."""
 _LEAST_PAIR = 12
 MISSING = "–"
 PROSE = "prose"
-"""Unit of a column of sentences, which wrap instead of being cut."""
+"""Unit of a column of sentences, which wrap instead of being shortened."""
 ID = "id"
-"""Unit of a column of identifiers, which are to be copied and so are never cut."""
+"""Unit of a column of identifiers, which are never shortened so that they can be copied."""
 TIMES = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
 _NAMESPACES = re.compile(r"\b(?:[A-Za-z_]\w*::|\(anonymous namespace\)::)+(?=[A-Za-z_({])")
 SIZES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 _WORK = ((1e15, "PFLOP"), (1e12, "TFLOP"), (1e9, "GFLOP"), (1e6, "MFLOP"), (1e3, "kFLOP"))
 _SPEED = ((1, "TFLOP/s"), (1e-3, "GFLOP/s"), (1e-6, "MFLOP/s"), (1e-9, "kFLOP/s"))
 _RATE = ((1, "GB/s"), (1e-3, "MB/s"), (1e-6, "kB/s"))
-"""Rates above the largest unit keep it, as peaks are quoted in it."""
+"""Rates above the largest unit keep it, as hardware peaks are quoted in it."""
 SCALES: Final = {
     "ns": (TIMES, "ns"),
     "bytes": (SIZES, "B"),
@@ -37,14 +37,14 @@ SCALES: Final = {
     "TFLOP/s": (_SPEED, "TFLOP/s"),
     "GB/s": (_RATE, "GB/s"),
 }
-"""By unit: sizes from the largest with their names, and the name of what is smaller than all of them."""
+"""Scales by unit, largest first, and the name of the base unit."""
 
 
 def shorten(text: str, width: int) -> str:
-    """The text cut to a width in cells of a terminal, of which a wide character takes two.
+    """Shorten text to a width in terminal cells, of which a wide character takes two.
 
-    C++ namespaces go first, then the middle, as both ends tell a kernel apart. Of what became something else
-    (`a → b`) each side is cut, so that two names never read as one.
+    Removes C++ namespaces first, then the middle, as both ends identify a kernel. Each side of a pair
+    (`a → b`) is shortened separately.
 
     Example:
         >>> shorten("void at::native::vectorized_elementwise_kernel<4>", 40)
@@ -62,7 +62,7 @@ def shorten(text: str, width: int) -> str:
         first = max(room - room // 2, room - cell_len(after))
         left = shorten(before, first)
         return f"{left}{arrow}{shorten(after, room - cell_len(left))}"
-    if "<" in text or "(" in text:  # a C++ signature; an op such as aten::add keeps its name
+    if "<" in text or "(" in text:  # a C++ signature, unlike an op such as aten::add
         text = _NAMESPACES.sub("", text)
     if cell_len(text) <= width:
         return text
@@ -73,19 +73,19 @@ def shorten(text: str, width: int) -> str:
 
 
 def _end(text: str, width: int) -> str:
-    """The end of a text that fits a width."""
+    """Return the end of a text that fits a width."""
     start = max(0, len(text) - width)
     while cell_len(text[start:]) > width or (start < len(text) and not cell_len(text[start])):
-        start += 1  # nor does it begin with an accent of the letter before it
+        start += 1  # does not start with a combining accent
     return text[start:]
 
 
 def human(value: Any, unit: str) -> str:
-    """A value for people, by the unit of its column; what is unknown is a dash, never a zero.
+    """Format a value in the unit of its column; a missing value is a dash, never zero.
 
     Example:
         >>> [human(1_234_567, "ns"), human(12_582_912, "bytes"), human(0.125, "share"), human(None, "ns")]
-        ['1.23 ms', '12.00 MiB', '12.5 %', '–']
+        ['1.23 ms', '12.00 MiB', '12.5%', '–']
         >>> [human(29_166_401_318_400.0, "FLOP"), human(0.0421, "TFLOP/s"), human(2039.0, "GB/s")]
         ['29.17 TFLOP', '42.10 GFLOP/s', '2,039.00 GB/s']
     """
@@ -99,7 +99,7 @@ def human(value: Any, unit: str) -> str:
 
 
 def cell(record: Mapping[str, Any], column: Column) -> str:
-    """A record's value of one column for people, in the record's own unit where the column's is not one.
+    """Format a record's value of a column, in the column's unit or the one named in the record.
 
     Example:
         >>> from tracekit.analysis import Column
@@ -111,21 +111,21 @@ def cell(record: Mapping[str, Any], column: Column) -> str:
     if not column.unit_in:
         return human(value, column.unit)
     if isinstance(value, float) and value.is_integer():
-        value = int(value)  # a column of several units holds floats, its whole numbers as well
+        value = int(value)  # columns of several units store integers as floats
     return human(value, str(record.get(column.unit_in) or ""))
 
 
 def for_people(columns: Sequence[Column]) -> list[Column]:
-    """The columns to show: one that only says the unit of others goes, as their cells say it."""
-    said = {column.unit_in for column in columns}
-    return [column for column in columns if column.name not in said]
+    """Drop columns that only name the unit of others, as their cells show it."""
+    units = {column.unit_in for column in columns}
+    return [column for column in columns if column.name not in units]
 
 
 def _number(value: float, unit: str) -> str:
     if unit in SCALES:
         return _scaled(value, *SCALES[unit])
     if unit == "share":
-        return f"{100 * value:z.1f} %"
+        return f"{100 * value:z.1f}%"
     if unit == "count":
         return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
     text = str(value) if isinstance(value, int) else f"{value:,.2f}"

@@ -1,4 +1,4 @@
-"""What the profiles say of slower steps: a sentence, and the largest causes as a table."""
+"""Causes of slower steps, from the profiles: a sentence and a table."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KEPT = ("op", "delta_ns", "made_of", "n_base", "n_head", "what", "module")
 
 
 def causes(gate: Gate) -> list[tuple[str, Table]]:
-    """For each configuration whose profiles were compared: what they say, and the five largest causes."""
+    """Return a sentence and the five largest causes of each configuration whose profiles were compared."""
     found = [(name(each), each.explained) for each in gate.configurations if each.explained]
     return [(f"{of}: {told(diff)}", _largest(of, diff)) for of, diff in found]
 
@@ -33,23 +33,23 @@ def _largest(of: str, diff: Diff) -> Table:
 
 
 def _contrary(diff: Diff) -> bool:
-    """Whether the profiled steps did not get slower, so that nothing in them explains slower steps."""
+    """Tell whether the profiled steps did not get slower, so that they explain nothing."""
     return diff.wall is None or diff.wall.total.delta <= 0
 
 
 def told(diff: Diff) -> str:
-    """How the profiled step differs, and in which of its parts."""
+    """Describe the change of the profiled step and of its parts."""
     rows = {row["part"]: row for row in diff_tables.wall(diff).rows}
     total = diff.wall and rows.get(diff.wall.total.name)
     if not diff.wall or not total:
-        return "the profiles hold no steps"
+        return "the profiles have no steps"
     times = f"{human(total['base_ns'], 'ns')} → {human(total['head_ns'], 'ns')}"
     if _contrary(diff):
-        return f"profiled step {times}: the profiles do not show the change, so they tell no causes"
+        return f"profiled step {times}: the slowdown does not show in the profiles; no causes listed"
     parts = [rows[line.name] for line in diff.wall.lines if line.name in rows]
     parts = sorted((row for row in parts if row["delta_ns"]), key=lambda row: -abs(row["delta_ns"]))
     made = ", ".join(f"{row['part']} {_signed(row['delta_ns'])}" for row in parts[:_PARTS])
-    return f"profiled step {times}; its largest changes: {made}"
+    return f"profiled step {times}; largest changes: {made}"
 
 
 def _signed(value: int) -> str:

@@ -1,4 +1,4 @@
-"""A gate's result for continuous integration: JUnit XML, and GitHub's annotations."""
+"""Gate results for continuous integration: JUnit XML and GitHub annotations."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _LEVELS = {Verdict.REGRESSION: "error", Verdict.CANNOT_TELL: "warning", Verdict.
 
 
 def as_junit(gate: Gate) -> str:
-    """A test suite with a case for each metric of each configuration.
+    """Render as a test suite with a case per metric of each configuration.
 
-    A regression is a failure; what is not comparable or cannot be told is an error, as the gate did not
-    pass; a configuration without a baseline is skipped.
+    A regression is a failure. A case that is not comparable or inconclusive is an error, as the gate did not
+    pass. A configuration without a baseline is skipped.
     """
     cases = [case for each in gate.configurations for case in _cases(each)]
     counted = {kind: sum(case.find(kind) is not None for case in cases) for kind in _KINDS}
@@ -43,9 +43,9 @@ def _cases(each: Configuration) -> list[ET.Element]:
         return [_case(each, "comparability", "error", str(each.outcome), fields)]
     if each.outcome is Outcome.NO_BASELINE:
         return [_case(each, "baseline", "skipped", words.sides(each))]
-    told = [_of_metric(each, one) for one in each.comparisons]
+    cases = [_of_metric(each, one) for one in each.comparisons]
     open_ones = [_case(each, name, "error", "only one side measured it") for name in each.one_sided]
-    return [*told, *open_ones]
+    return [*cases, *open_ones]
 
 
 def _of_metric(each: Configuration, one: Comparison) -> ET.Element:
@@ -64,8 +64,10 @@ def _case(each: Configuration, name: str, kind: str = "", message: str = "", tex
 
 
 def as_github(gate: Gate) -> str:
-    """Workflow commands: an error for each regression, a warning for what is open, else one notice."""
-    lines = [_annotation("notice" if gate.exit_code is ExitCode.OK else "warning", "tracekit", _told(gate))]
+    """Render as workflow commands: an error per regression, a warning per open metric, or one notice."""
+    lines = [
+        _annotation("notice" if gate.exit_code is ExitCode.OK else "warning", "tracekit", _message(gate))
+    ]
     if gate.exit_code is ExitCode.REGRESSION:
         lines = []
     for each in gate.configurations:
@@ -80,16 +82,16 @@ def as_github(gate: Gate) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _told(gate: Gate) -> str:
+def _message(gate: Gate) -> str:
     return f"{words.headline(gate)}. Reproduce: {words.command(gate)}"
 
 
 def _annotation(level: str, title: str, message: str) -> str:
-    """One workflow command, with what would end it escaped as GitHub asks.
+    """Format a workflow command, escaped as GitHub specifies.
 
     Example:
-        >>> _annotation("error", "a: b", "10 % slower")
-        '::error title=a%3A b::10 %25 slower'
+        >>> _annotation("error", "a: b", "10% slower")
+        '::error title=a%3A b::10%25 slower'
     """
     head = _data(title).replace(":", "%3A").replace(",", "%2C")
     return f"::{level} title={head}::{_data(message)}"

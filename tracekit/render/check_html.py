@@ -1,4 +1,4 @@
-"""A gate's result as one HTML file that asks for nothing outside of it."""
+"""Gate result as one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ _TONES = {
 
 
 def as_html(gate: Gate) -> str:
-    """One page, in the reader's light or dark colours."""
+    """Render as an HTML page that follows the reader's light or dark theme."""
     return page(_TEMPLATE, _content(gate))
 
 
 def _content(gate: Gate) -> dict[str, Any]:
     metrics = Table("metrics", "Metrics", words.COLUMNS, words.rows(gate))
-    fields = Table("fields", "What differs", words.FIELDS, words.fields(gate))
+    fields = Table("fields", "Differences of the runs", words.FIELDS, words.fields(gate))
     return {
         "headline": clean(words.headline(gate)),
         "tone": _TONES.get(gate.exit_code, ""),
         "sides": [clean(words.sides(each)) for each in gate.configurations],
         "metrics": [folding(metrics, limit=0, unfolded=True)] if metrics.rows else [],
         "reasons": [clean(line) for line in words.reasons(gate)],
-        "causes": [(clean(told), folding(one, limit=0, unfolded=True)) for told, one in causes(gate)],
+        "causes": [(clean(text), folding(one, limit=0, unfolded=True)) for text, one in causes(gate)],
         "fields": [folding(fields, limit=0, unfolded=True)] if fields.rows else [],
         "notes": [clean(note) for note in words.notes(gate)],
         "commands": [
-            ("What it is made of", [clean(line) for line in words.differences(gate)]),
-            ("Which commit it was", [clean(line) for line in words.searches(gate)]),
+            ("Break down the difference", [clean(line) for line in words.differences(gate)]),
+            ("Find the commit", [clean(line) for line in words.searches(gate)]),
             ("Reproduce", [clean(words.command(gate))]),
         ],
     }

@@ -1,4 +1,4 @@
-"""A gate's result as JSON, `tracekit.check/1`."""
+"""Gate result as JSON, `tracekit.check/1`."""
 
 from __future__ import annotations
 
@@ -50,5 +50,5 @@ def _configuration(one: Configuration) -> dict[str, Any]:
 
 
 def _causes(one: Configuration) -> list[dict[str, Any]] | None:
-    """Every line of the work ledger, per step; null where the profiles were not compared."""
+    """Return all lines of the work ledger, per step; null if the profiles were not compared."""
     return causes(one.explained).rows if one.explained else None

@@ -1,4 +1,4 @@
-"""A gate's result for a pull request or an issue: Markdown of less than 60 kB."""
+"""Gate result for a pull request or an issue: Markdown of less than 60 kB."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from tracekit.analysis import Column
     from tracekit.checking.model import Gate
     from tracekit.render.data import Record
-    from tracekit.render.diff_tables import Table
 
 MOST_BYTES = 60_000
 _MOST_ROWS = 50
@@ -27,43 +26,39 @@ _SIGNS = {ExitCode.OK: "✅", ExitCode.REGRESSION: "❌"}
 
 
 def as_markdown(gate: Gate) -> str:
-    """The verdict, the table, causes, what differs, and commands to go on with; the rest folds out."""
+    """Render verdict, metrics, causes, differences and next commands; notes are folded."""
     parts = [
         f"## {_SIGNS.get(gate.exit_code, '⚠️')} {escape(words.headline(gate))}\n",
         _items([words.sides(each) for each in gate.configurations]),
         _table(words.rows(gate), words.COLUMNS),
         _items(words.reasons(gate)),
         *(
-            f"{escape(told)}\n\n{_table(one.rows, one.columns, title=one.title)}"
-            for told, one in causes(gate)
+            f"{escape(text)}\n\n{_table(one.rows, one.columns, title=one.title)}"
+            for text, one in causes(gate)
         ),
-        _table(words.fields(gate), words.FIELDS, title="What differs"),
+        _table(words.fields(gate), words.FIELDS, title="Differences of the runs"),
         _folded("Notes", _items(words.notes(gate))),
-        *(f"What it is made of: {code(line)}\n" for line in words.differences(gate)[:_MOST_ROWS]),
-        *(f"Which commit it was: {code(line)}\n" for line in words.searches(gate)[:_MOST_ROWS]),
+        *(f"Break down the difference: {code(line)}\n" for line in words.differences(gate)[:_MOST_ROWS]),
+        *(f"Find the commit: {code(line)}\n" for line in words.searches(gate)[:_MOST_ROWS]),
     ]
     again = words.command(gate)
     known = len(again.encode()) <= _LONGEST
     return _within(parts, f"Reproduce: {code(again)}\n" if known else "Reproduce: in `--format json`\n")
 
 
-def _explained(told: str, table: Table) -> str:
-    return f"{escape(told)}\n\n{_table(table.rows, table.columns, title=table.title)}"
-
-
 def _within(parts: Sequence[str], end: str) -> str:
-    """The parts that there is room for, and what the text ends with."""
+    """Join the parts that fit, and the end."""
     room = MOST_BYTES - len(end.encode()) - 200
-    kept, left = [], 0
+    fitting, left = [], 0
     for part in parts:
         if (needed := len(part.encode()) + 1) > room:
             left += 1
             continue
         room -= needed
-        kept.append(part)
+        fitting.append(part)
     if left:
-        kept.append(f"There is no room for {left} more parts: `--format json` has all.\n")
-    return "\n".join(part for part in [*kept, end] if part)
+        fitting.append(f"{left} more section{'s' * (left != 1)} omitted; see `--format json`\n")
+    return "\n".join(part for part in [*fitting, end] if part)
 
 
 def _items(lines: Sequence[str]) -> str:
@@ -85,7 +80,7 @@ def _folded(title: str, content: str) -> str:
 
 
 def code(text: str) -> str:
-    """Text as code, in more backticks than stand together in it, so that it can be copied as it is.
+    """Format as inline code, with enough backticks that the text is kept unchanged.
 
     Example:
         >>> print(code("a"), code("a`b"))

@@ -1,4 +1,4 @@
-"""A gate's result for people at a terminal."""
+"""Gate result for a terminal."""
 
 from __future__ import annotations
 
@@ -12,28 +12,30 @@ from tracekit.render.terminal import table_text
 if TYPE_CHECKING:
     from tracekit.checking.model import Gate
 
-_ALL_COLUMNS = "--format json has all"
+_ALL_COLUMNS = "--format json shows all"
 
 
 def as_text(gate: Gate) -> str:
-    """Verdict, the table of metrics, differences, and what to do next."""
+    """Render verdict, metrics, differences and next commands."""
     parts = [clean(words.headline(gate)) + "\n"]
     parts.append("".join(f"  {clean(words.sides(each))}\n" for each in gate.configurations))
     if rows := words.rows(gate):
         parts.append(table_text(rows, words.COLUMNS, limit=0, all_columns=_ALL_COLUMNS))
-    parts.append(_lines("Why:", words.reasons(gate)))
-    for told, table in causes(gate):
-        parts.append(f"{clean(told)}\n")
+    parts.append(_lines("Reasons:", words.reasons(gate)))
+    for text, table in causes(gate):
+        parts.append(f"{clean(text)}\n")
         if table.rows:
             parts.append(table_text(table.rows, table.columns, title=table.title, all_columns=_ALL_COLUMNS))
     if fields := words.fields(gate):
         parts.append(
-            table_text(fields, words.FIELDS, title="What differs:", limit=0, all_columns=_ALL_COLUMNS)
+            table_text(
+                fields, words.FIELDS, title="Differences of the runs:", limit=0, all_columns=_ALL_COLUMNS
+            )
         )
     parts.append(_lines("Notes:", words.notes(gate)))
-    parts.append(_lines("What it is made of:", words.differences(gate)))
-    parts.append(_lines("Which commit it was:", words.searches(gate)))
-    parts.append(_lines("Check the same again:", [words.command(gate)]))
+    parts.append(_lines("Break down the difference:", words.differences(gate)))
+    parts.append(_lines("Find the commit:", words.searches(gate)))
+    parts.append(_lines("Reproduce:", [words.command(gate)]))
     return "\n".join(part for part in parts if part)
 
 

@@ -1,4 +1,4 @@
-"""The words of a gate's result, common to all its formats."""
+"""Texts of a gate result, shared by its output formats."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ SHORT = 12
 NAME = 80
 _NAMED = 3
 COLUMNS = (
-    Column("configuration", "", "what was measured"),
-    Column("metric", "", "of one run"),
-    Column("verdict", "", "at the threshold"),
-    Column("change", "", "head against base"),
-    Column("interval", ID, "95 % interval of the change; the range over pairs of runs of exact metrics"),
-    Column("detectable", "", "smallest change that would be found in 80 of 100 cases"),
-    Column("base", "", "mean over the runs of the baseline; the median of exact metrics"),
-    Column("head", "", "the same of the head"),
-    Column("runs", "", "runs of base and head"),
+    Column("configuration", "", "workload, mode and device"),
+    Column("metric", "", "metric of a run"),
+    Column("verdict", "", "verdict at the threshold"),
+    Column("change", "", "relative change, head over base"),
+    Column("interval", ID, "95% interval of the change; for exact metrics, the range over pairs of runs"),
+    Column("detectable", "", "smallest change detected with 80% power"),
+    Column("base", "", "mean over the runs of the baseline; median for exact metrics"),
+    Column("head", "", "mean over the runs of the head; median for exact metrics"),
+    Column("runs", "", "number of runs of base and head"),
 )
 FIELDS = (
-    Column("configuration", "", "what was measured"),
-    Column("field", "", "as --varying takes it"),
+    Column("configuration", "", "workload, mode and device"),
+    Column("field", "", "name for --varying"),
     Column("base", "prose", "value of the baseline"),
     Column("head", "prose", "value of the head"),
-    Column("status", "", "what it means"),
+    Column("status", "", "effect on the comparison"),
 )
 
 
 def headline(gate: Gate) -> str:
-    """The verdict in one line."""
+    """Return the verdict in one line."""
     commit = next((one.head.commit for one in gate.configurations if one.head.commit), None)
     where = f"{commit[:SHORT] if commit else 'head'} against {gate.against}"
     worse = worsenings(gate)
@@ -55,14 +55,14 @@ def headline(gate: Gate) -> str:
         case ExitCode.NOTHING_MEASURED:
             return f"Nothing compared: {_why_nothing(gate)}, {where}"
         case ExitCode.CANNOT_TELL:
-            return f"Cannot tell: {_doubts(gate)} of {_counted(gate)} undecided, {where}"
+            return f"Cannot tell: {_doubts(gate)} of {_counted(gate)} inconclusive, {where}"
     better = f"; {len(found)} improved" if (found := _improved(gate)) else ""
-    return f"Pass: no worsening by {100 * gate.threshold:g} % in {_counted(gate)}{better}, {where}"
+    return f"Pass: no regression of {100 * gate.threshold:g}% in {_counted(gate)}{better}, {where}"
 
 
 def _why_nothing(gate: Gate) -> str:
     if any(one.outcome is Outcome.COMPARED for one in gate.configurations):
-        return "no run measured any of the metrics"
+        return "no run has any of the metrics"
     return "no configuration has a baseline"
 
 
@@ -76,12 +76,12 @@ def _improved(gate: Gate) -> list[Comparison]:
 
 
 def name(of: Configuration) -> str:
-    """The configuration, short enough for a line."""
+    """Return the name of a configuration, shortened to fit a line."""
     return shorten(of.name, NAME)
 
 
 def worsenings(gate: Gate) -> list[str]:
-    """Each regression as configuration, metric and change."""
+    """Return each regression as configuration, metric and change."""
     return [
         f"{name(each)} {one.name} {_change(one)}"
         for each in gate.configurations
@@ -100,7 +100,7 @@ def _doubts(gate: Gate) -> int:
 
 
 def rows(gate: Gate) -> list[dict[str, Any]]:
-    """The table of comparisons, one row for each metric of each configuration."""
+    """Return the comparisons, one row per metric of each configuration."""
     return [_row(each, one) for each in gate.configurations for one in each.comparisons]
 
 
@@ -112,7 +112,7 @@ def _row(each: Configuration, one: Comparison) -> dict[str, Any]:
         "head": _amount(one.b, one.unit),
         "change": _change(one),
         "interval": " to ".join(_relative(bound) for bound in one.ci95) if one.ci95 else MISSING,
-        "detectable": f"{100 * one.mde:.1f} %" if one.mde is not None and math.isfinite(one.mde) else MISSING,
+        "detectable": f"{100 * one.mde:.1f}%" if one.mde is not None and math.isfinite(one.mde) else MISSING,
         "runs": f"{one.runs[0]} / {one.runs[1]}",
         "verdict": str(one.verdict),
     }
@@ -131,7 +131,7 @@ def _relative(ratio: float) -> str:
 
 
 def fields(gate: Gate) -> list[dict[str, Any]]:
-    """The fields in which the sides differ, one row each."""
+    """Return the fields in which the sides differ, one row each."""
     return [
         {
             "configuration": name(each),
@@ -146,15 +146,15 @@ def fields(gate: Gate) -> list[dict[str, Any]]:
 
 
 def sides(each: Configuration) -> str:
-    """Which runs were compared."""
+    """Describe the compared runs."""
     if each.base is None:
-        return f"{name(each)}: {_side(each.head)}; new, no run to compare with"
+        return f"{name(each)}: {_side(each.head)}; no baseline"
     return f"{name(each)}: {_side(each.head)} against {_side(each.base)}"
 
 
 def _side(side: Side) -> str:
     dirty = " with uncommitted changes" if side.dirty else ""
-    commit = f"{side.commit[:SHORT]}{dirty}" if side.commit else "no known commit"
+    commit = f"{side.commit[:SHORT]}{dirty}" if side.commit else "unknown commit"
     return f"{len(side.runs)} run{'s' * (len(side.runs) != 1)} of {commit}{_far(side.distance)}"
 
 
@@ -165,20 +165,20 @@ def _far(distance: int | None) -> str:
 
 
 def notes(gate: Gate) -> list[str]:
-    """What else to know, one sentence each."""
+    """Return further notes, one sentence each."""
     by_note: dict[str, list[str]] = {}
     for each in gate.configurations:
         for note in each.notes:
             by_note.setdefault(note, []).append(name(each))
-    told = [*gate.notes, *(f"{_named(names)}: {note}" for note, names in by_note.items())]
-    told += [f"{shorten(one, NAME)}: only the baseline measured it" for one in gate.missing]
+    texts = [*gate.notes, *(f"{_named(names)}: {note}" for note, names in by_note.items())]
+    texts += [f"{shorten(one, NAME)}: measured in the baseline only" for one in gate.missing]
     if gate.unmeasured:
-        told.append(f"{_named([shorten(one, NAME) for one in gate.unmeasured])}: neither side measured it")
-    if gate.exit_code is ExitCode.NOT_COMPARABLE:
-        told.append(
-            "declare a field that differs on purpose with --varying FIELD, or record runs that are alike"
+        texts.append(
+            f"{_named([shorten(one, NAME) for one in gate.unmeasured])}: not measured on either side"
         )
-    return told
+    if gate.exit_code is ExitCode.NOT_COMPARABLE:
+        texts.append("ignore an intended difference with --varying FIELD, or record comparable runs")
+    return texts
 
 
 def _named(names: list[str]) -> str:
@@ -187,7 +187,7 @@ def _named(names: list[str]) -> str:
 
 
 def reasons(gate: Gate) -> list[str]:
-    """Why each metric that does not pass has its verdict."""
+    """Return the reason of each verdict other than pass."""
     return [
         f"{name(each)}, {one.name}: {one.reason}"
         for each in gate.configurations
@@ -197,12 +197,12 @@ def reasons(gate: Gate) -> list[str]:
 
 
 def command(gate: Gate) -> str:
-    """The command that checks the same again."""
+    """Return the command that repeats the check."""
     return shlex.join(gate.command)
 
 
 def differences(gate: Gate) -> list[str]:
-    """The commands that show what each regression is made of."""
+    """Return the commands that break down each regression."""
     varying = [word for field in gate.varying for word in ("--varying", field)]
     return [
         shlex.join(["tracekit", "diff", each.base.runs[-1], each.head.runs[-1], *varying])
@@ -212,7 +212,7 @@ def differences(gate: Gate) -> list[str]:
 
 
 def searches(gate: Gate) -> list[str]:
-    """The commands that find the commit which made each regression."""
+    """Return the commands that find the commit of each regression."""
     found = [
         shlex.join(_search(each, one.name, each.base))
         for each in gate.configurations
@@ -223,7 +223,7 @@ def searches(gate: Gate) -> list[str]:
 
 
 def _searchable(base: Side, head: Side) -> bool:
-    """Whether there are commits between the sides, and a command that measures one of them."""
+    """Tell whether commits lie between the sides, and a command measures one of them."""
     clean_line = base.distance is not None and not base.dirty and not head.dirty
     return clean_line and base.commit != head.commit and head.command[:2] == ("tracekit", "collect")
 

@@ -1,4 +1,4 @@
-"""What every renderer starts from: rows as plain values in the declared column order."""
+"""Input of all renderers: rows as plain values in the declared column order."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Record: TypeAlias = dict[str, Any]
 
 
 def records(data: Rows, columns: Sequence[Column]) -> list[Record]:
-    """The rows as dictionaries of plain Python values; whatever is missing is None.
+    """Return the rows as dictionaries of plain Python values; missing values are None.
 
     Args:
         data: A DataFrame, or mappings by column name.
-        columns: Which columns, in which order.
+        columns: The columns, in order.
 
     Returns:
         One dictionary per row: exact integers, None for NaN, NA and absent keys.
@@ -41,7 +41,7 @@ def records(data: Rows, columns: Sequence[Column]) -> list[Record]:
 
 
 def first(data: Rows, columns: Sequence[Column], limit: int) -> tuple[list[Record], int]:
-    """The first rows as `records` gives them, 0 for all, and how many there are: the others cost nothing.
+    """Return the first rows like `records` (0 for all), and the number of all rows.
 
     Example:
         >>> from tracekit.analysis import Column
@@ -55,11 +55,11 @@ def first(data: Rows, columns: Sequence[Column], limit: int) -> tuple[list[Recor
 
 
 def _is_frame(data: Rows) -> TypeIs[pd.DataFrame]:
-    return hasattr(data, "to_dict")  # told by its method: pandas need not be imported to print a list
+    return hasattr(data, "to_dict")  # avoids importing pandas to print a list
 
 
 def plain(value: Any) -> Any:
-    """One value as JSON knows it."""
+    """Convert a value to a JSON type."""
     if value is None or isinstance(value, str | bool | int):
         return str(value) if isinstance(value, str) else value
     if isinstance(value, float):

@@ -1,4 +1,4 @@
-"""What a comparison's difference is made of, as tables: causes, groups and counts."""
+"""Tables of what makes up a difference: causes, groups and counts."""
 
 from __future__ import annotations
 
@@ -25,33 +25,34 @@ if TYPE_CHECKING:
     from tracekit.diff.ledgers import Terms
     from tracekit.diff.model import Diff
 
-_MADE_OF = Column("made_of", PROSE, "the terms of the difference that are not 0")
-_MODULE = Column("module", "", "modules in which it runs, a few of them")
-_MATCHED_BY = Column("matched_by", ID, "how it was matched")
+_MADE_OF = Column("made_of", PROSE, "nonzero terms of the difference")
+_MODULE = Column("module", "", "some of the modules it runs in")
+_MATCHED_BY = Column("matched_by", ID, "how base and head were matched")
 
 
 def _made_of(diff: Diff, terms: Terms) -> str | None:
-    """The terms that are not 0, signed as they enter the difference; None where all are below 1 ns a step."""
+    """Format the nonzero terms with their signs; None if all are below 1 ns per step."""
     parts = {"added": terms.added, "removed": -terms.removed, "count": terms.count, "rate": terms.rate}
-    told = [(name, per_step(diff, value)) for name, value in parts.items() if per_step(diff, value)]
+    nonzero = [(name, per_step(diff, value)) for name, value in parts.items() if per_step(diff, value)]
     return (
-        " · ".join(f"{name} {'+' if value > 0 else ''}{human(value, 'ns')}" for name, value in told) or None
+        " · ".join(f"{name} {'+' if value > 0 else ''}{human(value, 'ns')}" for name, value in nonzero)
+        or None
     )
 
 
 def causes(diff: Diff, *, spelled: bool = True) -> Table:
-    """The lines of the work ledger.
+    """Return the lines of the work ledger.
 
     Args:
         diff: The comparison.
-        spelled: Name the terms that are not 0 in one column of words, instead of a column for each.
+        spelled: Describe nonzero terms in one text column, instead of a column per term.
     """
     module = (_MODULE,) if diff.by != "module" and any(one.modules for one in diff.causes) else ()
     columns = (
-        Column(diff.by, "", "what the line sums"),
+        Column(diff.by, "", "op, module or kernel of the line"),
         *((DELTA, BASE, _MADE_OF) if spelled else (DELTA, BASE, HEAD, *TERMS)),
         *NUMBERS,
-        Column("what", "", "what ran"),
+        Column("what", "", "kernel, copy or op that ran"),
         *((*module, _MATCHED_BY) if spelled else (_MATCHED_BY, *module)),
     )
     rows = [
@@ -73,16 +74,16 @@ def causes(diff: Diff, *, spelled: bool = True) -> Table:
 
 
 def groups(diff: Diff) -> Table:
-    """The matched groups that differ."""
+    """Return the matched groups that differ."""
     columns = (
-        Column("what", "", "what ran"),
+        Column("what", "", "kernel, copy or op that ran"),
         Column("path", "", "ops that launched it"),
         DELTA,
         _MADE_OF,
         *NUMBERS,
-        Column("role", "", "what it does"),
+        Column("role", "", "kind of work"),
         _MATCHED_BY,
-        Column("shapes", "", "input shapes of the launching op of the longest"),
+        Column("shapes", "", "input shapes of the op that launched the longest interval"),
         Column("module", "", "module of that op"),
     )
     rows = [
@@ -103,28 +104,26 @@ def groups(diff: Diff) -> Table:
 
 
 def counts(diff: Diff) -> Table:
-    """What runs another number of times."""
+    """Return the work whose count changed."""
     columns = (
         Column("op", "", "ops that launched it"),
         *NUMBERS,
-        Column("what", "", "what ran"),
+        Column("what", "", "kernel, copy or op that ran"),
     )
     rows = [{"op": one.label, "what": one.name, **numbers(diff, one.a, one.b)} for one in diff.counts]
-    return Table("counts", "Counts that changed, per step (exact, so without a test)", columns, rows)
+    return Table("counts", "Changed counts per step (exact, no test needed)", columns, rows)
 
 
 def alone(diff: Diff) -> Table:
-    """Names of work that one side alone has; what took its place on the other side is in the last column."""
+    """Return names that run on one side only, with the names they were matched with on the other side."""
     columns = (
-        Column("only_in", "", "the side that has it"),
-        Column("name", "", "its name without parameters"),
-        Column("time_ns", "ns", "its time on that side, per step"),
-        Column(
-            "matched_ns", "ns", "of it, time matched with work of other names; the rest is added or removed"
-        ),
+        Column("only_in", "", "side it runs on"),
+        Column("name", "", "name without parameters"),
+        Column("time_ns", "ns", "time on that side, per step"),
+        Column("matched_ns", "ns", "part matched with work of other names; the rest is added or removed"),
         Column("times", "count", "intervals per step"),
-        Column("role", "", "what it does"),
-        Column("instead", "", "names that it was matched with, a few of them"),
+        Column("role", "", "kind of work"),
+        Column("instead", "", "some of the names it was matched with"),
     )
     both = [("base", one) for one in diff.only_base] + [("head", one) for one in diff.only_head]
     rows = [
@@ -137,6 +136,6 @@ def alone(diff: Diff) -> Table:
             "role": one.role,
             "instead": ", ".join(one.instead) or None,
         }
-        for side, one in sorted(both, key=lambda each: -each[1].total_ns)  # one side would hide the other
+        for side, one in sorted(both, key=lambda each: -each[1].total_ns)  # both sides by time, mixed
     ]
-    return Table("alone", "Names that one side alone has, per step", columns, rows)
+    return Table("alone", "Names on one side only, per step", columns, rows)

@@ -1,4 +1,4 @@
-"""A comparison of runs as one HTML file that asks for nothing outside of it."""
+"""Comparison of runs as one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _TEMPLATE = "diff.html.j2"
 _LIMIT = 200
 _OPEN = ("metrics", "wall", "work", "causes", "differences")
 COLOURS = 8
-"""Colours of the bars, as the template has them: one for each part a step can have."""
+"""Number of bar colors in the template, one per part of a step."""
 
 
 def as_html(diff: Diff, *, limit: int = _LIMIT) -> str:
-    """One page, in the reader's light or dark colours.
+    """Render as an HTML page that follows the reader's light or dark theme.
 
     Args:
         diff: The comparison.
-        limit: Rows of a table at most, 0 for all.
+        limit: Maximum rows per table, 0 for all.
     """
     return page(_TEMPLATE, _content(diff, limit))
 
@@ -53,7 +53,7 @@ def _content(diff: Diff, limit: int) -> dict[str, Any]:
 
 
 def _tone(diff: Diff) -> str:
-    """Class of the colour beside the verdict, which stands there in words."""
+    """Return the CSS class of the verdict."""
     good = diff.verdict in {Verdict.PASS, Verdict.IMPROVEMENT}
     if good and not words.worsens(diff):
         return "good"
@@ -81,7 +81,7 @@ def _table(table: Table, limit: int) -> dict[str, Any]:
 
 
 def _bars(diff: Diff) -> list[dict[str, Any]]:
-    """Each side's step as a bar of its parts, both to the scale of the longer one."""
+    """Return the step of each side as a bar of its parts, scaled to the longer step."""
     if diff.wall is None:
         return []
     scale = max(diff.wall.total.a_ns, diff.wall.total.b_ns, 1)
@@ -93,19 +93,19 @@ def _bars(diff: Diff) -> list[dict[str, Any]]:
 
 
 def _bar(side: str, lines: list[tuple[int, str, int]], scale: int) -> dict[str, Any]:
-    whole = sum(length for _, _, length in lines) or 1
+    total = sum(length for _, _, length in lines) or 1
     parts = [
         {
             "name": name,
             "colour": colour,
             "width": f"{100 * length / scale:.3f}",
-            "share": human(length / whole, "share"),
+            "share": human(length / total, "share"),
             "shown": length > 0,
         }
         for colour, name, length in lines
     ]
-    told = ", ".join(f"{one['name']} {one['share']}" for one in parts if one["shown"])
-    return {"name": side, "parts": parts, "told": f"step of the {side}: {told}"}
+    shares = ", ".join(f"{one['name']} {one['share']}" for one in parts if one["shown"])
+    return {"name": side, "parts": parts, "label": f"step of the {side}: {shares}"}
 
 
 def _analyses(diff: Diff) -> list[dict[str, Any]]:

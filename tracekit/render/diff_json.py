@@ -1,4 +1,4 @@
-"""A comparison of runs for programs: JSON `tracekit.diff/1`, and CSV of its causes."""
+"""Comparison of runs as JSON (`tracekit.diff/1`), or as CSV of its causes."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def as_json(diff: Diff, *, exit_code: int, limit: int = 0) -> str:
-    """One object; times are exact totals over the compared steps, in ns.
+    """Render as one JSON object; times are exact totals over the compared steps, in ns.
 
     Args:
         diff: The comparison.
-        exit_code: What the command exits with.
-        limit: Groups, causes, counts and names of one side at most, 0 for all.
+        exit_code: Exit code of the command.
+        limit: Maximum groups, causes, counts and names on one side, 0 for all.
     """
     return (
         envelope(
@@ -49,7 +49,7 @@ def as_json(diff: Diff, *, exit_code: int, limit: int = 0) -> str:
 
 
 def as_csv(diff: Diff, *, limit: int = 0) -> str:
-    """One line a cause; the differences where nothing was compared."""
+    """Render a line per cause, or the differences if nothing was compared."""
     table = tables.causes(diff, spelled=False) if diff.work else tables.differences(diff)
     return csv_text(table.rows[: limit or None], table.columns)
 

@@ -1,4 +1,4 @@
-"""A comparison's ledgers as tables: where a step went, and what its work became."""
+"""Wall and work ledgers of a comparison as tables."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
     from tracekit.diff.model import Diff
 
 TERMS = (
-    Column("added_ns", "ns", "only the head has it"),
-    Column("removed_ns", "ns", "only the base has it"),
-    Column("count_ns", "ns", "more or fewer of the same"),
-    Column("rate_ns", "ns", "slower or faster of the same"),
+    Column("added_ns", "ns", "work in the head only"),
+    Column("removed_ns", "ns", "work in the base only"),
+    Column("count_ns", "ns", "change of the call count of the same work"),
+    Column("rate_ns", "ns", "change of the time per call of the same work"),
 )
 
 
 def wall(diff: Diff) -> Table:
-    """The wall ledger, and what joins it to the work ledger."""
+    """Return the wall ledger, and the overlap that links it to the work ledger."""
     columns = (
-        Column("part", "", "what the step was filled with"),
+        Column("part", "", "part of the step"),
         BASE,
         HEAD,
         DELTA,
-        Column("share_base", "share", "of the base's step"),
-        Column("share_head", "share", "of the head's step"),
-        Column("meaning", PROSE, "what it is"),
+        Column("share_base", "share", "share of the base's step"),
+        Column("share_head", "share", "share of the head's step"),
+        Column("meaning", PROSE, "definition"),
     )
     if diff.wall is None:
         return Table("wall", "", columns)
@@ -47,17 +47,17 @@ def wall(diff: Diff) -> Table:
         for line in (*diff.wall.lines, total, diff.wall.overlap)
         if line.a_ns or line.b_ns or line is total
     ]
-    return Table("wall", "Wall ledger: where a step went, the mean of those compared", columns, rows)
+    return Table("wall", "Wall ledger: step time by part, mean of the compared steps", columns, rows)
 
 
 def work(diff: Diff) -> Table:
-    """The work ledger in one row."""
+    """Return the work ledger, one row."""
     columns = (
         BASE,
         HEAD,
         DELTA,
         *TERMS,
-        Column("residual_ns", "ns", "what the terms leave unexplained"),
+        Column("residual_ns", "ns", "part not explained by the terms"),
     )
     if diff.work is None:
         return Table("work", "", columns)
@@ -70,24 +70,24 @@ def work(diff: Diff) -> Table:
         "residual_ns": ledger.residual,
     }
     return Table(
-        "work", "Work ledger: Σ of durations of a step, Δ = added − removed + count + rate", columns, [row]
+        "work", "Work ledger: summed durations per step, Δ = added − removed + count + rate", columns, [row]
     )
 
 
 def terms(diff: Diff, of: Terms) -> dict[str, int]:
-    """The terms of a difference per step."""
+    """Return the terms of a difference per step."""
     return {f"{name}_ns": per_step(diff, getattr(of, name)) for name in ("added", "removed", "count", "rate")}
 
 
 def match(diff: Diff) -> Table:
-    """How much time was matched on which rung."""
+    """Return the time matched by each kind of evidence."""
     columns = (
-        Column("matched_by", "", "how it was matched, the strongest evidence first"),
+        Column("matched_by", "", "kind of evidence, strongest first"),
         Column("groups", "count", "number of groups"),
         BASE,
         HEAD,
-        Column("share_base", "share", "of the base's work"),
-        Column("share_head", "share", "of the head's work"),
+        Column("share_base", "share", "share of the base's work"),
+        Column("share_head", "share", "share of the head's work"),
     )
     if diff.match is None or diff.work is None:
         return Table("match", "", columns)
@@ -102,4 +102,4 @@ def match(diff: Diff) -> Table:
         }
         for one in diff.match.by_rung
     ]
-    return Table("match", "How work was matched, per step", columns, rows)
+    return Table("match", "Matching of base and head, per step", columns, rows)

@@ -1,4 +1,4 @@
-"""A comparison of runs for a pull request: Markdown of less than 60 kB."""
+"""Comparison of runs for a pull request: Markdown of less than 60 kB."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _TOP = 5
 _DETAILS = 25
 _WIDEST = 120
 _REST = 200
-"""Bytes kept for the line that says what was left out."""
+"""Bytes reserved for the line that counts omitted sections."""
 _CAUSE_COLUMNS = ("delta_ns", "made_of", "n_base", "n_head", "what", "module")
 
 
 def as_markdown(diff: Diff, *, limit: int = _DETAILS) -> str:
-    """The verdict, ledgers and top causes; the rest in sections that fold out, as far as there is room.
+    """Render verdict, ledgers and top causes, and further folded sections that fit.
 
     Args:
         diff: The comparison.
-        limit: Rows of the tables that fold out at most, 0 for all; one without room is left out and counted.
+        limit: Maximum rows of folded tables, 0 for all; tables that do not fit are omitted and counted.
     """
     parts = [
         f"## {_sign(diff)}{escape(words.headline(diff))}\n",
@@ -55,14 +55,14 @@ _SIGNS = {Verdict.REGRESSION: "❌ ", Verdict.IMPROVEMENT: "✅ ", Verdict.PASS:
 
 
 def _sign(diff: Diff) -> str:
-    """The verdict's sign; never a tick where a metric that does not decide got worse."""
+    """Return the sign of the verdict; never a check mark if any metric got worse."""
     if diff.verdict is not Verdict.REGRESSION and words.worsens(diff):
         return "⚠️ "
     return _SIGNS.get(diff.verdict, "")
 
 
 def _fenced(command: str) -> str:
-    """A command as a block to copy, which nothing in it can end."""
+    """Fence a command so that its content cannot close the block."""
     longest = max(map(len, re.findall("`+", command)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}sh\n{clean(command)}\n{fence}\n"
@@ -73,17 +73,17 @@ def _size(text: str) -> int:
 
 
 def _fitting(sections: list[str], room: int) -> list[str]:
-    """The sections there is room for, and a line that says how many there was none for."""
-    kept: list[str] = []
+    """Return the sections that fit, and a line that counts the others."""
+    chosen: list[str] = []
     for section in sections:
         if (needed := _size(section) + 1) <= room - _REST:
             room -= needed
-            kept.append(section)
-    left = len(sections) - len(kept)
+            chosen.append(section)
+    left = len(sections) - len(chosen)
     if not left:
-        return kept
+        return chosen
     many = "1 more section" if left == 1 else f"{left} more sections"
-    return [*kept, f"{many}: `--format html` or `--format json` has all\n"]
+    return [*chosen, f"{many} omitted; see `--format html` or `--format json`\n"]
 
 
 def _top_causes(diff: Diff) -> str:
@@ -110,13 +110,13 @@ def _details(diff: Diff, limit: int) -> list[str]:
 def _analyses(diff: Diff) -> list[str]:
     found = []
     for analysis, result in diff.analyses:
-        told = [
+        items = [
             f"- {one.severity}: **{escape(one.title)}**: {escape(one.advice)} ({escape(one.code)})"
             for one in result.findings
         ]
-        told += [f"- note: {escape(note)}" for note in result.notes]
-        if told:
-            found.append(_folded(analysis.title, "\n".join(told) + "\n"))
+        items += [f"- note: {escape(note)}" for note in result.notes]
+        if items:
+            found.append(_folded(analysis.title, "\n".join(items) + "\n"))
     return found
 
 
@@ -129,7 +129,7 @@ def _table(table: Table, *, limit: int = 0, title: bool = True) -> str:
 
 
 def _shown(table: Table, columns: Sequence[Column], *, limit: int, title: str) -> str:
-    """The first rows with their names cut: the others cost nothing but their number."""
+    """Render the first rows with shortened names."""
     rows = [_short(row) if place < limit or not limit else row for place, row in enumerate(table.rows)]
     return markdown_text(rows, columns, title=title, limit=limit)
 

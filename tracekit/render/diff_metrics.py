@@ -1,4 +1,4 @@
-"""A comparison's metrics, and in what its runs differ, as tables."""
+"""Metrics of a comparison, and differences of its runs, as tables."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 def differences(diff: Diff) -> Table:
-    """The fields in which the runs differ."""
+    """Return the fields in which the runs differ."""
     columns = (
-        Column("field", "", "name, as --varying takes it"),
-        Column("status", "", "what it means"),
+        Column("field", "", "name for --varying"),
+        Column("status", "", "effect on the comparison"),
         Column("base", "prose", "value of the base"),
         Column("head", "prose", "value of the head"),
     )
@@ -23,7 +23,7 @@ def differences(diff: Diff) -> Table:
         {"field": one.field, "status": str(one.status), "base": _text(one.base), "head": _text(one.head)}
         for one in diff.comparability.differences
     ]
-    return Table("differences", "In what the runs differ", columns, rows)
+    return Table("differences", "Differences of the runs", columns, rows)
 
 
 def _text(value: Any) -> str | None:
@@ -31,7 +31,7 @@ def _text(value: Any) -> str | None:
 
 
 def metrics(diff: Diff) -> Table:
-    """The metrics, each in its own unit."""
+    """Return the metrics, each in its unit."""
     rows = [
         {
             "metric": one.name,
@@ -39,9 +39,9 @@ def metrics(diff: Diff) -> Table:
             "base": one.a,
             "head": one.b,
             "change": None if one.ratio is None else one.ratio - 1,
-            "95_%_interval": None
+            "95%_interval": None
             if one.ci95 is None
-            else " to ".join(f"{100 * (end - 1):+z.1f} %" for end in one.ci95),
+            else " to ".join(f"{100 * (end - 1):+z.1f}%" for end in one.ci95),
             "least_detectable": one.mde,
             "verdict": str(one.verdict),
             "basis": one.basis,
@@ -52,19 +52,17 @@ def metrics(diff: Diff) -> Table:
 
 
 _METRICS = (
-    Column("metric", "", "what was measured"),
+    Column("metric", "", "metric"),
     Column("unit", "", "ns or bytes"),
     Column("base", "", "median of the base", unit_in="unit"),
     Column("head", "", "median of the head", unit_in="unit"),
     Column("change", "share", "head over base, minus 1"),
     Column(
-        "95_%_interval",
+        "95%_interval",
         "id",
-        "where the true change lies with 95 %; of exact metrics, all that the runs show",
+        "95% confidence interval of the change; for exact metrics, the range over the runs",
     ),
-    Column(
-        "least_detectable", "share", "minimal detectable effect: the smallest change this design can tell"
-    ),
-    Column("verdict", "id", "what can be said"),
+    Column("least_detectable", "share", "minimum detectable effect: smallest change these runs can detect"),
+    Column("verdict", "id", "verdict at the threshold"),
     Column("basis", "prose", "how it was measured"),
 )

@@ -1,6 +1,6 @@
-"""What the tables of a comparison share: per compared step, in whole nanoseconds.
+"""Parts shared by the tables of a comparison, in whole nanoseconds per compared step.
 
-The exact totals over all compared steps are in the JSON output; here each is divided by their number.
+The JSON output has the exact totals over all compared steps.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NUMBERS = (
 
 @dataclass(frozen=True)
 class Table:
-    """One table to show: its name, title, columns in order, and rows by column name."""
+    """A table to render: name, title, columns in order, and rows by column name."""
 
     name: str
     title: str
@@ -36,28 +36,28 @@ class Table:
 
 
 def filled(columns: Sequence[Column], rows: list[dict[str, Any]]) -> tuple[Column, ...]:
-    """The columns that say anything; all of them where there is no row, so that a header remains."""
+    """Return the columns with any value; without rows all columns, for the header."""
     if not rows:
         return tuple(columns)
     return tuple(one for one in columns if any(row[one.name] is not None for row in rows))
 
 
 def per_step(diff: Diff, total: int) -> int:
-    """A total over the compared steps per step, to the nearest whole number."""
+    """Divide a total over the compared steps by their number, rounded."""
     return round(total / steps(diff))
 
 
 def numbers(diff: Diff, a: int, b: int) -> dict[str, int | float]:
-    """Counts of both sides per step."""
+    """Return the counts of both sides per step."""
     return {"n_base": number(diff, a), "n_head": number(diff, b)}
 
 
 def number(diff: Diff, value: int) -> int | float:
-    """A count per step: whole where it is."""
+    """Return a count per step, an integer if it divides evenly."""
     many = steps(diff)
     return value // many if value % many == 0 else value / many
 
 
 def steps(diff: Diff) -> int:
-    """Number of compared steps of a side, one where none is told."""
+    """Return the number of compared steps of a side, at least 1."""
     return max(1, diff.compared.steps) if diff.compared else 1

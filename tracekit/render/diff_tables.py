@@ -1,4 +1,4 @@
-"""The tables of a comparison for people, each built in the module of its idea."""
+"""Tables of a comparison for output to people."""
 
 from __future__ import annotations
 

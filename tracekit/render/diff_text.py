@@ -1,4 +1,4 @@
-"""A comparison of runs on a terminal."""
+"""Comparison of runs for a terminal."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 _FEW = 8
 _ROOMY = 110
-_ALL_COLUMNS = "--format html has all"
+_ALL_COLUMNS = "--format html shows all"
 
 
 def as_text(diff: Diff, *, limit: int = DEFAULT_LIMIT) -> str:
-    """For people: the verdict first, then ledgers and causes.
+    """Render the verdict, then ledgers and causes.
 
     Args:
         diff: The comparison.
-        limit: Rows of a table at most, 0 for all.
+        limit: Maximum rows per table, 0 for all.
     """
     head = [
         f"base  {clean(words.title(diff.base))}",
@@ -64,15 +64,15 @@ def _lines(lines: list[str]) -> str:
 
 
 def _wall(diff: Diff) -> str:
-    """The wall ledger; where what its lines mean has no room, it is told of the overlap alone."""
+    """Render the wall ledger; if definitions do not fit, only that of the overlap."""
     table = tables.wall(diff)
     if _width() >= _ROOMY or diff.wall is None:
         return _table(table, 0)
     columns = tuple(one for one in table.columns if one.unit != PROSE)
     joins = diff.wall.overlap
     apart = f"{joins.name}: {joins.meaning}; " if joins.a_ns or joins.b_ns else ""
-    told = f"{apart}what the parts are: --format html"
-    return _table(replace(table, columns=columns), 0) + _lines(_wrapped(told))
+    definitions = f"{apart}for definitions of the parts use --format html"
+    return _table(replace(table, columns=columns), 0) + _lines(_wrapped(definitions))
 
 
 def _causes(diff: Diff, limit: int) -> str:
@@ -86,15 +86,15 @@ def _table(table: Table, limit: int) -> str:
 
 
 def _said(diff: Diff) -> list[str]:
-    """What the analyses say, and the warnings."""
+    """Render findings and notes of the analyses, and warnings."""
     lines = []
     for analysis, result in diff.analyses:
-        told = [
+        texts = [
             f"{one.severity}: {clean(one.title)}: {clean(one.advice)} [{one.code}]" for one in result.findings
         ]
-        told += [f"note: {note}" for note in result.notes]
-        if told:
-            wrapped = [line for text in told for line in _wrapped(text, indent="  ")]
+        texts += [f"note: {note}" for note in result.notes]
+        if texts:
+            wrapped = [line for text in texts for line in _wrapped(text, indent="  ")]
             lines.append("\n".join([f"{clean(analysis.title)} [{analysis.name}]", *wrapped]) + "\n")
     if diff.warnings:
         warned = [line for text in diff.warnings for line in _wrapped(f"note: {text}")]

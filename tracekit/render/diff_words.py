@@ -1,4 +1,4 @@
-"""A comparison in sentences, the same in every format for people."""
+"""Texts of a comparison, shared by its output formats."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 _SHORT_SHA = 12
 _LONGEST_LABEL = 80
-NOTHING_CHANGED = "no work differs: every group has the same number and the same time on both sides"
+NOTHING_CHANGED = "no differences: all groups have the same count and time on both sides"
 
 
 def title(side: Side) -> str:
-    """A side by its run, label and commit."""
+    """Describe a side by its run, label and commit."""
     parts = [side.run]
     if side.label:
         parts.append(shorten(side.label, _LONGEST_LABEL))
@@ -33,30 +33,30 @@ def title(side: Side) -> str:
 
 
 def headline(diff: Diff) -> str:
-    """The verdict in one sentence."""
+    """Return the verdict in one sentence."""
     if diff.verdict is Verdict.NOT_COMPARABLE:
         names = ", ".join(one.field for one in diff.comparability.refused)
         return f"not comparable: the runs differ in {names}, so nothing was compared"
     if not diff.metrics:
-        return f"{diff.verdict}: nothing was measured"
+        return f"{diff.verdict}: no metrics"
     decides = next((one for one in diff.metrics if one.verdict is diff.verdict), diff.metrics[0])
-    return f"{diff.verdict}: {effect(decides)}{_beside([one for one in diff.metrics if one is not decides])}"
+    return f"{diff.verdict}: {effect(decides)}{_others([one for one in diff.metrics if one is not decides])}"
 
 
-def _beside(metrics: Sequence[Metric]) -> str:
-    """What the metrics say that do not decide, where it is more than that they did not change."""
+def _others(metrics: Sequence[Metric]) -> str:
+    """Describe the metrics that do not determine the verdict but changed."""
     silent = (Verdict.PASS, Verdict.NONE)
-    told = [f"{_spoken(one)}: {one.verdict}{_change(one)}" for one in metrics if one.verdict not in silent]
-    return f"; beside it {', '.join(told)}" if told else ""
+    texts = [f"{_spoken(one)}: {one.verdict}{_change(one)}" for one in metrics if one.verdict not in silent]
+    return f"; also {', '.join(texts)}" if texts else ""
 
 
 def worsens(diff: Diff) -> bool:
-    """Whether any metric got worse, be it one that does not decide."""
+    """Tell whether any metric got worse, even one that does not determine the verdict."""
     return any(one.verdict is Verdict.REGRESSION for one in diff.metrics)
 
 
 def effect(metric: Metric) -> str:
-    """One metric in one sentence."""
+    """Describe a metric in one sentence."""
     values = f"{human(metric.a, metric.unit)} → {human(metric.b, metric.unit)}"
     reason = f"; {metric.reason}" if metric.reason else ""
     return f"{_spoken(metric)} {values}{_change(metric)}, {metric.basis}{reason}"
@@ -67,74 +67,74 @@ def _spoken(metric: Metric) -> str:
 
 
 def _change(metric: Metric) -> str:
-    return "" if metric.ratio is None else f" ({100 * (metric.ratio - 1):+z.1f} %)"
+    return "" if metric.ratio is None else f" ({100 * (metric.ratio - 1):+z.1f}%)"
 
 
 def comparable(diff: Diff) -> str:
-    """What stands between the two sides."""
+    """Describe the differences of the sides that affect the comparison."""
     by_status: dict[Status, list[str]] = {}
     for one in diff.comparability.differences:
         by_status.setdefault(one.status, []).append(one.field)
     said = {
-        Status.NOT_COMPARABLE: "not the same, which forbids a comparison",
-        Status.WARN: "not the same, which may explain a part",
-        Status.UNKNOWN: "known of one side only",
-        Status.DECLARED: "declared to vary",
+        Status.NOT_COMPARABLE: "blocks comparison",
+        Status.WARN: "different, may explain part of the change",
+        Status.UNKNOWN: "recorded on one side only",
+        Status.DECLARED: "ignored differences",
     }
     parts = [
         f"{text}: {', '.join(by_status[status])}" for status, text in said.items() if status in by_status
     ]
-    return f"comparability: {'; '.join(parts) if parts else 'the fingerprints are equal'}"
+    return f"comparability: {'; '.join(parts) if parts else 'equal fingerprints'}"
 
 
 def compared(diff: Diff) -> str:
-    """Which part of the runs the ledgers are about."""
+    """Describe which steps the ledgers cover."""
     if diff.compared is None:
         return ""
     one = diff.compared
-    where = "on devices" if one.on_device else "of ops on the host (self time), as nothing ran on a device"
+    where = "device time" if one.on_device else "self time of CPU ops, as nothing ran on a device"
     if not one.marked:
-        return f"compared: the whole captures; work is time {where}"
-    left = f"; {one.left_out} warm-up step{'s' * (one.left_out != 1)} left out on both sides" * bool(
+        return f"Compared the full captures; work is {where}"
+    left = f"; skipped {one.left_out} warm-up step{'s' * (one.left_out != 1)} of both sides" * bool(
         one.left_out
     )
     unused = "; ".join(
-        f"{count} earlier steps of the {name} without a match"
+        f"{count} earlier step{'s' * (count != 1)} of the {name} unmatched"
         for name, count in zip(("base", "head"), one.unused, strict=True)
         if count
     )
     more = f"; {unused}" if unused else ""
     steps = "step" if one.steps == 1 else f"{one.steps} steps"
-    return f"compared: the last {steps} of each side{left}{more}; work is time {where}"
+    return f"Compared the last {steps} of each side{left}{more}; work is {where}"
 
 
 def next_step(diff: Diff) -> str:
-    """What to do where nothing can be said; empty after a verdict."""
+    """Return the next step without a verdict; empty after a verdict."""
     if diff.verdict is Verdict.CANNOT_TELL:
         return _MORE_RUNS.format(*diff.design.k)
     return _NEXT_STEPS.get(diff.verdict, "")
 
 
 _MORE_RUNS = (
-    "for a verdict, record more runs than the {} of the base and {} of the head, in turns and on a quiet "
-    "machine; `tracekit noise` says which change how many runs can tell"
+    "for a verdict, record more than {} runs of the base and {} of the head, alternating and on an idle "
+    "machine; `tracekit noise` shows what change a number of runs can detect"
 )
 _NEXT_STEPS = {
-    Verdict.NOT_COMPARABLE: "if that is what you study, declare it:",
+    Verdict.NOT_COMPARABLE: "to compare anyway, ignore the differences:",
     Verdict.NONE: (
-        "for a verdict, record each side at least 5 times, in turns and under a label of its own (`tracekit "
-        "collect --label NAME`), and compare the labels; of two commits, `tracekit ab` does that"
+        "for a verdict, record each side at least 5 times, alternating and with a label per side (`tracekit "
+        "collect --label NAME`), and compare the labels; for two commits, use `tracekit ab`"
     ),
 }
 
 
 def declaring(diff: Diff) -> str:
-    """The command that compares nevertheless."""
+    """Return the command that compares anyway."""
     return command(diff, varying=_needed([one.field for one in diff.comparability.refused]))
 
 
 def command(diff: Diff, *, varying: Sequence[str] = ()) -> str:
-    """The command that gives this comparison again, as a shell takes it."""
+    """Return the shell command that repeats this comparison."""
     declared = [one.field for one in diff.comparability.differences if one.status is Status.DECLARED]
     names = dict.fromkeys([*_needed(declared), *varying])
     words = ["tracekit", "diff", diff.base.reference, diff.head.reference]
@@ -145,6 +145,6 @@ def command(diff: Diff, *, varying: Sequence[str] = ()) -> str:
 
 
 def _needed(fields: Sequence[str]) -> list[str]:
-    """The fields to declare: those that another one implies vary of themselves."""
+    """Drop fields that are implied by another field."""
     implied = {name for field in fields for name in IMPLIED.get(field, ())}
     return [name for name in fields if name not in implied]

@@ -1,4 +1,4 @@
-"""Ranked advice in the formats of `tracekit findings`."""
+"""Output formats of `tracekit findings`."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ if TYPE_CHECKING:
 _INDENT = "    "
 _WIDEST = 110
 _NAMED_ROWS = 5
-_NOT_JUDGED = "Not judged, for what the run does not hold:"
+_SKIPPED = "Skipped, missing data:"
 _AMOUNT = re.compile(r"(?<=\d) (?=(?:%|ns|µs|ms|s|B|[KMGT]iB|[kMGT]B/s|[kMGTP]?FLOP(?:/s)?)(?!\w))")
-"""The space between a number and its unit, at which no line is broken."""
-_HELD = "\N{NO-BREAK SPACE}"
+"""Space between a number and its unit, where lines must not break."""
+_NO_BREAK = "\N{NO-BREAK SPACE}"
 
 COLUMNS = (
-    Column("place", "", "place in the list"),
+    Column("place", "", "rank"),
     Column("severity", "", "info, warn or high"),
-    Column("saving_ns_per_step", "ns", "time a step would save"),
+    Column("saving_ns_per_step", "ns", "time saved per step"),
     Column("share_of_step", "share", "saving over the mean step"),
-    Column("code", "", "rule that gave it"),
-    Column("analysis", "", "analysis the rule belongs to"),
-    Column("title", "prose", "what is the case"),
+    Column("code", "", "code of the rule"),
+    Column("analysis", "", "analysis of the rule"),
+    Column("title", "prose", "problem"),
     Column("advice", "prose", "what to change"),
     Column("basis", "", "measured or estimated"),
-    Column("how", "prose", "how the saving was worked out"),
-    Column("confidence", "share", "how sure the cause is"),
-    Column("evidence", "id", "rows of the run that show it, as JSON"),
+    Column("how", "prose", "how the saving was computed"),
+    Column("confidence", "share", "confidence in the cause"),
+    Column("evidence", "id", "rows of the run that are evidence, as JSON"),
 )
-"""What is known of each finding, in order."""
+"""Columns of findings."""
 
 
 def rows(findings: Sequence[Ranked]) -> list[dict[str, Any]]:
-    """The findings as mappings by column name; the evidence as a mapping of table to row ids."""
+    """Return the findings by column name; the evidence maps tables to row ids."""
     return [
         {
             "place": place,
@@ -78,12 +78,12 @@ def as_json(run_id: str, findings: Sequence[Ranked], advice: Advice, verdict: st
 
 
 def as_csv(findings: Sequence[Ranked]) -> str:
-    """One line a finding."""
+    """Render a line per finding."""
     return csv_text([{**row, "evidence": json.dumps(row["evidence"])} for row in rows(findings)], COLUMNS)
 
 
 def as_text(run_id: str, findings: Sequence[Ranked], advice: Advice, verdict: str) -> str:
-    """For people on a terminal."""
+    """Render for a terminal."""
     width = min(shutil.get_terminal_size((100, 40)).columns, _WIDEST)
     head = [f"run {clean(run_id)}", *([verdict] if verdict else [])]
     head += _wrapped(_summary(findings, advice), width, "")
@@ -93,7 +93,7 @@ def as_text(run_id: str, findings: Sequence[Ranked], advice: Advice, verdict: st
 
 
 def as_markdown(run_id: str, findings: Sequence[Ranked], advice: Advice, verdict: str) -> str:
-    """For pasting into a pull request."""
+    """Render for a pull request."""
     lines = [
         f"# Findings of {escape(run_id)}",
         "",
@@ -109,21 +109,21 @@ def as_markdown(run_id: str, findings: Sequence[Ranked], advice: Advice, verdict
         ]
         lines += [f"   {escape(finding.advice)}", "", f"   {escape(_proof(ranked.analysis, finding))}", ""]
     lacking = [f"- {escape(note)} ({escape(', '.join(names))})" for note, names in advice.lacking]
-    lines += [_NOT_JUDGED, "", *lacking] if lacking else []
+    lines += [_SKIPPED, "", *lacking] if lacking else []
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
 def _summary(findings: Sequence[Ranked], advice: Advice) -> str:
     against = advice.budget
     unit = "step" if against.marked else "capture"
-    many = f"A {unit} takes {human(against.step_ns, 'ns')} (mean of {against.steps:,})"
-    one = f"The {unit} takes {human(against.step_ns, 'ns')}"
+    many = f"Mean {unit} time {human(against.step_ns, 'ns')} ({against.steps:,} {unit}s)"
+    one = f"{unit.capitalize()} time {human(against.step_ns, 'ns')}"
     takes = many if against.steps > 1 else one
-    count = f"{len(findings):,} finding{'s' * (len(findings) != 1)} of {advice.rules} rules"
-    caution = "; savings may be of the same time, so they do not add up" if len(findings) > 1 else ""
+    count = f"{len(findings):,} finding{'s' * (len(findings) != 1)}, {advice.rules} rules checked"
+    caution = ". Savings overlap; don't sum them" if len(findings) > 1 else ""
     if not against.step_ns:
-        return f"No interval was recorded. {count}."
-    unmarked = "" if against.marked else " No steps are marked, so savings are per capture."
+        return f"No intervals recorded. {count}."
+    unmarked = "" if against.marked else " No steps are marked: savings are per capture."
     return f"{takes}. {count}{caution}.{unmarked}"
 
 
@@ -135,13 +135,13 @@ def _block(place: int, ranked: Ranked, width: int) -> str:
 def finding_text(
     analysis: str, finding: Finding, *, share: float | None = None, width: int | None = None
 ) -> str:
-    """A finding for people on a terminal: what it saves, what is the case, what to do, and how sure that is.
+    """Render a finding for a terminal: saving, problem, advice, and evidence.
 
     Args:
         analysis: Name of the analysis.
-        finding: What it found.
-        share: Its saving over the mean step, if that is known.
-        width: Characters of a line; the terminal's by default.
+        finding: The finding.
+        share: Saving as a share of the mean step, if known.
+        width: Characters per line; by default the terminal's.
     """
     wide = width or min(shutil.get_terminal_size((100, 40)).columns, _WIDEST)
     lines = [f"{finding.severity.upper()}: {_worth(finding, share)}"]
@@ -152,21 +152,21 @@ def finding_text(
 
 
 def _worth(finding: Finding, share: float | None) -> str:
-    """What a finding saves, and whether that was measured."""
+    """Describe the saving, and whether it was measured."""
     if finding.saving_ns_per_step is None:
-        return "no saving can be given"
+        return "savings not estimated"
     part = "" if share is None else f" ({human(share, 'share')})"
     return f"saves {human(finding.saving_ns_per_step, 'ns')}{part}, {finding.basis or 'estimated'}"
 
 
 def _proof(analysis: str, finding: Finding) -> str:
     parts = [finding.how] if finding.how else []
-    parts += [f"confidence {100 * finding.confidence:.0f} %", *evidence(finding)]
+    parts += [f"confidence {100 * finding.confidence:.0f}%", *evidence(finding)]
     return "; ".join(parts) + f" [{analysis}: {finding.code}]"
 
 
 def evidence(finding: Finding) -> list[str]:
-    """The weightiest rows by name, the others counted."""
+    """List the first rows of evidence, and count the others."""
     return [
         f"{table} {', '.join(map(str, ids[:_NAMED_ROWS]))}"
         + (f" and {len(ids) - _NAMED_ROWS} more" if len(ids) > _NAMED_ROWS else "")
@@ -181,15 +181,15 @@ def _unseen(advice: Advice, width: int) -> str:
         for note, names in advice.lacking
         for line in _wrapped(f"{clean(', '.join(names))}: {clean(note)}", width, f"{_INDENT}- ")
     ]
-    return "\n".join([_NOT_JUDGED, *lines])
+    return "\n".join([_SKIPPED, *lines])
 
 
 def _wrapped(text: str, width: int, first: str) -> list[str]:
     lines = textwrap.wrap(
-        _AMOUNT.sub(_HELD, text),
+        _AMOUNT.sub(_NO_BREAK, text),
         width,
         initial_indent=first,
         subsequent_indent=" " * len(first),
         break_on_hyphens=False,
     )
-    return [line.replace(_HELD, " ") for line in lines]
+    return [line.replace(_NO_BREAK, " ") for line in lines]

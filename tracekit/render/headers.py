@@ -1,4 +1,4 @@
-"""How a column is headed and aligned for people."""
+"""Headings and alignment of columns."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 _RATES = (("gb_per_s", "GB/s"), ("tflops", "TFLOP/s"))
-"""Units as names of columns spell them, and as people write them."""
+"""Unit suffixes of column names, and their spelling in headings."""
 
 
 def header(column: Column) -> str:
-    """The column's name in words; the unit stands in the cells, so the suffix goes.
+    """Return the heading of a column; the unit suffix is dropped, as cells show the unit.
 
     Example:
         >>> from tracekit.analysis import Column
@@ -33,7 +33,7 @@ def header(column: Column) -> str:
 
 
 def folded(head: str, width: int) -> str:
-    """The heading on two lines where one is wider than its column's cells.
+    """Wrap a heading to two lines if it is wider than the cells.
 
     Example:
         >>> print(folded("kernel sum", 4))
@@ -48,5 +48,5 @@ def folded(head: str, width: int) -> str:
 
 
 def is_text(rows: list[Record], column: Column) -> bool:
-    """Whether the column holds words, which align left."""
+    """Tell whether a column holds text, which is left-aligned."""
     return any(isinstance(row[column.name], str) for row in rows)

@@ -1,4 +1,4 @@
-"""Which columns of a table fit a terminal, and how wide each is, in cells: a wide character takes two."""
+"""Layout of table columns on a terminal, in cells: a wide character takes two."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NAMES = 20
 _PROSE = 12
 _TIGHT = 12
 _GOALS = ((0, 16), (24, 40))
-"""Widths that first the names and then the prose grow to, in rounds, before either takes what it needs."""
+"""Widths that names and then prose grow to, in rounds, before either takes all it needs."""
 _FIELD = 10
 _FLOOR = 4
 _FIELD_LINES = 3
@@ -30,7 +30,7 @@ _FIELD_LINES = 3
 
 @dataclass(frozen=True)
 class Laid:
-    """One column's cells as text, and the room they take."""
+    """Cells of a column as text, with their widths."""
 
     head: str
     cells: list[str]
@@ -40,19 +40,19 @@ class Laid:
 
     @classmethod
     def of(cls, rows: list[Record], column: Column) -> Laid:
-        """The rows' values of one column."""
+        """Format the values of a column."""
         cells = [cell(row, column) for row in rows]
         head = folded(clean(header(column)), max(map(cell_len, cells)))
         return cls(head, cells, is_text(rows, column), column.unit == PROSE, column.unit == ID)
 
     @property
     def wraps(self) -> bool:
-        """Whether what is too long takes more lines instead of being cut."""
+        """Whether long cells wrap instead of being shortened."""
         return self.prose or self.identifies
 
     @property
     def shrinks(self) -> bool:
-        """Whether it may be narrower than its cells; a number never is."""
+        """Whether the column may be narrower than its cells; numbers never are."""
         return self.words and not self.identifies
 
     @cached_property
@@ -67,12 +67,12 @@ class Laid:
 
     @cached_property
     def least(self) -> int:
-        """Width it can do with."""
+        """Minimum width."""
         return self._at_most(_PROSE if self.prose else _NAMES)
 
     @cached_property
     def tightest(self) -> int:
-        """Width it can do with where else another column would be left out."""
+        """Minimum width if another column would not fit otherwise."""
         return self._at_most(_TIGHT)
 
     @cached_property
@@ -83,11 +83,11 @@ class Laid:
         return max(min(self.needed, width), self._head) if self.shrinks else self.needed
 
     def fitted(self, width: int) -> list[str]:
-        """The cells cut to a width, unless they wrap."""
+        """Return the cells shortened to a width, unless they wrap."""
         return self.cells if self.wraps else [shorten(cell, width) for cell in self.cells]
 
     def fields(self, width: int) -> list[str]:
-        """The cells where each is a field of its own, which may take a few lines."""
+        """Return the cells for one field per line, which may take a few lines."""
         most = _FIELD_LINES * width
         return [
             cell if self.wraps or (cell_len(cell) <= most and _breaks(cell, width)) else shorten(cell, width)
@@ -96,12 +96,12 @@ class Laid:
 
 
 def _breaks(text: str, width: int) -> bool:
-    """Whether lines of a width can break between its words."""
+    """Tell whether the text can wrap between words at a width."""
     return all(cell_len(word) <= width for word in text.split())
 
 
 def fit(columns: Sequence[Laid], width: int) -> bool:
-    """Whether all columns fit, each as narrow as it may be."""
+    """Tell whether all columns fit at their minimum widths."""
     return _taken([column.least for column in columns]) <= width
 
 
@@ -110,26 +110,26 @@ def _taken(widths: Sequence[int]) -> int:
 
 
 def fitting(columns: Sequence[Laid], width: int) -> list[Laid]:
-    """The columns to show: the first and the prose, then the others in order while there is room."""
+    """Return the columns that fit: the first and the prose, then the others in order."""
     least = _narrowed(columns, width)
-    kept = {place for place, column in enumerate(columns) if column.prose or not place}
+    chosen = {place for place, column in enumerate(columns) if column.prose or not place}
     for place in range(len(columns)):
-        if place not in kept:
-            if _taken([least[one] for one in (*kept, place)]) > width:
+        if place not in chosen:
+            if _taken([least[one] for one in (*chosen, place)]) > width:
                 break
-            kept.add(place)
-    return [columns[place] for place in sorted(kept)]
+            chosen.add(place)
+    return [columns[place] for place in sorted(chosen)]
 
 
 def _narrowed(columns: Sequence[Laid], width: int) -> list[int]:
-    """Least widths; names after the first give way where that keeps another column."""
+    """Return minimum widths; names after the first shrink if that keeps another column."""
     if fit(columns, width):
         return [column.least for column in columns]
     return [column.tightest if place else column.least for place, column in enumerate(columns)]
 
 
 def share_out(columns: Sequence[Laid], width: int) -> list[int]:
-    """The widths: room to spare goes to names and prose by turns, so that neither starves the other."""
+    """Return the widths; spare room goes to names and prose alternately."""
     widths = _narrowed(columns, width)
     spare = width - _taken(widths)
     prose = [place for place, column in enumerate(columns) if column.prose]
@@ -140,14 +140,14 @@ def share_out(columns: Sequence[Laid], width: int) -> list[int]:
         spare += 1
     needed = [column.needed for column in columns]
     for names_goal, prose_goal in (*_GOALS, (max(needed), max(needed))):
-        for place in others:  # the first matter most
+        for place in others:  # the first are the most important
             spare = _grow(widths, [place], [min(need, names_goal) for need in needed], spare)
         spare = _grow(widths, prose, [min(need, prose_goal) for need in needed], spare)
     return widths
 
 
 def _grow(widths: list[int], places: list[int], goals: list[int], spare: int) -> int:
-    """Widen the narrowest of these columns, a cell at a time, up to their goals; return the room left."""
+    """Widen the narrowest of these columns, a cell at a time, up to their goals; return the spare room."""
     while spare > 0 and (short := [place for place in places if widths[place] < goals[place]]):
         widths[min(short, key=widths.__getitem__)] += 1
         spare -= 1
@@ -155,7 +155,7 @@ def _grow(widths: list[int], places: list[int], goals: list[int], spare: int) ->
 
 
 def field_width(columns: Sequence[Laid], width: int) -> int | None:
-    """Width of a row's cells where each column is a line; None where they do not fit."""
+    """Return the width of cells with one column per line; None if they do not fit."""
     heads = max(cell_len(column.head.replace("\n", " ")) for column in columns)
     rows = len(columns[0].cells)
     least = max(min(column.widest, _FIELD) if column.shrinks else column.widest for column in columns)

@@ -1,4 +1,4 @@
-"""Tables with a row for each of many ranks, as people can read them: least, median and most, and whose."""
+"""Summaries of tables with a row per rank: min, median and max, with their ranks."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 MOST_GROUPS = 6
 _PLACES = (C.RANK, C.DEVICE)
 _SHOWN = (
-    Column("of", "", "what is measured"),
-    Column("least", "", "least of all ranks", unit_in=C.UNIT),
-    Column("least_rank", "", "rank that has it, the lowest of several"),
-    Column("median", "", "the lower median", unit_in=C.UNIT),
-    Column("most", "", "most of all ranks", unit_in=C.UNIT),
-    Column("most_rank", "", "rank that has it, the lowest of several"),
+    Column("of", "", "column of the table"),
+    Column("min", "", "minimum over all ranks", unit_in=C.UNIT),
+    Column("min_rank", "", "rank with the minimum, the lowest of several"),
+    Column("median", "", "lower median", unit_in=C.UNIT),
+    Column("max", "", "maximum over all ranks", unit_in=C.UNIT),
+    Column("max_rank", "", "rank with the maximum, the lowest of several"),
     Column(C.UNIT, "", "unit of the values"),
 )
 
@@ -31,21 +31,21 @@ _SHOWN = (
 def summary(
     frame: pd.DataFrame, columns: Sequence[Column], limit: int
 ) -> tuple[list[Record], list[Column]] | None:
-    """What stands in a table of a row per rank, or per rank and a few other things; None for other tables.
+    """Summarize a table with a row per rank, or per rank and a few labels; None for other tables.
 
     Args:
         frame: The table.
         columns: Its columns.
-        limit: Rows that are shown at most.
+        limit: Maximum rows.
 
     Returns:
-        Rows and columns to show instead; a row for each of the first columns with a unit, as many as fit.
+        Rows and columns to show instead; a row per column with a unit, up to the limit.
     """
-    told = [column for column in columns if column.name not in _PLACES and not _is_row(column.name)]
-    measures = [column for column in told if _measures(frame, column)]
-    labels = [column.name for column in told if not column.unit and column not in measures]
+    candidates = [column for column in columns if column.name not in _PLACES and not _is_row(column.name)]
+    measures = [column for column in candidates if _measures(frame, column)]
+    labels = [column.name for column in candidates if not column.unit and column not in measures]
     places = [name for name in _PLACES if name in frame]
-    if C.ROW_ID in frame:  # each row is an event, though its rank may have no other in the table
+    if C.ROW_ID in frame:  # each row is an event, even if it is its rank's only one
         return None
     if C.RANK not in places or not measures or frame.duplicated([*places, *labels]).any():
         return None
@@ -62,12 +62,12 @@ def summary(
 
 
 def _is_row(name: str) -> bool:
-    """Whether a column points to a row of the run, as to the longest gap: another one for each rank."""
+    """Tell whether a column refers to a row of the run, which differs between ranks."""
     return name.endswith("_row")
 
 
 def _measures(frame: pd.DataFrame, column: Column) -> bool:
-    """Whether a column has values to compare; those without a unit that are no whole numbers have, too."""
+    """Tell whether a column has values to compare: any with a unit, or floats without one."""
     from pandas.api.types import is_float_dtype
 
     if column.unit:
@@ -81,18 +81,18 @@ def _measured(own: pd.DataFrame, measures: Sequence[Column]) -> Iterator[Record]
         if known.empty:
             continue
         values, ranks = known[column.name], known[C.RANK]
-        most = ranks[values == values.iloc[-1]].min()
+        max_rank = ranks[values == values.iloc[-1]].min()
         yield {
             "of": header(column),
-            "least": values.iloc[0],
-            "least_rank": ranks.iloc[0],
+            "min": values.iloc[0],
+            "min_rank": ranks.iloc[0],
             "median": values.iloc[(len(known) - 1) // 2],
-            "most": values.iloc[-1],
-            "most_rank": most,
+            "max": values.iloc[-1],
+            "max_rank": max_rank,
             C.UNIT: column.unit,
         }
 
 
 def left_out(frame: pd.DataFrame, show_all: str) -> str:
-    """What is said below: how many rows there are, and how to see them."""
-    return f"{len(frame):,} rows of {frame[C.RANK].nunique():,} ranks in least, median and most; {show_all}\n"
+    """Return the line below the summary: the number of rows, and how to see them."""
+    return f"min, median and max of {len(frame):,} rows of {frame[C.RANK].nunique():,} ranks; {show_all}\n"

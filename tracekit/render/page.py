@@ -1,4 +1,4 @@
-"""What the pages of reports share: one self-contained file, its stylesheet, tables that fold out."""
+"""Parts shared by HTML reports: page, stylesheet, and folded tables."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 _SHORT = 24
 _LONG = 100
-"""Characters from which a name shows its two ends, and the whole where a reader opens it."""
+"""Length from which a name is shortened, and shown in full when expanded."""
 
 
 def page(template: str, content: dict[str, Any]) -> str:
-    """A template filled in; whatever it shows is escaped."""
+    """Render a template with all content escaped."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     loader = FileSystemLoader(Path(__file__).parent)
@@ -28,7 +28,7 @@ def page(template: str, content: dict[str, Any]) -> str:
 
 
 def folding(table: Table, *, limit: int, unfolded: bool) -> dict[str, Any]:
-    """A table as `page.html.j2` shows it, with so many rows at most, 0 for all."""
+    """Prepare a table for `page.html.j2`, with a maximum of rows, 0 for all."""
     shown, columns = table.rows[: limit or None], for_people(table.columns)
     sides = [_class(shown, one) for one in columns]
     return {
@@ -46,7 +46,7 @@ def folding(table: Table, *, limit: int, unfolded: bool) -> dict[str, Any]:
 
 
 def _class(rows: list[Record], column: Column) -> str:
-    """How a column's cells are set: sentences and names wrap, what is short and numbers do not."""
+    """Return the CSS class of a column: sentences and long names wrap, short text and numbers do not."""
     if not is_text(rows, column):
         return ""
     if column.unit == PROSE:
@@ -56,6 +56,6 @@ def _class(rows: list[Record], column: Column) -> str:
 
 
 def _parts(text: str) -> tuple[str, str]:
-    """What a cell shows, and the whole of it where that is more."""
+    """Return the shortened text of a cell, and the full text if it differs."""
     brief = shorten(text, _LONG)
     return (brief, "") if brief == text else (brief, text)

@@ -1,4 +1,4 @@
-"""Formats for programs and for pasting: JSON, CSV and Markdown."""
+"""JSON, CSV and Markdown output."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _MARKDOWN = re.compile(r"([\\`*_\[\]<>|#~&])")
 
 
 def envelope(command: str, /, **content: Any) -> str:
-    """A command's JSON output: one object that names its schema.
+    """Return the JSON output of a command: one object that names its schema.
 
-    Characters outside ASCII are escaped, so that no name can steer a terminal and none is altered.
+    Non-ASCII characters are escaped, so that names cannot control a terminal and are kept unchanged.
 
     Example:
         >>> envelope("runs", runs=[])
@@ -34,7 +34,7 @@ def envelope(command: str, /, **content: Any) -> str:
 
 
 def csv_text(data: Rows, columns: Sequence[Column]) -> str:
-    """Comma-separated values with a header: exact numbers, nothing where a value is missing."""
+    """Render as CSV with a header: exact numbers, empty where a value is missing."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow([column.name for column in columns])
@@ -44,25 +44,25 @@ def csv_text(data: Rows, columns: Sequence[Column]) -> str:
 
 
 def markdown_text(data: Rows, columns: Sequence[Column], *, title: str = "", limit: int = 0) -> str:
-    """A Markdown table with human units; names cannot break out of their cell."""
+    """Render as a Markdown table with human-readable units; names cannot break out of their cell."""
     shown, total = first(data, columns, limit)
     lines = [f"### {escape(title)}", ""] if title else []
-    told = for_people(columns)
-    lines.append(_line([escape(header(column)) for column in told]))
-    lines.append(_line(["---" if is_text(shown, column) else "---:" for column in told]))
-    lines += [_line([escape(cell(row, column)) for column in told]) for row in shown]
+    visible = for_people(columns)
+    lines.append(_line([escape(header(column)) for column in visible]))
+    lines.append(_line(["---" if is_text(shown, column) else "---:" for column in visible]))
+    lines += [_line([escape(cell(row, column)) for column in visible]) for row in shown]
     if len(shown) < total:
         lines += ["", f"{total - len(shown)} more rows"]
     return "\n".join(lines) + "\n"
 
 
 def escape(text: str) -> str:
-    """Text that Markdown shows as it is."""
+    """Escape text for Markdown."""
     return _MARKDOWN.sub(r"\\\1", clean(text))
 
 
 def escape_prose(text: str) -> str:
-    r"""Sentences of our own as Markdown: what stands in backticks stays code, the rest shows as it is.
+    r"""Escape trusted prose for Markdown, except code in backticks.
 
     Example:
         >>> print(escape_prose("|K| by `record_shapes=True`"))

@@ -1,4 +1,4 @@
-"""The rows of a query in the formats of `tracekit query`: exact values under the names asked for."""
+"""Output formats of `tracekit query`."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _BATCH = 10_000
 
 
 def pieces(answer: Answer, output_format: str, *, limit: int = 0) -> Iterator[str]:
-    """The text of an answer, piece by piece: no more rows are held than are written at a time.
+    """Render the rows of a query in pieces, without holding all rows in memory.
 
     Args:
-        answer: The rows, of which none was fetched.
+        answer: The rows, with none fetched yet.
         output_format: One of `tracekit.cli.options.FORMATS`.
-        limit: Rows at most, 0 for all. The answer must have been asked for with it.
+        limit: Maximum rows, 0 for all; the same as of the query.
     """
     if output_format == "json":
         return _json(answer, limit)
@@ -57,7 +57,7 @@ def _batches(answer: Answer, limit: int) -> Iterator[Rows]:
 
 
 def _more(answer: Answer, shown: int, limit: int) -> int:
-    """How many rows were not shown."""
+    """Count the rows not shown."""
     return answer.count() - shown if limit and answer.fetch(1) else 0
 
 
@@ -83,10 +83,10 @@ def _csv(answer: Answer, limit: int) -> Iterator[str]:
 
 
 def _field(value: Any) -> Any:
-    told = plain(value)
-    if isinstance(told, str):
-        return clean(told)
-    return json.dumps(told) if isinstance(told, bool | list | dict) else told
+    converted = plain(value)
+    if isinstance(converted, str):
+        return clean(converted)
+    return json.dumps(converted) if isinstance(converted, bool | list | dict) else converted
 
 
 def _markdown(answer: Answer, limit: int) -> Iterator[str]:
@@ -105,7 +105,7 @@ def _line(cells: list[str]) -> str:
 
 
 def _words(headings: Sequence[Heading], rows: Rows) -> list[bool]:
-    """For each column whether it holds words, which align left."""
+    """Tell for each column whether it holds text, which is left-aligned."""
     return [any(isinstance(plain(row[place]), str) for row in rows) for place in range(len(headings))]
 
 

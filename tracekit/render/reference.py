@@ -1,4 +1,4 @@
-"""What the analyses say of themselves: `tracekit analyze --list`, and the documentation page."""
+"""Reference of the analyses: `tracekit analyze --list` and the documentation page."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ if TYPE_CHECKING:
     from tracekit.analysis import Analysis, Rule, TableSpec
 
 _LISTED = (
-    Column("name", "", "name to give to `tracekit analyze`"),
-    Column("question", "prose", "what it answers"),
-    Column("tables", "prose", "tables it may return"),
+    Column("name", "", "name for `tracekit analyze`"),
+    Column("question", "prose", "question it answers"),
+    Column("tables", "prose", "tables it can return"),
 )
 _FULL = (
     *_LISTED,
-    Column("definition", "prose", "how its numbers are defined"),
-    Column("rules", "prose", "codes of the findings it may give"),
-    Column("compares", "", "whether it explains how two runs differ"),
-    Column("sources", "prose", "published work that defines it"),
+    Column("definition", "prose", "definitions of its values"),
+    Column("rules", "prose", "codes of its findings"),
+    Column("compares", "", "whether it can compare two runs"),
+    Column("sources", "prose", "references"),
 )
 
 
 def listing(analyses: Sequence[Analysis], output_format: str) -> str:
-    """The analyses in any of the formats a command offers.
+    """List the analyses in an output format.
 
-    Markdown is the documentation page, JSON everything that is known of each.
+    Markdown is the documentation page; JSON has all metadata.
     """
     match output_format:
         case "markdown":
             return page(analyses)
         case "json":
-            return envelope("analyze", analyses=[_everything(one) for one in analyses]) + "\n"
+            return envelope("analyze", analyses=[_metadata(one) for one in analyses]) + "\n"
         case "csv":
             return csv_text(map(_row, analyses), _FULL)
     return table_text(map(_row, analyses), _LISTED, limit=0)
@@ -56,7 +56,7 @@ def _row(one: Analysis) -> dict[str, Any]:
     }
 
 
-def _everything(one: Analysis) -> dict[str, Any]:
+def _metadata(one: Analysis) -> dict[str, Any]:
     described = ("name", "title", "question", "definition", "order", "sources")
     return {
         **{name: getattr(one, name) for name in described},
@@ -67,7 +67,7 @@ def _everything(one: Analysis) -> dict[str, Any]:
 
 
 def page(analyses: Iterable[Analysis]) -> str:
-    """The documentation page: every definition, column, unit and threshold."""
+    """Render the documentation page with all definitions, columns, units and thresholds."""
     every = list(analyses)
     rows = [(f"[`{one.name}`](#{_anchor(one.title)})", escape_prose(one.question)) for one in every]
     parts = [_HEAD, grid(("analysis", "answers"), rows), *(section(one) for one in every)]
@@ -75,7 +75,7 @@ def page(analyses: Iterable[Analysis]) -> str:
 
 
 def _anchor(title: str) -> str:
-    """What a heading is linked by.
+    """Return the anchor of a heading.
 
     Example:
         >>> _anchor("Gaps, and who fills them")
@@ -85,7 +85,7 @@ def _anchor(title: str) -> str:
 
 
 def grid(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    """A Markdown table of cells that are Markdown already.
+    """Render a Markdown table of Markdown cells.
 
     Example:
         >>> print(grid(("a", "b"), [("1", "2")]), end="")
@@ -100,14 +100,14 @@ def grid(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 _HEAD = """\
 # Analyses
 
-Every analysis is a pure function from a run to tables and findings. This page is what they say of themselves;
-`tracekit analyze --list --format markdown` prints it. Times are integer nanoseconds, shares are from 0 to 1,
-and what is unknown is missing, never 0.
+Every analysis is a pure function from a run to tables and findings. This page is generated from their
+metadata by `tracekit analyze --list --format markdown`. Times are integer nanoseconds, shares are between 0
+and 1, and unknown values are missing, never 0.
 """
 
 
 def section(one: Analysis, *, level: int = 2) -> str:
-    """What one analysis says of itself, under a heading of the level given."""
+    """Render the reference of an analysis, under a heading of a level."""
     lines = [f"{'#' * level} {escape(one.title)}", "", f"`{one.name}`: {escape_prose(one.question)}", ""]
     lines += [escape_prose(one.definition), "", f"Sources: {escape('; '.join(one.sources))}.", ""]
     lines += ["```sh", f"tracekit analyze latest {one.name}", "```", ""]
@@ -134,7 +134,7 @@ def _table(analysis: str, spec: TableSpec, level: int) -> str:
 
 
 def _unit(column: Column) -> str:
-    return f"as `{column.unit_in}` says" if column.unit_in else escape(column.unit)
+    return f"see `{column.unit_in}`" if column.unit_in else escape(column.unit)
 
 
 def _rules(analysis: str, rules: Sequence[Rule], level: int) -> str:

@@ -1,4 +1,4 @@
-"""Results of analyses in the formats of `tracekit analyze`."""
+"""Output formats of `tracekit analyze`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _content(analysis: Analysis, result: Result, limit: int) -> dict[str, Any]:
 
 
 def as_csv(results: Results, *, limit: int = 0) -> str:
-    """Every table after a line `# analysis.table`; a single table stands alone."""
+    """Render each table after a line `# analysis.table`; a single table without it."""
     tables = [
         (
             f"{name}.{spec.name}",
@@ -66,7 +66,7 @@ def as_csv(results: Results, *, limit: int = 0) -> str:
 def as_table(
     run_id: str, results: Results, *, limit: int = DEFAULT_LIMIT, verdict: str = "", against: str = ""
 ) -> str:
-    """For people on a terminal: the verdict first, then each analysis with its tables, findings and notes."""
+    """Render for a terminal: the verdict, then tables, findings and notes of each analysis."""
     base = f" against {clean(against)}" if against else ""
     parts = [f"run {clean(run_id)}{base}\n{verdict}"]
     for analysis, result in results.values():
@@ -82,9 +82,9 @@ def as_table(
 
 
 def _table(frame: pd.DataFrame, spec: TableSpec, analysis: str, limit: int) -> str:
-    """A table of an analysis; one with a row for each of many ranks in least, median and most."""
+    """Render a table; one with a row per rank as min, median and max if it exceeds the limit."""
     title = f"{spec.title} [{analysis}.{spec.name}]"
-    show_all = f"{SHOW_ALL}, --table {spec.name} this table alone"
+    show_all = f"{SHOW_ALL}, --table {spec.name} only this table"
     brief = many_ranks.summary(frame, spec.columns, limit) if limit and len(frame) > limit else None
     if brief is None:
         return table_text(frame, spec.columns, title=title, limit=limit, show_all=show_all)
@@ -95,7 +95,7 @@ def _table(frame: pd.DataFrame, spec: TableSpec, analysis: str, limit: int) -> s
 def as_markdown(
     run_id: str, results: Results, *, limit: int = 0, verdict: str = "", against: str = ""
 ) -> str:
-    """For pasting: headings, tables, findings and notes."""
+    """Render for a document: headings, tables, findings and notes."""
     base = f" against {escape(against)}" if against else ""
     parts = [f"# {escape(run_id)}{base}\n", *([escape(verdict.strip()) + "\n"] if verdict else [])]
     for analysis, result in results.values():
@@ -111,7 +111,7 @@ def as_markdown(
 
 
 def verdict_line(result: Result) -> str:
-    """The integrity verdict in one line, to stand above other results; why there is none, where it failed."""
+    """Return the integrity verdict in one line, or why there is none."""
     if "verdict" not in result.tables:
         return f"{INTEGRITY}: unknown: {clean('; '.join(result.notes))}\n"
     row = result.tables["verdict"].iloc[0]
@@ -119,32 +119,32 @@ def verdict_line(result: Result) -> str:
 
 
 def notes(results: Results) -> list[str]:
-    """What the analyses have to say beside their tables, one line each."""
+    """Return the notes of the analyses, one line each."""
     return [f"{clean(name)}: {clean(note)}" for name, (_, result) in results.items() for note in result.notes]
 
 
 def only_table(results: Results, table: str) -> Results:
-    """The results cut down to the tables of one name.
+    """Keep only the tables of a name.
 
     Raises:
-        UnusableInputError: No result has it.
+        UnusableInputError: No result has such a table.
     """
-    kept = {
+    chosen = {
         name: (analysis, _with_only(result, table))
         for name, (analysis, result) in results.items()
         if table in result.tables
     }
-    if not kept:
+    if not chosen:
         known = sorted({name for _, result in results.values() for name in result.tables})
         raise UnusableInputError(
-            f"no result has a table {clean(table)!r}{_why_without(results, table)}",
-            hint=f"there are: {', '.join(known) or 'none'}",
+            f"no table {clean(table)!r}{_why_without(results, table)}",
+            hint=f"available: {', '.join(known) or 'none'}",
         )
-    return kept
+    return chosen
 
 
 def _why_without(results: Results, table: str) -> str:
-    """What the analyses that can give a table say where they did not, to end an error's line."""
+    """Return why the analyses with such a table did not produce it, as the end of an error message."""
     declaring = {
         name: (analysis, result)
         for name, (analysis, result) in results.items()
@@ -152,8 +152,8 @@ def _why_without(results: Results, table: str) -> str:
     }
     reasons = "; ".join(notes(declaring))
     if reasons:
-        return f" on this run: {reasons}"
-    return f" on this run, though {', '.join(declaring)} can give one" if declaring else ""
+        return f" for this run: {reasons}"
+    return f" for this run, though {', '.join(declaring)} can produce it" if declaring else ""
 
 
 def _with_only(result: Result, table: str) -> Result:

@@ -1,4 +1,4 @@
-"""A suite's report as text, data, or one HTML page with its figures."""
+"""Output formats of `tracekit suite report`."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from tracekit.suite.report import Report
 
 _TEMPLATE = "suite.html.j2"
-NO_ROWS = "Not in the suite."
+NO_ROWS = "Not measured in this suite."
 
 
 def as_text(report: Report, output_format: str) -> str:
-    """The report in a format of a command.
+    """Render the report in an output format.
 
     Args:
-        report: A suite's.
-        output_format: `table`, `json`, `csv` or `markdown`; CSV has one line per cell of all tables.
+        report: The report of a suite.
+        output_format: `table`, `json`, `csv` or `markdown`; CSV has a line per cell of all tables.
     """
     if output_format == "json":
         return _json(report)
@@ -53,26 +53,26 @@ def _rows(one: Table, output_format: str) -> str:
 
 
 def absent(one: Table) -> list[str]:
-    """What of a table is not there, and why: whole columns, and the reasons that cells shorten."""
-    found = [f"Without values: {_named(columns)} ({why})." for why, columns in one.empty().items()]
-    said = [f"“{short}”: {why}" for short, _, why in (text.partition(": ") for text in one.shortened())]
-    return [*found, *([f"In cells, {'; '.join(said)}."] if said else [])]
+    """Return the hidden columns with reasons, and the full text of reasons shortened in cells."""
+    found = [f"Columns hidden (no data): {_named(columns)} ({why})." for why, columns in one.empty().items()]
+    reasons = [f"“{short}”: {why}" for short, _, why in (text.partition(": ") for text in one.shortened())]
+    return [*found, *([f"Cell values: {'; '.join(reasons)}."] if reasons else [])]
 
 
 def form(one: Table) -> str:
-    """The study whose form a table has."""
-    return f"Form: {one.source}."
+    """Return the reference for the layout of a table."""
+    return f"Layout follows {one.source}."
 
 
 def undrawn(drawn: Sequence[Figure]) -> list[str]:
-    """The figures that are not drawn, and why; several of one reason in one line."""
-    alike: dict[str, list[Figure]] = {}
+    """Return the omitted figures with reasons, grouped by reason."""
+    by_reason: dict[str, list[Figure]] = {}
     for one in drawn:
         if one.content is None:
-            alike.setdefault(one.reason.partition(": ")[2] or one.reason, []).append(one)
+            by_reason.setdefault(one.reason.partition(": ")[2] or one.reason, []).append(one)
     return [
-        f"{len(of)} figures are not drawn: {why}." if len(of) > 1 else f"{of[0].caption} Not drawn: {why}."
-        for why, of in alike.items()
+        f"{len(of)} figures omitted: {why}." if len(of) > 1 else f"{of[0].caption} Omitted: {why}."
+        for why, of in by_reason.items()
     ]
 
 
@@ -81,24 +81,24 @@ def _named(columns: Sequence[Column]) -> str:
 
 
 def headline(report: Report) -> str:
-    """What was measured where, in a line."""
+    """Return suite, machine and time in one line."""
     machine = report.machine
     on = ", ".join([str(machine.get("cpu")), *(machine.get("gpus") or ["no GPU"])])
     begun = report.created_at[:16].replace("T", " ")
-    return f"{report.id}: size {report.size} on {on}, torch {machine.get('torch')}, begun {begun} UTC"
+    return f"{report.id}: size {report.size} on {on}, torch {machine.get('torch')}, started {begun} UTC"
 
 
 def outcomes(report: Report) -> list[str]:
-    """How the cells ended, and what is missing."""
+    """Return the outcomes of the cells, and whether the suite is unfinished."""
     found = ", ".join(f"{count} {name}" for name, count in report.outcomes.items())
-    said = [f"{sum(report.outcomes.values())} cells: {found}."]
+    lines = [f"{sum(report.outcomes.values())} cells: {found}."]
     if report.outcomes.get("pending"):
-        said.append("The suite is not finished: the command that began it goes on with it.")
-    return said
+        lines.append("The suite is not finished; to resume, run the command that started it again.")
+    return lines
 
 
 def as_html(report: Report) -> str:
-    """One page that asks for nothing outside of it.
+    """Render as one self-contained HTML page.
 
     Raises:
         MissingDependencyError: plotly is not installed.
@@ -112,7 +112,7 @@ def as_html(report: Report) -> str:
     ]
     content = {
         "headline": clean(headline(report)),
-        "said": [clean(line) for line in outcomes(report)],
+        "summary": [clean(line) for line in outcomes(report)],
         "script": _script(),
         "no_rows": NO_ROWS,
         "tables": [
@@ -131,11 +131,11 @@ def as_html(report: Report) -> str:
 
 
 def pictures(report: Report, folder: Path) -> list[Path]:
-    """The figures as PNG files; none where plotly's renderer kaleido is not installed.
+    """Write the figures as PNG files; none if kaleido is not installed.
 
     Args:
-        report: A suite's.
-        folder: Where they go; made if need be.
+        report: The report of a suite.
+        folder: Output folder, created if missing.
     """
     from importlib.util import find_spec
 
@@ -154,12 +154,12 @@ def pictures(report: Report, folder: Path) -> list[Path]:
 
 
 def _script() -> str:
-    """Plotly's own script, which the page carries with it."""
+    """Return Plotly's script, which is embedded in the page."""
     try:
         from plotly.offline import get_plotlyjs
     except ModuleNotFoundError as error:
         raise MissingDependencyError(
-            "figures need plotly, which is not installed", hint="pip install 'tracekit-torch[dashboard]'"
+            "figures need the package 'plotly'", hint="pip install 'tracekit-torch[dashboard]'"
         ) from error
     return str(get_plotlyjs())
 

@@ -1,4 +1,4 @@
-"""A sweep for people and programs: columns that say nothing are named once instead of repeated."""
+"""Output formats of `tracekit sweep`; columns with a single value go into the title."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
     from tracekit.sweeping.table import Row
 
 PENDING = "pending"
-_NEVER_HELD = ("resolution", "batch_size")
+_ALWAYS_COLUMNS = ("resolution", "batch_size")
 _MACHINE_ONLY = {"part", "seconds", "device_reason", "size", "device", "ran_on", "threads_used", "gpu"}
 
 
 def as_text(
     name: str, plan: Plan, found: Sequence[Row], output_format: str, *, said: Sequence[str] = ()
 ) -> str:
-    """The rows of a sweep in a format of a command.
+    """Render the rows of a sweep in an output format.
 
     Args:
-        name: Its id.
-        plan: What is measured.
-        found: From `tracekit.sweeping.rows`.
+        name: Id of the sweep.
+        plan: Plan of the sweep.
+        found: Rows from `tracekit.sweeping.rows`.
         output_format: `table`, `json`, `csv` or `markdown`.
-        said: What `notes` says, which JSON holds too.
+        said: Notes, which JSON includes.
     """
     flat = [row.flat() for row in found]
     if output_format == "json":
@@ -52,14 +52,14 @@ def as_text(
 
 
 def told(row: Row) -> dict[str, Any]:
-    """A row for people: of a device that is not there, the reason stands in its columns."""
+    """Return a row for output to people; missing device values are replaced by the reason."""
     flat = row.flat()
     missing = [name for name in DEVICE_COLUMNS if row.device_reason and flat[name] is None]
     return flat | dict.fromkeys(missing, row.device_reason) | {"threads": row.settings.threads or "all"}
 
 
 def shown(found: Sequence[Row]) -> list[Column]:
-    """The columns for people: settings that differ, and values of which there are any."""
+    """Return the columns to show: settings that vary, and values that exist."""
     flat = [row.flat() for row in found]
 
     def wanted(name: str) -> bool:
@@ -67,16 +67,16 @@ def shown(found: Sequence[Row]) -> list[Column]:
         if name in _MACHINE_ONLY:
             return False
         if name in SETTINGS:
-            return name in _NEVER_HELD or len({repr(value) for value in values}) > 1
+            return name in _ALWAYS_COLUMNS or len({repr(value) for value in values}) > 1
         return any(value not in {None, ""} for value in values)
 
     return [column for column in COLUMNS if wanted(column.name)]
 
 
 def held(found: Sequence[Row]) -> str:
-    """The settings that all rows share, in words."""
+    """Describe the settings shared by all rows."""
     flat = [row.flat() for row in found]
-    names = [name for name in SETTINGS if name not in {*_NEVER_HELD, "size", "device"}]
+    names = [name for name in SETTINGS if name not in {*_ALWAYS_COLUMNS, "size", "device"}]
     same = {name: flat[0][name] for name in names if len({repr(row[name]) for row in flat}) == 1}
     usual = {
         "dataset_shape": "none",
@@ -86,29 +86,29 @@ def held(found: Sequence[Row]) -> str:
         "threads": None,
         "backend": None,
     }
-    return ", ".join(_told(name, value) for name, value in same.items() if value != usual.get(name, ""))
+    return ", ".join(_setting(name, value) for name, value in same.items() if value != usual.get(name, ""))
 
 
 def notes(name: str, plan: Plan, found: Sequence[Row], done: Mapping[tuple[str, int], Record]) -> list[str]:
-    """What is said beside the table."""
-    said = [_searched(first, plan, done) for first in plan.cells] if plan.search else []
+    """Return the notes below the table."""
+    lines = [_searched(first, plan, done) for first in plan.cells] if plan.search else []
     outcomes = [row.outcome for row in found]
     counts = {kind: outcomes.count(kind) for kind in dict.fromkeys(outcomes)}
-    said.append(f"{name}: {', '.join(f'{count} {kind}' for kind, count in counts.items())}")
+    lines.append(f"{name}: {', '.join(f'{count} {kind}' for kind, count in counts.items())}")
     if any(row.device_reason == NO_GPU for row in found):
-        said.append(f"device memory and utilization: {NO_GPU}")
-    return said
+        lines.append(f"device memory and utilization: {NO_GPU}")
+    return lines
 
 
 def _searched(first: Cell, plan: Plan, done: Mapping[tuple[str, int], Record]) -> str:
     result, settings = search.found(first, plan, done), first.settings
     what = f"{settings.workload} {settings.mode} {settings.level}, resolution {settings.resolution}"
     if result.best is None:
-        return f"{what}: no batch was measured: {result.why or 'the search goes on'}"
-    best = f"best batch {result.best}, {result.samples_per_second:,.1f} samples/s"
-    return f"{what}: {best}; {result.why or 'the search goes on'}"
+        return f"{what}: no batch size measured: {result.why or 'search not finished'}"
+    best = f"best batch size {result.best}, {result.samples_per_second:,.1f} samples/s"
+    return f"{what}: {best}; {result.why or 'search not finished'}"
 
 
-def _told(name: str, value: Any) -> str:
+def _setting(name: str, value: Any) -> str:
     plain = name in {"workload", "mode", "level", "dtype"}
     return str(value) if plain else f"{name.replace('_', ' ')} {value}"

@@ -1,4 +1,4 @@
-"""Tables on a terminal: they fit its width, and what is left out is said."""
+"""Tables on a terminal, fitted to its width."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 DEFAULT_LIMIT = 30
 SHOW_ALL = "--limit 0 shows all"
-ALL_COLUMNS = "--format csv has all"
+ALL_COLUMNS = "--format csv shows all"
 _TRANSPOSED = 4
 
 
@@ -38,19 +38,19 @@ def table_text(
     all_columns: str = ALL_COLUMNS,
     width: int | None = None,
 ) -> str:
-    """A table for people.
+    """Render a table for a terminal.
 
     Args:
         data: A DataFrame, or mappings by column name.
-        columns: Which columns, in which order; the first matter most when the terminal is narrow.
+        columns: The columns, most important first.
         title: Line above the table.
-        limit: Rows shown at most; 0 shows all.
-        show_all: How to see the rest, said when rows are left out.
-        all_columns: How to see the columns there was no room for, said when some are left out.
-        width: Characters of a line; the terminal's by default.
+        limit: Maximum rows; 0 shows all.
+        show_all: How to see all rows, printed if rows are omitted.
+        all_columns: How to see all columns, printed if columns do not fit.
+        width: Characters per line; by default the terminal's.
 
     Returns:
-        The table, ending in a newline. A few rows too wide for the terminal are shown one field a line.
+        The table, ending in a newline. A few rows too wide for the terminal are shown one field per line.
     """
     shown, total = first(data, columns, limit)
     columns_wide = width or shutil.get_terminal_size((120, 40)).columns
@@ -66,14 +66,14 @@ def _lay_out(rows: list[Record], columns: Sequence[Column], width: int, all_colu
 
 
 def lay_out(laid: list[Laid], width: int, all_columns: str = ALL_COLUMNS) -> str:
-    """Columns with at least one row as lines of a width; a few rows too wide for it one field a line."""
+    """Lay out columns with at least one row; a few rows that are too wide get one field per line."""
     rows = len(laid[0].cells)
     if rows <= _TRANSPOSED and not fit(laid, width) and (size := field_width(laid, width)):
         return _transposed(laid, size)
-    kept = fitting(laid, width)
-    widths = share_out(kept, width)
+    chosen = fitting(laid, width)
+    widths = share_out(chosen, width)
     table = _table()
-    for column, size in zip(kept, widths, strict=True):
+    for column, size in zip(chosen, widths, strict=True):
         table.add_column(
             _text(column.head),
             justify="left" if column.words else "right",
@@ -82,13 +82,13 @@ def lay_out(laid: list[Laid], width: int, all_columns: str = ALL_COLUMNS) -> str
             overflow="fold",
             width=size,
         )
-    for row in zip(*(column.fitted(size) for column, size in zip(kept, widths, strict=True)), strict=True):
+    for row in zip(*(column.fitted(size) for column, size in zip(chosen, widths, strict=True)), strict=True):
         table.add_row(*map(_text, row))
-    return _printed(table, sum(widths) + PADDING * len(widths)) + _left_out(laid, kept, all_columns)
+    return _printed(table, sum(widths) + PADDING * len(widths)) + _left_out(laid, chosen, all_columns)
 
 
-def _left_out(columns: list[Laid], kept: list[Laid], where: str) -> str:
-    shown = {id(column) for column in kept}
+def _left_out(columns: list[Laid], chosen: list[Laid], where: str) -> str:
+    shown = {id(column) for column in chosen}
     heads = [column.head.replace("\n", " ") for column in columns if id(column) not in shown]
     if not heads:
         return ""
@@ -96,7 +96,7 @@ def _left_out(columns: list[Laid], kept: list[Laid], where: str) -> str:
 
 
 def _transposed(columns: list[Laid], size: int) -> str:
-    """One field a line, one row a column."""
+    """Render one field per line and one row per column."""
     heads = [column.head.replace("\n", " ") for column in columns]
     widest = max(map(cell_len, heads))
     rows = len(columns[0].cells)
@@ -118,7 +118,7 @@ def _table(*, show_header: bool = True) -> Table:
 def _text(value: str) -> Text:
     from rich.text import Text
 
-    return Text(value)  # a Text is never parsed as markup, which a name could contain
+    return Text(value)  # Text is not parsed as markup, which a name could contain
 
 
 def _printed(table: Table, width: int) -> str:

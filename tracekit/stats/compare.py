@@ -29,7 +29,7 @@ Values: TypeAlias = "Sequence[float | None] | Floats"
 
 _LARGEST = 700.0
 BY_NOISE = "with known noise"
-NO_SPREAD = "one run a side shows no spread: repeat the runs, or record runs of unchanged code"
+NO_SPREAD = "one run per side: no variance estimate; repeat the runs, or record runs of unchanged code"
 
 
 def compare(
@@ -65,7 +65,7 @@ def compare(
     log_a, log_b = _logs(metric, a, "base"), _logs(metric, b, "head")
     if paired and log_a.size != log_b.size:
         raise UnusableInputError(
-            f"{metric.name}: {log_a.size} runs of the base against {log_b.size} of the head are no pairs",
+            f"{metric.name}: {log_a.size} runs of the base and {log_b.size} of the head cannot be paired",
             hint="compare them unpaired",
         )
     whole = np.isfinite(log_a) & np.isfinite(log_b) if paired else np.zeros(0, bool)
@@ -135,7 +135,7 @@ def _comparison(
 
 
 def _history(noise: Noise) -> str:
-    return f"judged by the noise of {100 * noise.sigma:.2g} % in {noise.runs} recorded runs of unchanged code"
+    return f"judged by the noise of {100 * noise.sigma:.2g}% in {noise.runs} recorded runs of unchanged code"
 
 
 def _mean(logs: Floats) -> float:
@@ -153,7 +153,7 @@ def _logs(metric: Metric, values: Values, side: str) -> Floats:
     numbers = np.array([np.nan if value is None else value for value in values], float)
     if bool((numbers <= 0).any()) or bool(np.isinf(numbers).any()):
         raise UnusableInputError(
-            f"{metric.name}: a run of the {side} has a value that is not above 0, which has no ratio",
+            f"{metric.name}: a run of the {side} has a value that is not above 0",
             hint="compare counts and bytes that may be 0 as exact values",
         )
     return np.asarray(np.log(numbers))
@@ -163,5 +163,5 @@ def _require(metric: Metric, log_a: Floats, log_b: Floats) -> None:
     for side, logs in (("base", log_a), ("head", log_b)):
         if not logs.size:
             raise UnusableInputError(
-                f"{metric.name}: no run of the {side} measured it", hint="collect runs that do"
+                f"{metric.name}: not measured in any run of the {side}", hint="collect runs that measure it"
             )

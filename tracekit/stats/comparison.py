@@ -62,7 +62,7 @@ class Comparison:
         ci95: Interval of the ratio that covers it in 95 of 100 comparisons, over all looks of a sequential
             plan together; None where nothing is known of the spread.
         p: Two-sided p value of "no change"; None for exact metrics and where there is no spread.
-        mde: Smallest relative increase that this comparison finds in 80 of 100 cases (0.02 is 2 %).
+        mde: Smallest relative increase that this comparison finds in 80 of 100 cases (0.02 is 2%).
         verdict: What it decided.
         k: Runs per side, of the smaller side.
         paired: Whether runs were compared within blocks.
@@ -77,7 +77,7 @@ class Comparison:
 
     Example:
         >>> one = Comparison("step_time", "ns", 100.0, 110.0, 1.1, (1.08, 1.12), 0.001, 0.02,
-        ...     Verdict.REGRESSION, 5, True, "10 % slower")
+        ...     Verdict.REGRESSION, 5, True, "10% slower")
         >>> one.entry()["verdict"], one.entry()["ci95"]
         ('regression', [1.08, 1.12])
     """

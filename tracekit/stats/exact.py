@@ -79,7 +79,7 @@ def _verdict(
         return Verdict.PASS, told + within
     raised, base = (max(b), min(a)) if metric.direction.sign > 0 else (max(a), min(b))
     if raised - base <= tolerance or raised < base * (1 + threshold):
-        return Verdict.PASS, f"{told}, below the threshold of {100 * threshold:g} %"
+        return Verdict.PASS, f"{told}, below the threshold of {100 * threshold:g}%"
     return Verdict.CANNOT_TELL, f"{told}: the runs of one side differ too much to tell"
 
 

@@ -86,7 +86,7 @@ class Exploration:
 
     Attributes:
         ratio: Head over base.
-        low: Lower bound of its 95 % interval, of this series alone.
+        low: Lower bound of its 95% interval, of this series alone.
         high: Upper bound.
         p: Two-sided p value of this series alone.
         q: The same over all series (Benjamini-Hochberg).

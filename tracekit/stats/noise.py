@@ -28,9 +28,9 @@ class Noise:
     """Noise of one run of a series.
 
     Attributes:
-        sigma: Standard deviation of a run's logarithm (0.02: runs differ by about 2 %); NaN without repeats.
+        sigma: Standard deviation of a run's logarithm (0.02: runs differ by about 2%); NaN without repeats.
         df: Degrees of freedom it was estimated with; infinite where it is given.
-        low: Lower bound of its 95 % interval.
+        low: Lower bound of its 95% interval.
         high: Upper bound.
         runs: Runs it was estimated from.
         groups: Groups of identical runs with at least two.
@@ -59,7 +59,7 @@ def detectable_effect(
     """Smallest effect that k runs a side detect: (t₁₋α⸝₂ + t_power) · σ · √(2/k).
 
     Quantiles of Student's t have 2k - 2 degrees of freedom, and k - 1 in a paired comparison. The effect is a
-    logarithm, in the unit of sigma; below 10 % it is the relative change to within half a percentage point.
+    logarithm, in the unit of sigma; below 10% it is the relative change to within half a percentage point.
 
     Args:
         sigma: Standard deviation of a run's logarithm.
@@ -116,5 +116,5 @@ def _logs(values: Values) -> Floats:
     numbers = np.array([np.nan if value is None else value for value in values], float)
     there = numbers[~np.isnan(numbers)]
     if bool((there <= 0).any()):
-        raise UnusableInputError("a run has a value that is not above 0", hint="leave out runs without it")
+        raise UnusableInputError("a run has a value that is not above 0", hint="exclude such runs")
     return np.asarray(np.log(there))

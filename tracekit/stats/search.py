@@ -87,20 +87,18 @@ def next_step(
 
 def _require(last: int, broken: frozenset[int]) -> None:
     if last < 1:
-        raise UnusableInputError("there is no commit after the good one", hint="name an older good commit")
+        raise UnusableInputError("there is no commit after the good one", hint="choose an older good commit")
     for anchor, which in ((0, "good"), (last, "bad")):
         if anchor in broken:
             raise UnusableInputError(
-                f"the {which} commit cannot be measured", hint=f"name another {which} commit that builds"
+                f"the {which} commit cannot be measured", hint=f"choose another {which} commit that builds"
             )
 
 
 def _numbers(values: Values, *, logarithms: bool) -> Floats:
     numbers = np.array([value for value in values if value is not None], float)
     if logarithms and bool((numbers <= 0).any()):
-        raise UnusableInputError(
-            "a measured value is not above 0, which has no logarithm", hint="search counts without logarithms"
-        )
+        raise UnusableInputError("a measured value is not above 0", hint="search counts with --signature")
     return np.asarray(np.log(numbers)) if logarithms else numbers
 
 

@@ -8,7 +8,7 @@ degrees of freedom asks for |t| > 14: such a first look decides nothing.)
 
 Levels that sum to alpha hold by the union bound, whatever the looks have in common. Bounds that use their
 correlation assume known noise: with t tests of few blocks they let 5.3 of 100 false alarms pass, and 5.8
-once Holm divides them among 8 metrics. What the sum costs is 5 % of the smallest effect that the last
+once Holm divides them among 8 metrics. What the sum costs is 5% of the smallest effect that the last
 look detects.
 
 Sources: Pocock 1977, Lan & DeMets 1983.

@@ -43,7 +43,7 @@ class Jump:
         after: Last measured commit before it.
         at: First measured commit after it: the culprit, if `suspects` names no other.
         effect: Difference of the levels, as a rule a logarithm.
-        low: Lower bound of its 95 % interval.
+        low: Lower bound of its 95% interval.
         high: Upper bound.
         posterior: Probability that it is a jump in the direction of the whole.
         suspects: Commits that may have made it: `at`, and those before it that could not be measured.

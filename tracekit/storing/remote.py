@@ -118,7 +118,7 @@ class RemoteKeeper:
         """An empty store may be new; a bucket must be there."""
         bucket = (self.path, *self.path.parents)[-1]
         if not bucket.is_dir():
-            raise RemoteError("there is no such bucket")
+            raise RemoteError("the bucket does not exist")
 
     @contextmanager
     def draft(self, run_id: str | None) -> Iterator[RemoteDraft]:

@@ -1,4 +1,4 @@
-"""The suite: all workloads measured as the studies measured theirs, beside the numbers they published.
+"""The suite: all workloads measured by the methods of published studies, next to the published numbers.
 
 A suite is a sweep of several parts (`plan`), so it goes on where it was stopped. `report` reads the sweep's
 rows into tables, each of one module of `tables`; `figures` draws them.

@@ -1,4 +1,4 @@
-"""Figures of a suite as plotly's own mappings: nothing is imported to make one, and nothing computed."""
+"""Figures of a suite as plotly dictionaries; plotly is not imported, and nothing is computed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _SHARES = {"active_share": "active", "movement_share": "movement", "idle_share": "idle"}
 _DOWN: dict[str, Any] = {"yaxis": {"autorange": "reversed"}}
-"""Bars from the top, as tables are read."""
+"""Bars in table order, from the top."""
 _MIB, _MS = 1 << 20, 1e6
 _AXES = {"resolution": "resolution", "batch_size": "batch size"}
 _CURVES = {
@@ -26,14 +26,14 @@ _CURVES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A figure, or why there is none.
+    """A figure, or the reason for its absence.
 
     Attributes:
-        name: Names its file.
+        name: Name of its file.
         table: The table that it draws.
-        caption: What it shows, in a sentence.
+        caption: Description.
         content: `data` and `layout` for plotly; None where there is nothing to draw.
-        reason: Why there is nothing.
+        reason: Why the figure is missing.
     """
 
     name: str
@@ -44,18 +44,20 @@ class Figure:
 
 
 def figures(of: Report) -> list[Figure]:
-    """All figures of a report, in the order of its tables.
+    """Return the figures of a report, in the order of its tables.
 
     Args:
         of: The report.
     """
     found = [
-        _shares(of.tables["domains"], "domain", "Shares by domain: how much of the time a device computed."),
-        _shares(of.tables["workloads"], "workload", "Shares by workload: how much of the time it computed."),
-        _bars(of.tables["compiled"], "speedup", "Eager over compiled step time; above 1 compiled is faster."),
+        _shares(of.tables["domains"], "domain", "Time shares by domain."),
+        _shares(of.tables["workloads"], "workload", "Time shares by workload."),
+        _bars(
+            of.tables["compiled"], "speedup", "Eager over compiled step time; above 1, compiled is faster."
+        ),
         _memory(of.tables["memory"]),
         _bars(
-            of.tables["speedups"], "speedup", "Speed-ups of single changes; above 1 is faster.", by="change"
+            of.tables["speedups"], "speedup", "Speedups of single changes; above 1 is faster.", by="change"
         ),
     ]
     over = [(value, x) for x in _AXES for value in _CURVES]
@@ -101,7 +103,7 @@ def _bars(table: Table, value: str, caption: str, *, by: str = "mode") -> Figure
 
 
 def _memory(table: Table) -> Figure:
-    caption = "Peak memory of the host and, where there is one, of the device's allocator."
+    caption = "Peak memory of the host and of the device's allocator, if any."
     columns = {"host_peak_bytes": "host", "allocated_peak_bytes": "device"}
     rows = [row for row in table.rows if row["host_peak_bytes"] is not None and row["workload"] != GEOMEAN]
     names = [f"{row['workload']}, {row['mode']}, {row['level']}" for row in rows]

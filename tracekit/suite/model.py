@@ -1,4 +1,4 @@
-"""What a suite's tables are made from and of: no cell is empty without a reason."""
+"""Input and output of the suite's tables; each missing value has a reason."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
 GEOMEAN, OVERALL = "geomean", "overall"
 REASONS = "reasons"
 RATIOS = "ratios"
-"""Why a geometric mean of ratios stands beside no time."""
+"""Reason for missing times in rows of geometric means."""
 MODES = ("train", "infer")
 FEWEST = 4
-"""Of two times 4 runs in any order, 2 of 70 orders have all of one side first: 3 %."""
-FEW = f"few runs: fewer than {FEWEST} of a side, which may lie apart by chance; take --repeat {FEWEST}"
+"""With 4 runs per side, 2 of 70 orders separate the sides by chance: 3%."""
+FEW = f"few runs: fewer than {FEWEST} per side may differ by chance; use --repeat {FEWEST}"
 UNMEASURED = "not in the suite"
-LEFT_OUT = "left out: at this size only what Inductor compiles soon is compiled"
+LEFT_OUT = "skipped: at this size only workloads that Inductor compiles quickly are compiled"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """One table of the report.
+    """A table of the report.
 
     Attributes:
-        definition: How its numbers are defined.
-        source: The study whose form it has.
-        rows: By column name; `reasons` holds, by column, why a value is missing.
+        definition: Definitions of its values.
+        source: Reference for its layout.
+        rows: Values by column name; `reasons` holds why values are missing, by column.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Table:
     rows: tuple[dict[str, Any], ...]
 
     def told(self) -> list[dict[str, Any]]:
-        """The rows for people: a reason in a word or two stands where a value is missing."""
+        """Return the rows for output to people, with short reasons in place of missing values."""
         return [
             {**row, **{name: reason.partition(":")[0] for name, reason in row[REASONS].items()}}
             for row in self.rows
@@ -57,11 +57,11 @@ class Table:
 
     @property
     def filled(self) -> tuple[Column, ...]:
-        """The columns of which any row has a value."""
+        """Columns with any value."""
         return tuple(one for one in self.columns if any(row[one.name] is not None for row in self.rows))
 
     def empty(self) -> dict[str, list[Column]]:
-        """The columns of which no row has a value, by the reasons for it."""
+        """Return the columns without values, by reason."""
         found: dict[str, list[Column]] = {}
         for one in self.columns if self.rows else ():
             if one not in self.filled:
@@ -71,7 +71,7 @@ class Table:
         return found
 
     def shortened(self) -> list[str]:
-        """The reasons that the cells of filled columns shorten, each once."""
+        """Return the distinct full reasons that cells shorten."""
         names = {one.name for one in self.filled}
         every = [why for row in self.rows for name, why in row[REASONS].items() if name in names]
         return list(dict.fromkeys(why for why in every if ":" in why))
@@ -79,7 +79,7 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """The rows of a suite's sweep by part, and the domain of each workload."""
+    """Rows of a suite's sweep by part, and the domains of workloads."""
 
     parts: Mapping[str, Sequence[Row]]
     domains: Mapping[str, str] = field(default_factory=dict)
@@ -94,33 +94,33 @@ class Kind:
         return cls(parts=parts, domains={name: _domain(name) for name in names})
 
     def part(self, name: str) -> Sequence[Row]:
-        """Rows of one part, in the order of the plan."""
+        """Return the rows of a part, in the order of the plan."""
         return self.parts.get(name, ())
 
     def eager(self) -> list[Row]:
-        """Of the characterization, what ran eagerly, domain by domain."""
+        """Return the eager rows of the characterization, by domain."""
         own = [row for row in self.part(CHARACTERIZATION) if row.settings.level == "eager"]
         return sorted(own, key=lambda row: _place(self.domains[row.settings.workload]))
 
     def ways(self) -> list[str]:
-        """Of the characterization, the ways to run a model other than eager; compiled where there is none."""
+        """Return the execution modes of the characterization other than eager; compile if there are none."""
         own = (row.settings for row in self.part(CHARACTERIZATION))
         return list(dict.fromkeys(way(one) for one in own if one.level != EAGER)) or [COMPILE]
 
     def at(self, row: Row, name: str) -> Row | None:
-        """The row that ran in another way what this one ran eagerly."""
+        """Return the row of the same settings in another execution mode."""
         own = (one for one in self.part(CHARACTERIZATION) if way(one.settings) == name)
         return next((one for one in own if _eagerly(one.settings) == row.settings), None)
 
     def like(self, row: Row, **changes: Any) -> Row | None:
-        """The row of any part whose settings differ from these by the changes alone."""
+        """Return the row whose settings differ only by the given changes."""
         wanted = replace(row.settings, **changes)
         every = (one for own in self.parts.values() for one in own)
         return next((one for one in every if one.settings == wanted), None)
 
 
 def way(settings: Settings) -> str:
-    """How a model was run, in words: its level, and what compiled it unless that is Inductor.
+    """Describe an execution mode: the level, and the backend unless it is Inductor.
 
     Example:
         >>> from tracekit.sweeping.model import Settings
@@ -132,7 +132,7 @@ def way(settings: Settings) -> str:
 
 
 def left_out(workload: str, name: str, *, measured: bool) -> str:
-    """Why a suite has no row of a workload run in this way, though it has others of it if `measured`."""
+    """Return why a suite lacks a row of a workload in an execution mode."""
     if not measured:
         return UNMEASURED
     level = name.partition(" ")[0]
@@ -144,11 +144,11 @@ def left_out(workload: str, name: str, *, measured: bool) -> str:
 
 
 def filled(row: dict[str, Any], columns: Iterable[Column], why: str | Mapping[str, str]) -> dict[str, Any]:
-    """A row with a reason for each value that is missing.
+    """Return a row with a reason for each missing value.
 
     Args:
         row: Values by column.
-        columns: Of the table.
+        columns: Columns of the table.
         why: The reason, or the reason by column.
 
     Example:
@@ -163,16 +163,16 @@ def filled(row: dict[str, Any], columns: Iterable[Column], why: str | Mapping[st
 
 
 def why(row: Row | None, *, device: bool = False) -> str:
-    """Why a row lacks a value, of the device or at all."""
+    """Return why a row lacks a value."""
     if row is None:
         return UNMEASURED
     if row.n and device:
-        return row.device_reason or "the run recorded no device"
+        return row.device_reason or "no device recorded"
     return f"{row.outcome}: {row.reason}" if row.reason else "not recorded"
 
 
 def apart(a: Row, b: Row) -> bool | None:
-    """Whether the runs of two rows do not overlap; None of too few, which chance alone sets apart."""
+    """Tell whether the runs of two rows do not overlap; None if there are too few runs."""
     one, other = a.run_step_ns, b.run_step_ns
     if min(len(one), len(other)) < FEWEST:
         return None
@@ -180,7 +180,7 @@ def apart(a: Row, b: Row) -> bool | None:
 
 
 def geomean(values: Iterable[float | None]) -> float | None:
-    """Geometric mean of what is known and above zero; None of nothing.
+    """Return the geometric mean of the known positive values; None if there are none.
 
     Example:
         >>> geomean([1.0, 4.0, None])
@@ -191,13 +191,13 @@ def geomean(values: Iterable[float | None]) -> float | None:
 
 
 def mean(values: Iterable[float | None]) -> float | None:
-    """Mean of what is known; None of nothing."""
+    """Return the mean of the known values; None if there are none."""
     known = [value for value in values if value is not None]
     return fmean(known) if known else None
 
 
 def ratio(above: float | None, below: float | None) -> float | None:
-    """One over the other where both are known."""
+    """Return the ratio if both values are known."""
     return above / below if above is not None and below else None
 
 

@@ -1,4 +1,4 @@
-"""What a suite measures: one sweep of several parts.
+"""Plan of a suite: a sweep of several parts.
 
 * `characterization`: every workload, mode and level, at the sizes of the suite; at size `test` Inductor
   compiles only the workloads it is soon done with.
@@ -30,20 +30,20 @@ CURVE, SHAPE, EPOCH = "resnet50", "pascal", "mnist_cnn"
 EPOCH_SAMPLES = 60_000
 OFFLOADED = "vgg16"
 FIXED = "_fixed"
-"""Ends the name of a workload that is another one with its fault mended."""
+"""Suffix of workloads that are fixed variants of another one."""
 LEVELS = (EAGER, COMPILE)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """How large a suite is.
+    """Size of a suite.
 
     Attributes:
-        steps: Steps to time, and as many to profile.
-        warmup: Steps before them.
+        steps: Steps to time, and to profile.
+        warmup: Warm-up steps.
         sides: Resolutions of the curves.
         batches: Batch sizes of the curves.
-        compiled: Workloads that Inductor compiles; None stands for all.
+        compiled: Workloads to compile with Inductor; None for all.
     """
 
     steps: int
@@ -55,7 +55,7 @@ class Size:
 
 TEST = "test"
 SOON = ("bert", "dlrm", "lennard_jones", "mnist_cnn", "sac")
-"""What Inductor compiles in half a minute or less on two cores."""
+"""Workloads that Inductor compiles within half a minute on two cores."""
 _DOUBLING = (8, 16, 32, 64, 128, 256, 512, 1024)
 SIZES = {
     TEST: Size(steps=3, warmup=1, sides=(32, 64), batches=(2, 4), compiled=SOON),
@@ -72,15 +72,15 @@ def plan(
     backends: Sequence[str] = (INDUCTOR,),
     repeats: int = 1,
 ) -> Plan:
-    """The plan of a suite.
+    """Create the plan of a suite.
 
     Args:
-        size: A name of `SIZES`, and of each workload's own.
-        only: Workloads; all by default.
-        domains: Their domains; all by default.
-        levels: Levels to measure, of those that a workload has.
-        backends: What compiles at level `compile`.
-        repeats: Measurements of each cell.
+        size: A name in `SIZES`.
+        only: Workloads; by default all.
+        domains: Domains; by default all.
+        levels: Levels to measure, if a workload supports them.
+        backends: Backends of level `compile`.
+        repeats: Measurements per cell.
 
     Raises:
         PluginError: A workload of `only` is unknown.
@@ -88,7 +88,7 @@ def plan(
     """
     known = workloads(only=only, domains=domains)
     if not known:
-        raise UnusableInputError("no workload is left to measure", hint="see `tracekit workloads`")
+        raise UnusableInputError("no workload matches", hint="see `tracekit workloads`")
     decided, gpu = SIZES[size], bool(environment.nvml_gpus())
     cells = [
         *_characterization(known, size, _ways(levels, backends)),
@@ -109,7 +109,7 @@ def plan(
 
 
 def workloads(*, only: Collection[str] = (), domains: Collection[str] = ()) -> list[Workload]:
-    """The workloads that can be loaded, by name; those that are named must be.
+    """Return the loadable workloads by name.
 
     Raises:
         PluginError: One that is named is unknown.
@@ -123,7 +123,7 @@ def workloads(*, only: Collection[str] = (), domains: Collection[str] = ()) -> l
 
 
 def _ways(levels: Sequence[str], backends: Sequence[str]) -> list[tuple[str, str | None]]:
-    """Levels, and what compiles at each."""
+    """Return the levels with their backends."""
     return [(level, backend) for level in levels for backend in (backends if level == COMPILE else (None,))]
 
 
@@ -143,13 +143,13 @@ def _characterization(
 
 
 def _is_compiled(one: Workload, size: str, backend: str | None) -> bool:
-    """Whether it is measured at this size; true of what Inductor has no part in."""
+    """Tell whether a cell is measured at this size; Inductor compiles only some workloads."""
     compiled = SIZES[size].compiled
     return backend != INDUCTOR or compiled is None or one.name in compiled
 
 
 def _zero_grad(known: Iterable[Workload], size: str) -> list[Cell]:
-    """All that train; at the size of tests the first of each domain, so that a suite stays short."""
+    """Return the workloads that train; at size `test` only the first of each domain, to limit the time."""
     training = [one for one in known if "train" in one.modes]
     if size == TEST:
         training = list({one.domain: one for one in reversed(training)}.values())[::-1]
@@ -198,7 +198,7 @@ def _threads(known: Iterable[Workload], size: str, *, gpu: bool) -> list[Cell]:
 
 
 def _settings(of: Workload, size: str) -> Settings:
-    """A workload at the size of a suite; one that has no such size is as it is by default."""
+    """Return a workload at the size of a suite, or at its default size."""
     known = size if size in of.sizes else "default"
     sizes = of.defaults_for(size=known)
     resolution, batch = sizes["resolution"], sizes["batch_size"]

@@ -1,4 +1,4 @@
-"""What the studies published, to stand beside what is measured here; nothing is computed from it."""
+"""Published numbers for comparison; nothing is computed from them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CURVES = "Levental and Orlova, When they go high we go low"
 
 @dataclass(frozen=True)
 class Breakdown:
-    """Shares of the time of a domain: a kernel ran, data moved, nothing ran."""
+    """Time shares of a domain: active, data movement, idle."""
 
     active: float
     movement: float
@@ -36,10 +36,10 @@ OVERALL_ACTIVE = {"train": 0.568, "infer": 0.554}
 COMPILED_SPEEDUP = {"train": 1.30, "infer": 1.46}
 """Geometric mean of eager over compiled time, Fig. 3 and 4."""
 COMPILED_HOST = {"train": 0.29, "infer": 0.29}
-"""Compiled over eager memory of the host: 71 % less."""
+"""Compiled over eager memory of the host: 71% less."""
 COMPILED_DEVICE = {"train": 1.31, "infer": 1.51}
-"""Compiled over eager memory of the device: 31 % and 51 % more."""
+"""Compiled over eager memory of the device: 31% and 51% more."""
 FIXES = {"offload": 10.1, "scalar copy": 27.0}
-"""Speed-ups of single fixes: of a whole model (pig2), and of one function (hf_Reformer)."""
+"""Speedups of single fixes: of a model (pig2), and of one function (hf_Reformer)."""
 EPOCH_S = {("cpu", "all"): 14.78, ("cpu", "1"): 24.08, ("cuda", "all"): 8.78, ("cuda", "1"): 9.53}
 """One epoch of MNIST by device and threads, seconds, of the report's Table 2."""

@@ -1,4 +1,4 @@
-"""The report of a suite: finished tables, each with its definition and source."""
+"""Report of a suite: finished tables with definitions and sources."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _TABLES = (
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What a suite found.
+    """Report of a suite.
 
     Attributes:
-        id: Of the suite.
+        id: Id of the suite.
         size: `test` or `gpu`.
-        created_at: When it was begun, UTC.
-        machine: What it was measured on.
-        tables: By name, in the order of the page.
-        outcomes: How many cells ended how.
+        created_at: Time of creation, UTC.
+        machine: Properties of the machine.
+        tables: Tables by name, in the order of the page.
+        outcomes: Number of cells by outcome.
     """
 
     id: str
@@ -46,10 +46,10 @@ class Report:
 
 
 def report(folder: Folder) -> Report:
-    """The report of a suite, finished or not.
+    """Create the report of a suite, finished or not.
 
     Args:
-        folder: Of the suite's sweep.
+        folder: Folder of the suite's sweep.
 
     Example:
         >>> report(find(store, "latest", kind="suite")).tables["domains"].rows  # doctest: +SKIP

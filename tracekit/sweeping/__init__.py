@@ -1,4 +1,4 @@
-"""Sweeps: one workload over a grid of settings, each cell in fresh processes, resumable at any moment.
+"""Sweeps: one workload over a grid of settings, each cell in a new process, resumable at any time.
 
 `grid` reads what a person writes, `model` says what a cell and a record are, `folder` keeps them in the
 store, `engine` measures what is missing, `search` doubles a batch to the best throughput, `table` sums up.

@@ -1,4 +1,4 @@
-"""Measures what a sweep misses, cell by cell, and skips what cannot fit.
+"""Engine of sweeps: measures missing cells, and skips cells that cannot fit into memory.
 
 A run carries its cell in its label. A process that is killed between storing a run and noting it leaves a run
 that the next call takes for what it is: nothing is measured twice and nothing is lost.
@@ -27,12 +27,12 @@ Done = dict[tuple[str, int], Record]
 
 @dataclass(frozen=True, kw_only=True)
 class Moment:
-    """Where a sweep is before it measures.
+    """Progress before a measurement.
 
     Attributes:
-        number: Which measurement comes, from 1.
-        total: How many there are; None in a search, which ends where it ends.
-        left_seconds: About how long it takes from here; None before anything was measured, and in a search.
+        number: Number of the next measurement, from 1.
+        total: Number of measurements; None in a search.
+        left_seconds: Estimated time left; None before the first measurement, and in a search.
     """
 
     cell: Cell
@@ -44,12 +44,12 @@ class Moment:
 
 @dataclass(frozen=True, kw_only=True)
 class Watcher:
-    """Told how a sweep goes.
+    """Callbacks for progress.
 
     Attributes:
-        before: Before each measurement.
-        after: After each, and after each that was not made.
-        progress: Within a measurement.
+        before: Called before each measurement.
+        after: Called after each measurement, and for each skipped one.
+        progress: Called during a measurement.
     """
 
     before: Callable[[Moment], None] = lambda _: None
@@ -58,12 +58,12 @@ class Watcher:
 
 
 def finish(store: Store, folder: Folder, *, watcher: Watcher) -> Done:
-    """Measure what is missing; returns all records.
+    """Measure what is missing; return all records.
 
     Args:
-        store: Where runs go.
+        store: Store of the runs.
         folder: The sweep.
-        watcher: Told how it goes.
+        watcher: Callbacks for progress.
 
     Raises:
         UnusableInputError: Another process measures the same sweep.
@@ -92,7 +92,7 @@ def _cells(plan: Plan, done: Done) -> Iterator[Cell]:
 
 
 def _labelled(store: Store, folder: Folder) -> dict[str, str]:
-    """Runs of this sweep by their label."""
+    """Return the runs of this sweep by label."""
     known = [(run.meta.label or "", run.path.name) for run in store.readable()]
     return {label: name for label, name in known if label.startswith(f"{folder.id}/")}
 
@@ -123,7 +123,7 @@ def _one(
 
 
 def too_large(settings: Settings, plan: Plan, done: Done) -> str:
-    """Why a cell cannot fit: one of its line that is smaller in no size ran out of memory; else empty."""
+    """Return why a cell cannot fit: a cell of its series, not larger in any size, ran out of memory."""
     for cell in plan.cells:
         other = cell.settings
         record = done.get((cell.key, 0))
@@ -133,7 +133,7 @@ def too_large(settings: Settings, plan: Plan, done: Done) -> str:
             and other != settings
             and _within(other, settings)
         ):
-            return f"batch {other.batch_size} at resolution {other.resolution} ran out of memory"
+            return f"batch size {other.batch_size} at resolution {other.resolution} ran out of memory"
     return ""
 
 

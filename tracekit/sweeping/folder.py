@@ -1,6 +1,6 @@
-"""The folder of a sweep in the store: its plan, one file for each finished measurement, and its table.
+"""Folder of a sweep in the store: its plan, one file per finished measurement, and its table.
 
-A file is written beside and renamed into place, so it is whole or absent: whatever ends the process, the same
+A file is written atomically by renaming: whatever ends the process, the same
 sweep goes on with what is missing.
 """
 
@@ -42,9 +42,9 @@ class Head:
     """Content of `sweep.json`.
 
     Attributes:
-        created_at: When it was begun, UTC.
-        command: The command that goes on with it.
-        machine: What it was measured on, as far as a report says it.
+        created_at: Time of creation, UTC.
+        command: Command that resumes it.
+        machine: Properties of the machine shown in reports.
     """
 
     plan: Plan
@@ -55,7 +55,7 @@ class Head:
 
 @dataclass(frozen=True)
 class Folder:
-    """One sweep on disk; it need not be finished.
+    """A sweep on disk, finished or not.
 
     Example:
         >>> find(store, "latest").id  # doctest: +SKIP
@@ -66,7 +66,7 @@ class Folder:
 
     @property
     def id(self) -> str:
-        """Identifies the sweep in the store."""
+        """Id of the sweep in the store."""
         return self.path.name
 
     @cached_property
@@ -80,7 +80,7 @@ class Folder:
             return msgspec.json.decode((self.path / _PLAN).read_bytes(), type=Head)
         except (OSError, msgspec.DecodeError) as error:
             raise UnusableInputError(
-                f"the sweep {self.id} cannot be read: {error}", hint="run its command with --restart"
+                f"cannot read the sweep {self.id}: {error}", hint="run its command with --restart"
             ) from error
 
     @property
@@ -90,11 +90,11 @@ class Folder:
 
     @property
     def table(self) -> Path:
-        """The Parquet file of its rows."""
+        """Path of the Parquet file of its rows."""
         return self.path / TABLE
 
     def records(self) -> dict[tuple[str, int], Record]:
-        """What is finished, by key of the cell and number of the repeat; a damaged file counts as missing."""
+        """Return finished measurements by cell key and repeat; a damaged file counts as missing."""
         found = {}
         for file in sorted((self.path / _CELLS).glob("*.json")):
             try:
@@ -105,17 +105,17 @@ class Folder:
         return found
 
     def keep(self, record: Record) -> None:
-        """Keep a finished measurement."""
+        """Store a finished measurement."""
         self.write(f"{_CELLS}/{record.key}-{record.repeat}.json", msgspec.json.encode(record))
 
     def forget_failures(self) -> None:
-        """Forget measurements without values, so that they are made again."""
+        """Delete measurements without values, so that they are repeated."""
         for (key, repeat), record in self.records().items():
             if record.values is None:
                 (self.path / _CELLS / f"{key}-{repeat}.json").unlink(missing_ok=True)
 
     def write(self, name: str, content: bytes) -> None:
-        """Write one of its files at once: whole, and there after a crash of the machine."""
+        """Write a file atomically and durably."""
         part = self.path / f"{name}.part"
         with part.open("wb") as stream:
             stream.write(content)
@@ -124,12 +124,12 @@ class Folder:
         part.replace(self.path / name)
 
     def label(self, record_key: str, repeat: int) -> str:
-        """The label of the run of a measurement, by which an interrupted sweep knows its own."""
+        """Return the label of the run of a measurement, by which an interrupted sweep finds it."""
         return f"{self.id}/{record_key}/{repeat}"
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Hold the sweep.
+        """Lock the sweep.
 
         Raises:
             UnusableInputError: Another process measures it.
@@ -137,19 +137,19 @@ class Folder:
         with only_one(self.path / _LOCK) as free:
             if not free:
                 raise UnusableInputError(
-                    f"another process measures {self.id}", hint=f"see it with --show {self.id}"
+                    f"another process is measuring {self.id}", hint=f"use --show {self.id} to see its results"
                 )
             yield
 
 
 def begin(store: Store, plan: Plan, *, command: tuple[str, ...] = (), restart: bool = False) -> Folder:
-    """The folder of a plan: the one that an earlier call began here with the same plan, or a new one.
+    """Return the folder of a plan: that of an earlier call with the same plan, or a new one.
 
     Args:
-        store: Where it lies.
-        plan: What is measured; with the machine and what is installed, it decides the id.
-        command: The command that goes on with it.
-        restart: Forget what was measured before; runs stay.
+        store: Store of the sweep.
+        plan: The plan; with the machine and installed packages, it determines the id.
+        command: Command that resumes it.
+        restart: Discard earlier results; runs are kept.
     """
     path = store.folder(FOLDER) / sweep_id(plan)
     known = Folder(path)
@@ -160,20 +160,20 @@ def begin(store: Store, plan: Plan, *, command: tuple[str, ...] = (), restart: b
         shutil.rmtree(grave, ignore_errors=True)
     (path / _CELLS).mkdir(parents=True, exist_ok=True)
     if not (path / _PLAN).is_file():
-        told = tuple(scrubbing.words(command))
-        head = Head(plan=plan, created_at=timestamp(datetime.now(UTC)), command=told, machine=_machine())
+        redacted = tuple(scrubbing.words(command))
+        head = Head(plan=plan, created_at=timestamp(datetime.now(UTC)), command=redacted, machine=_machine())
         known.write(_PLAN, msgspec.json.format(msgspec.json.encode(head), indent=1))
     return known
 
 
 def sweep_id(plan: Plan) -> str:
-    """Names the plan on this machine, with what is installed."""
+    """Return the id of a plan on this machine, with its installed packages."""
     slug = re.sub(r"[^A-Za-z0-9._]+", "-", plan.name).strip("-.")[:38] or SWEEP_NAME
     return f"{slug}-{digest([msgspec.to_builtins(plan), _witness()], 8)}"
 
 
 def listed(store: Store, *, kind: str | None = None) -> list[Folder]:
-    """The readable sweeps of a store, the oldest first; only those of a kind."""
+    """Return the readable sweeps of a kind, oldest first."""
     found = []
     for path in (store.beside / FOLDER).glob(f"[!.]*/{_PLAN}"):
         one = Folder(path.parent)
@@ -187,7 +187,7 @@ def listed(store: Store, *, kind: str | None = None) -> list[Folder]:
 
 
 def find(store: Store, name: str, *, kind: str | None = None) -> Folder:
-    """A sweep by its id, a unique beginning of it, or `latest`.
+    """Find a sweep by its id, a unique prefix of it, or `latest`.
 
     Raises:
         RunNotFoundError: There is none, or several fit.
@@ -202,7 +202,7 @@ def find(store: Store, name: str, *, kind: str | None = None) -> Folder:
         "tracekit suite run" if kind == SUITE else "tracekit sweep --workload NAME",
     )
     if not known:
-        raise RunNotFoundError(f"the store {store.path} has no {what}", hint=f"make one with `{command}`")
+        raise RunNotFoundError(f"no {what} in the store {store.path}", hint=f"create one with `{command}`")
     there = ", ".join(one.id for one in known[-3:])
     raise RunNotFoundError(
         f"{len(exact) or 'no'} {what}{'s' * (len(exact) > 1)} named {name!r}", hint=f"the newest: {there}"
@@ -210,7 +210,7 @@ def find(store: Store, name: str, *, kind: str | None = None) -> Folder:
 
 
 def _witness() -> dict[str, Any]:
-    """What numbers depend on beside the plan."""
+    """Return what the results depend on besides the plan."""
     return {
         "cpu": environment.cpu_name(),
         "cpus": sorted(os.sched_getaffinity(0)),

@@ -1,4 +1,4 @@
-"""Grids: what a person writes for each axis, and the cells it makes."""
+"""Grids: parsing of the values of each axis, and the resulting cells."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ AXES = (
     "resolution",
     "batch_size",
 )
-"""Settings that a sweep varies, the last fastest: sizes grow, so what a smaller one says comes first."""
+"""Axes of a sweep, the last varying fastest; smaller sizes come first, as larger ones may be skipped."""
 SIZES = ("resolution", "batch_size")
 MOST_VALUES = 1000
 MOST_CELLS = 100_000
@@ -39,11 +39,11 @@ _WORDS = {"yes": True, "on": True, "true": True, "no": False, "off": False, "fal
 
 
 def numbers(text: str, option: str) -> tuple[int, ...]:
-    """Numbers as a person lists them, in rising order, each once.
+    """Parse a list of numbers into distinct numbers in rising order.
 
     Args:
-        text: Commas between numbers and ranges: `8..1024*2` doubles from 8 to 1024, `16..64+16` adds 16.
-        option: The option it is of, for the message.
+        text: Comma-separated numbers and ranges: `8..1024*2` doubles from 8 to 1024, `16..64+16` adds 16.
+        option: Name of the option, for error messages.
 
     Raises:
         UnusableInputError: It is no such list.
@@ -59,7 +59,7 @@ def numbers(text: str, option: str) -> tuple[int, ...]:
 
 
 def threads(text: str, option: str = "--threads") -> tuple[int | None, ...]:
-    """Numbers of threads, with `all` for as many as torch takes.
+    """Parse numbers of threads, with `all` for torch's default.
 
     Example:
         >>> threads("all,1")
@@ -72,7 +72,7 @@ def threads(text: str, option: str = "--threads") -> tuple[int | None, ...]:
 
 
 def switches(text: str, option: str) -> tuple[bool, ...]:
-    """Yes and no.
+    """Parse yes and no.
 
     Example:
         >>> switches("no,yes", "--pin-memory")
@@ -85,7 +85,7 @@ def switches(text: str, option: str) -> tuple[bool, ...]:
 
 
 def names(text: str, option: str) -> tuple[str, ...]:
-    """Words, each once.
+    """Parse words, without duplicates.
 
     Example:
         >>> names("eager, compile", "--level")
@@ -97,13 +97,13 @@ def names(text: str, option: str) -> tuple[str, ...]:
 def cells(
     workload: str, given: Mapping[str, Sequence[Any]], *, device: str = "auto", size: str = "default"
 ) -> tuple[Cell, ...]:
-    """The cells of a grid; an axis that is not given stays as the workload has it.
+    """Return the cells of a grid; axes that are not given keep the workload's defaults.
 
     Args:
         workload: Registered name.
         given: Values by axis.
-        device: Where all of them run.
-        size: Of the workload's `sizes`, for what is not given.
+        device: Device of all cells.
+        size: Preset of the workload's `sizes`, for axes that are not given.
 
     Raises:
         PluginError: There is no such workload.
@@ -114,8 +114,8 @@ def cells(
     axes = [name for name in AXES if given.get(name)]
     if given.get("backend") and COMPILE not in given.get("level", ()):
         raise UnusableInputError(
-            "--backend is what level compile compiles with",
-            hint="use --level compile, or leave --backend out",
+            "--backend applies only to level compile",
+            hint="use --level compile, or remove --backend",
         )
     found = []
     total = 1
@@ -134,7 +134,7 @@ def cells(
 
 
 def _with_backend(chosen: dict[str, Any]) -> dict[str, Any]:
-    """A backend where something is compiled, and none where nothing is."""
+    """Return the backend for level compile, else None."""
     if chosen.get("level") == COMPILE:
         return {"backend": INDUCTOR, **chosen}
     return {name: value for name, value in chosen.items() if name != "backend"}
@@ -161,11 +161,11 @@ def _range(word: str, option: str) -> list[int]:
     grows = bool(match) and (by > 1 and first > 0 if match and match[3] == "*" else by > 0)
     if not match or not grows or last < first:
         raise UnusableInputError(
-            f"{option} {word!r} is no range", hint=f"use {option} 8..1024*2 to double, or 16..64+16 to add"
+            f"{option} {word!r} is not a range", hint=f"use {option} 8..1024*2 to double, or 16..64+16 to add"
         )
     found = [first]
     while (value := found[-1] * by if match[3] == "*" else found[-1] + by) <= last:
         found.append(value)
         if len(found) > MOST_VALUES:
-            raise UnusableInputError(f"{option} {word!r} has over {MOST_VALUES} values", hint="take fewer")
+            raise UnusableInputError(f"{option} {word!r} has over {MOST_VALUES} values", hint="use fewer")
     return found

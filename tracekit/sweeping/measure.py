@@ -1,4 +1,4 @@
-"""One measurement: collect a cell in a fresh process, and read from the run what the sweep keeps."""
+"""Measurement of a cell: collects a run in a new process, and reads the values of the sweep from it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tracekit.sweeping.model import Plan, Settings
 
 _OUT_OF_MEMORY = re.compile(r"ran out of memory|killed by SIGKILL")
-"""The system ends what takes its last memory by SIGKILL."""
+"""The kernel's out-of-memory killer sends SIGKILL."""
 _PEAKS = {
     "host_peak_bytes": "host_peak_bytes",
     "allocated_peak_bytes": "device_peak_allocated_bytes",
@@ -37,7 +37,7 @@ _UTILIZATION = "gpu_utilization_pct"
 
 
 def possible(settings: Settings, plan: Plan) -> str:
-    """Why a cell cannot be, as the workload says it; empty where it can."""
+    """Return why the workload rejects a cell; empty if it does not."""
     try:
         decide(_request(settings, plan))
     except UnusableInputError as error:
@@ -48,15 +48,15 @@ def possible(settings: Settings, plan: Plan) -> str:
 def measured(
     store: Store, plan: Plan, settings: Settings, *, repeat: int, label: str, progress: Progress
 ) -> Record:
-    """Collect one cell once; whatever the program does is a record, not an error.
+    """Collect a cell once; failures of the program are recorded, not raised.
 
     Args:
-        store: Where the run goes.
+        store: Store of the run.
         plan: Steps, seed and collector.
-        settings: Of the cell.
-        repeat: Which measurement it is.
-        label: Of the run.
-        progress: Told how far it is.
+        settings: Settings of the cell.
+        repeat: Number of the repeat.
+        label: Label of the run.
+        progress: Callback for progress.
     """
     request = _request(settings, plan)
     return _timed(
@@ -82,27 +82,27 @@ def _timed(key: str, repeat: int, collected: Callable[[], Run]) -> Record:
         found = Record(key=key, repeat=repeat, outcome=Outcome.IMPOSSIBLE, reason=str(error))
     except TracekitError as error:
         found = Record(key=key, repeat=repeat, outcome=Outcome.FAILED, reason=str(error))
-    except OSError:  # a full disk fails every cell alike
+    except OSError:  # a full disk would fail every cell
         raise
     except Exception as error:
-        reason = f"a fault of the collector: {type(error).__name__}: {error}"
+        reason = f"the collector failed: {type(error).__name__}: {error}"
         found = Record(key=key, repeat=repeat, outcome=Outcome.FAILED, reason=reason)
     return replace(found, seconds=round(time.monotonic() - start, 3))
 
 
 def briefly(message: str) -> str:
-    """What a failure said, without what torch's allocator puts around it.
+    """Shorten an out-of-memory message of torch's allocator.
 
     Example:
         >>> briefly("w ran out of memory: [enforce fail] x: you tried to allocate 4294967296 bytes. Error 12")
-        'w ran out of memory: it asked for 4,294,967,296 bytes at once'
+        'w ran out of memory: requested 4,294,967,296 bytes at once'
     """
-    asked = re.search(r"^(.*ran out of memory): .*tried to allocate (\d+) bytes", message)
-    return f"{asked[1]}: it asked for {int(asked[2]):,} bytes at once" if asked else message
+    match = re.search(r"^(.*ran out of memory): .*tried to allocate (\d+) bytes", message)
+    return f"{match[1]}: requested {int(match[2]):,} bytes at once" if match else message
 
 
 def of_run(run: Run) -> Values:
-    """What a sweep keeps of a run."""
+    """Return the values of a run for a sweep."""
     meta, known = run.meta, run.meta.workload or {}
     return Values(
         run_id=run.id,
@@ -145,10 +145,10 @@ def _shares(run: Run) -> dict[str, int]:
 
 
 def shares(tables: Mapping[str, pd.DataFrame]) -> dict[str, int]:
-    """Window, active, movement and idle time, ns, of the device that computed longest; empty without one.
+    """Return window, active, movement and idle time, in ns, of the busiest device; empty without a device.
 
     Args:
-        tables: Of `gpu_breakdown`: of the profiled steps, and of the capture where there are none.
+        tables: Tables of `gpu_breakdown`.
     """
     table = tables.get("profiled_steps", tables.get("whole"))
     if table is None or table.empty:

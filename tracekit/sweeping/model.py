@@ -1,4 +1,4 @@
-"""What a sweep is made of: settings, cells, the plan of them, and records of what happened."""
+"""Data model of sweeps: settings, cells, plan and records."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SWEEP, SUITE = "sweep", "suite"
 
 
 class Outcome(StrEnum):
-    """How the measurement of a cell ended."""
+    """Outcome of the measurement of a cell."""
 
     OK = "ok"
     OUT_OF_MEMORY = "out of memory"
@@ -28,13 +28,13 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What one cell runs with; None leaves the threads to torch.
+    """Settings of a cell; None for threads is torch's default.
 
     Attributes:
-        size: Name in the workload's `sizes`, or `default`: what it is where nothing else is said.
-        dataset_shape: Data set whose channels and classes a workload on images takes; `none` leaves its own.
-        offload: What lies in host memory between uses.
-        backend: What compiles at level `compile`; None elsewhere.
+        size: Name in the workload's `sizes`, or `default`.
+        dataset_shape: Data set whose channels and classes an image workload uses; `none` for its own.
+        offload: What is offloaded to host memory between uses.
+        backend: Backend at level `compile`; None at other levels.
     """
 
     workload: str
@@ -54,7 +54,7 @@ class Settings:
 
     @property
     def key(self) -> str:
-        """Names the settings among all others.
+        """Identifier of the settings.
 
         Example:
             >>> Settings(workload="w", resolution=8, batch_size=1).key
@@ -64,13 +64,13 @@ class Settings:
 
     @property
     def line(self) -> tuple[Any, ...]:
-        """All but the sizes: settings of one line grow only in batch size and resolution."""
+        """All settings but batch size and resolution, which vary within a series."""
         return tuple(
             value for name, value in asdict(self).items() if name not in {"resolution", "batch_size"}
         )
 
     def request(self, *, steps: int, warmup: int, seed: int, profile: bool = True) -> Request:
-        """What to collect.
+        """Return the request for the collector.
 
         Args:
             steps: Steps to time, and as many to profile.
@@ -83,30 +83,30 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """One point of a sweep; `part` says what a suite measures it for."""
+    """A point of a sweep; `part` is the part of a suite it belongs to."""
 
     settings: Settings
     part: str = ""
 
     @property
     def key(self) -> str:
-        """Name of its records; cells of several parts with the same settings are measured once."""
+        """Key of its records; cells of several parts with the same settings are measured once."""
         return self.settings.key
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Everything that decides what a sweep measures.
+    """Plan of a sweep.
 
     Attributes:
-        name: What it is called; part of its id.
+        name: Name, part of the id.
         kind: `sweep` or `suite`.
-        cells: In the order in which they are measured; of a search, the first of each line.
-        repeats: Measurements of each cell, each in a fresh process.
-        search: Whether the batch is doubled from each cell to the best throughput.
-        most: Largest batch of a search.
-        size: Sizes of a suite.
-        profile: Whether the steps are profiled, too.
+        cells: Cells in the order of measurement; in a search, the first of each series.
+        repeats: Measurements per cell, each in a new process.
+        search: Whether to search the best throughput from each cell by doubling the batch size.
+        most: Largest batch size of a search.
+        size: Size of a suite.
+        profile: Whether to profile the steps.
     """
 
     name: str
@@ -125,25 +125,25 @@ class Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class Values:
-    """What one run measured; None where nothing was.
+    """Values of a run; None if not measured.
 
     Attributes:
         run_id: The run in the store.
         device: `cpu` or `cuda`.
-        threads: Threads an operation could use.
-        step_ns: Un-profiled step times.
+        threads: Intra-op threads.
+        step_ns: Unprofiled step times.
         host_peak_bytes: Peak resident memory of the process.
-        allocated_peak_bytes: Peak of what torch's allocator handed out, of the device with most.
-        reserved_peak_bytes: Peak of what it held.
-        used_peak_bytes: Most memory in use on the whole device, by NVML.
+        allocated_peak_bytes: Peak allocated memory of torch's allocator, of the device with most.
+        reserved_peak_bytes: Peak reserved memory of torch's allocator.
+        used_peak_bytes: Peak memory in use on the device, by all processes, from NVML.
         utilization: Mean of NVML's GPU utilization, 0 to 1.
         window_ns: Length of the profiled steps on the busiest device.
-        active_ns: Of it, time in which a kernel ran.
-        movement_ns: Of it, time in which a copy ran and no kernel did.
-        idle_ns: Of it, time in which nothing ran.
-        compile_ns: Time that torch took to compile, before the timed steps as a rule.
-        guards: Conditions that compiled code checks before it runs.
-        graph_breaks: Frames whose graph ended early.
+        active_ns: Time in it with a kernel running.
+        movement_ns: Time in it with a copy but no kernel running.
+        idle_ns: Time in it with nothing running.
+        compile_ns: Compile time of torch, usually before the timed steps.
+        guards: Number of guards of compiled code.
+        graph_breaks: Frames with a graph break.
     """
 
     run_id: str
@@ -167,13 +167,13 @@ class Values:
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """What became of one measurement of a cell.
+    """Record of a measurement of a cell.
 
     Attributes:
-        key: Of the cell.
-        repeat: Which of its measurements, from 0.
+        key: Key of the cell.
+        repeat: Number of the repeat, from 0.
         reason: Why there are no values, in one line.
-        seconds: Time it took.
+        seconds: Duration of the measurement.
     """
 
     key: str
@@ -187,13 +187,13 @@ class Record:
 @lru_cache(maxsize=1 << 16)
 def _key(settings: Settings) -> str:
     content = asdict(settings)
-    if settings.backend is None:  # where nothing is compiled, keys are as before there were backends
+    if settings.backend is None:  # keeps keys of settings without a backend compatible
         del content["backend"]
     return digest(content, 16)
 
 
 def digest(value: Any, length: int) -> str:
-    """A short hash of a value that JSON can hold.
+    """Return a short hash of a JSON-serializable value.
 
     Example:
         >>> digest({"a": 1}, 8)

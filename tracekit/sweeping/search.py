@@ -1,4 +1,4 @@
-"""Search of the batch: doubled until throughput no longer rises, or memory ends.
+"""Search of the batch size: doubled until throughput no longer rises, or memory runs out.
 
 Source: TorchBench (Hao et al., 2023), which doubles the batch of an inference to the
 best use of the device.
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from tracekit.sweeping.model import Cell, Plan, Record
 
 RISE = 0.05
-"""What a doubled batch must bring, as a share of the throughput before."""
+"""Smallest relative rise of throughput for which the search continues."""
 
 
-DOUBT = "; its fastest step did rise by that, so this may be noise: more --steps and --repeat tell"
-"""Added where the steps of the last batch differ by more than what it must bring."""
+DOUBT = "; its fastest step did rise by that, so this may be noise: increase --steps and --repeat"
+"""Appended if the step times of the last batch size vary by more than the required rise."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """What a search came to.
+    """Result of a search.
 
     Attributes:
-        best: Batch with the highest throughput; None where none was measured.
-        samples_per_second: At that batch.
-        why: Why it stopped there, in words; empty while it goes on.
+        best: Batch size with the highest throughput; None if none was measured.
+        samples_per_second: Throughput at that batch size.
+        why: Reason for the end of the search; empty until then.
     """
 
     best: int | None
@@ -41,18 +41,18 @@ class Found:
 
 
 def doubling(first: Cell, plan: Plan, done: Mapping[tuple[str, int], Record]) -> Iterator[Cell]:
-    """Cells from the first on, each with twice the batch; looks at what became of one before the next."""
+    """Yield cells with doubled batch sizes; checks the result of each before the next."""
     while not found(first, plan, done).why:
         yield _at(first, tried(first, plan, done))
 
 
 def batches(first: Cell, plan: Plan, done: Mapping[tuple[str, int], Record]) -> list[Cell]:
-    """The cells of a search whose measurements are all there."""
+    """Return the cells of a search with complete measurements."""
     return [_at(first, place) for place in range(tried(first, plan, done))]
 
 
 def found(first: Cell, plan: Plan, done: Mapping[tuple[str, int], Record]) -> Found:
-    """What the records of a search say so far."""
+    """Return the result of a search so far."""
     rates: list[tuple[float, int]] = []
     why = ""
     for place in range(tried(first, plan, done)):
@@ -72,14 +72,14 @@ def found(first: Cell, plan: Plan, done: Mapping[tuple[str, int], Record]) -> Fo
 
 
 def throughput(cell: Cell, plan: Plan, done: Mapping[tuple[str, int], Record]) -> float | None:
-    """Samples per second: the batch over the median of the runs' median steps; None without a run."""
+    """Return samples per second: batch size over the median of the runs' median steps; None without runs."""
     records = [done.get((cell.key, repeat)) for repeat in range(plan.repeats)]
     steps = [median(one.values.step_ns) for one in records if one and one.values and one.values.step_ns]
     return cell.settings.batch_size * 1e9 / median(steps) if steps else None
 
 
 def _fastest(cell: Cell, plan: Plan, done: Mapping[tuple[str, int], Record]) -> float:
-    """Samples per second of the shortest step of a batch."""
+    """Return samples per second of the shortest step of a batch size."""
     records = (done.get((cell.key, repeat)) for repeat in range(plan.repeats))
     steps = [step for one in records if one and one.values for step in one.values.step_ns]
     return cell.settings.batch_size * 1e9 / min(steps)
@@ -87,19 +87,19 @@ def _fastest(cell: Cell, plan: Plan, done: Mapping[tuple[str, int], Record]) -> 
 
 def _stop(batch: int, rate: float, before: float | None, plan: Plan) -> str:
     if before is not None and rate < before * (1 + RISE):
-        change = f"{100 * (rate / before - 1):+.1f} %"
-        return f"throughput changed by {change} at batch {batch}, less than the {100 * RISE:g} % it must rise"
-    return f"batch {batch} is the largest allowed" if batch * 2 > plan.most else ""
+        change = f"{100 * (rate / before - 1):+.1f}%"
+        return f"throughput changed by {change} at batch size {batch}, below the required {100 * RISE:g}%"
+    return f"batch size {batch} is the largest allowed" if batch * 2 > plan.most else ""
 
 
 def _ended(batch: int, record: Record) -> str:
     if record.outcome is Outcome.OUT_OF_MEMORY:
-        return f"batch {batch} ran out of memory"
-    return f"batch {batch} could not be measured: {record.reason}"
+        return f"batch size {batch} ran out of memory"
+    return f"batch size {batch} could not be measured: {record.reason}"
 
 
 def tried(first: Cell, plan: Plan, done: Mapping[tuple[str, int], Record]) -> int:
-    """Number of batches whose measurements are all there."""
+    """Count the batch sizes with complete measurements."""
     place = 0
     while all((_at(first, place).key, repeat) in done for repeat in range(plan.repeats)):
         place += 1

@@ -1,4 +1,4 @@
-"""The table of a sweep: one row for each cell, with what its measurements came to, and its Parquet file."""
+"""Table of a sweep: one row per cell with a summary of its measurements, and its Parquet file."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ SETTINGS = tuple(one.name for one in fields(Settings))
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One cell summed up over its measurements; None where nothing was measured.
+    """Summary of the measurements of a cell; None if not measured.
 
     Attributes:
-        outcome: Of its first measurement; `pending` before it.
-        reason: Why there are no values, or fewer than asked for.
-        device_reason: Why there are none of a device.
-        n: Measurements that went well.
+        outcome: Outcome of its first measurement; `pending` before it.
+        reason: Why values are missing, or fewer than requested.
+        device_reason: Why device values are missing.
+        n: Successful measurements.
         step_ns: Median of the runs' median step times.
-        step_least_ns: Least of all step times.
-        step_most_ns: Most of all step times.
+        step_least_ns: Minimum of all step times.
+        step_most_ns: Maximum of all step times.
         samples_per_second: Batch size over `step_ns`.
-        utilization: Mean of the runs' mean GPU utilization by NVML.
-        active_share: Of the profiled steps on the busiest device, pooled over the runs.
-        run_id: Run whose median step time is the median one (the lower of two).
-        run_ids: All runs, in the order of the measurements.
-        run_step_ns: Median step time of each run that was timed, in that order.
+        utilization: Mean over the runs of mean GPU utilization from NVML.
+        active_share: Share of the profiled steps on the busiest device, pooled over the runs.
+        run_id: Run with the median of the median step times (the lower of two).
+        run_ids: All runs, in order of measurement.
+        run_step_ns: Median step time of each timed run, in that order.
     """
 
     settings: Settings
@@ -78,7 +78,7 @@ class Row:
     run_step_ns: tuple[int, ...] = ()
 
     def flat(self) -> dict[str, Any]:
-        """Settings and values by name of the column."""
+        """Return settings and values by column name."""
         found = asdict(self)
         return {**found.pop("settings"), **found, **{name: list(found[name]) for name in _LISTS}}
 
@@ -88,43 +88,45 @@ _TYPES = {"int": pa.int64(), "float": pa.float64(), "str": pa.string(), "bool": 
 COLUMNS = (
     Column("workload", "", "what ran"),
     Column("mode", "", "train or infer"),
-    Column("level", "", "how the model is run"),
-    Column("backend", "", "what compiles at level compile; none elsewhere"),
+    Column("level", "", "execution mode"),
+    Column("backend", "", "backend of level compile; none at other levels"),
     Column("dtype", "", "element type"),
-    Column("threads", "", "threads asked for; none leaves it to torch"),
-    Column("pin_memory", "", "batches in page-locked memory"),
+    Column("threads", "", "requested intra-op threads; none for torch's default"),
+    Column("pin_memory", "", "batches in pinned memory"),
     Column("zero_grad", "", "how gradients are cleared"),
-    Column("dataset_shape", "", "data set whose shape the input has"),
-    Column("offload", "", "what lies in host memory between uses"),
-    Column("size", "", "sizes of the workload where none are given"),
-    Column("device", "", "device asked for"),
-    Column("resolution", "", "what the workload's resolution counts"),
-    Column("batch_size", "", "samples in a step"),
-    Column("part", "", "what a suite measures it for"),
+    Column("dataset_shape", "", "data set with the shape of the input"),
+    Column("offload", "", "what is offloaded to host memory between uses"),
+    Column("size", "", "size preset of the workload"),
+    Column("device", "", "requested device"),
+    Column("resolution", "", "resolution, as defined by the workload"),
+    Column("batch_size", "", "samples per step"),
+    Column("part", "", "part of a suite"),
     Column("outcome", "", "ok, out of memory, failed, impossible, skipped or pending"),
     Column("step_ns", "ns", "median of the runs' median step times, without a profiler"),
-    Column("step_least_ns", "ns", "least of all step times"),
-    Column("step_most_ns", "ns", "most of all step times"),
+    Column("step_least_ns", "ns", "minimum of all step times"),
+    Column("step_most_ns", "ns", "maximum of all step times"),
     Column("samples_per_second", "count", "batch size over step time"),
     Column("host_peak_bytes", "bytes", "peak resident memory of the process, the largest of the runs"),
-    Column("allocated_peak_bytes", "bytes", "peak of what the allocator handed out, of the device with most"),
-    Column("reserved_peak_bytes", "bytes", "peak of what the allocator held"),
-    Column("used_peak_bytes", "bytes", "most memory in use on the whole device, by NVML"),
-    Column("utilization", "share", "mean GPU utilization by NVML"),
-    Column("active_share", "share", "of the profiled steps, a kernel runs on the busiest device"),
-    Column("movement_share", "share", "a copy runs and no kernel does"),
-    Column("idle_share", "share", "nothing runs"),
-    Column("compile_ns", "ns", "time torch took to compile, the most of the runs"),
-    Column("guards", "count", "conditions that compiled code checks before it runs"),
-    Column("graph_breaks", "count", "frames whose graph ended early"),
-    Column("n", "count", "measurements that went well"),
-    Column("seconds", "", "time the measurements took"),
-    Column("ran_on", "", "device that was found"),
+    Column("allocated_peak_bytes", "bytes", "peak allocated memory of the device with most"),
+    Column("reserved_peak_bytes", "bytes", "peak reserved memory"),
+    Column("used_peak_bytes", "bytes", "peak memory in use on the device by all processes, from NVML"),
+    Column("utilization", "share", "mean GPU utilization from NVML"),
+    Column(
+        "active_share", "share", "share of the profiled steps with a kernel running, on the busiest device"
+    ),
+    Column("movement_share", "share", "share with a copy but no kernel running"),
+    Column("idle_share", "share", "share with nothing running"),
+    Column("compile_ns", "ns", "compile time of torch, maximum over the runs"),
+    Column("guards", "count", "guards of compiled code"),
+    Column("graph_breaks", "count", "frames with a graph break"),
+    Column("n", "count", "successful measurements"),
+    Column("seconds", "", "duration of the measurements"),
+    Column("ran_on", "", "device used"),
     Column("gpu", "", "its name"),
-    Column("threads_used", "", "threads an operation could use"),
-    Column("run_id", "id", "the run with the median step time"),
-    Column("device_reason", "", "why nothing is known of a device"),
-    Column("reason", "prose", "why there is nothing, or less than asked for"),
+    Column("threads_used", "", "intra-op threads used"),
+    Column("run_id", "id", "run with the median step time"),
+    Column("device_reason", "", "why device values are missing"),
+    Column("reason", "prose", "why values are missing, or fewer than requested"),
 )
 DEVICE_COLUMNS = (
     "allocated_peak_bytes",
@@ -140,11 +142,11 @@ COMPILE_COLUMNS = ("compile_ns", "guards", "graph_breaks")
 
 
 def rows(plan: Plan, done: Done) -> list[Row]:
-    """One row per cell in the order of the plan; of a search, per batch tried, from the smallest.
+    """Return a row per cell in the order of the plan; in a search, per batch size, smallest first.
 
     Args:
-        plan: Of the sweep.
-        done: Its records.
+        plan: Plan of the sweep.
+        done: Records of the sweep.
     """
     cells: Iterable[Cell] = plan.cells
     if plan.search:
@@ -161,7 +163,7 @@ def write(folder: Folder, done: Done) -> None:
 
 
 def arrow(of: Iterable[Row]) -> pa.Table:
-    """The rows as Arrow: integers stay integers, whatever is missing is null."""
+    """Convert the rows to Arrow; missing values are null."""
     return pa.Table.from_pylist([row.flat() for row in of], schema=_schema())
 
 
@@ -178,7 +180,7 @@ def _row(cell: Cell, plan: Plan, done: Done) -> Row:
     reason = next((one.reason for one in records if one.reason), "" if records else PENDING)
     outcome = Outcome.OK.value if found else first
     if found and len(found) < len(records):
-        reason = f"{len(found)} of {len(records)} measurements went well; one did not: {reason}"
+        reason = f"{len(found)} of {len(records)} measurements succeeded; one failed: {reason}"
     seconds = sum(one.seconds for one in records)
     return Row(
         settings=cell.settings,

@@ -125,7 +125,8 @@ class Workload:
             return found
         if not self.dataset_shapes:
             raise UnusableInputError(
-                f"{self.name} takes no images, so it has no dataset-shape", hint="leave --dataset-shape out"
+                f"--dataset-shape does not apply to {self.name}, which has no images",
+                hint="remove --dataset-shape",
             )
         _one_of("dataset-shape", dataset_shape, self.dataset_shapes, self.name)
         return {**found, **DATASET_SHAPES[dataset_shape].defaults}
@@ -146,12 +147,12 @@ class Workload:
         self.defaults_for(size=options.size, dataset_shape=options.dataset_shape)
         if options.offload == "activations" and options.mode == "infer":
             raise UnusableInputError(
-                f"{self.name} keeps no activations when it infers",
+                f"{self.name} has no activations to offload in inference",
                 hint="use --mode train or --offload parameters",
             )
         if options.level == LIBTORCH and options.offload != "none":
             raise UnusableInputError(
-                f"the C++ program keeps all of {self.name} on its device",
+                f"--level libtorch does not support --offload for {self.name}",
                 hint="use --offload none or --level eager",
             )
         self.check(options)

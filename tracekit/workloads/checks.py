@@ -24,7 +24,7 @@ def one_pixel(name: str, *, side: int) -> Callable[[Options], None]:
         if options.mode == "train" and options.batch_size == 1 and options.resolution <= side:
             raise UnusableInputError(
                 f"{name} cannot train on one image of {options.resolution} pixels: "
-                "its batch normalization would see one value per channel",
+                "batch normalization needs more than one value per channel",
                 hint=f"use --batch-size 2 or --resolution {side + 1} or more",
             )
 

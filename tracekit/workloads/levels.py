@@ -90,12 +90,12 @@ def compiled(model: torch.nn.Module, *, backend: str, device: str = "cpu") -> Fo
     if backend not in list_backends(exclude_tags=()):
         usual = (*list_backends(), "aot_eager", "eager")
         raise UnusableInputError(
-            f"torch {torch.__version__} has no backend {backend!r} that compiles",
+            f"torch {torch.__version__} has no compile backend {backend!r}",
             hint=f"use --backend {' or '.join(usual)}",
         )
     if backend == INDUCTOR and (missing := _missing(device)):
         raise UnusableInputError(
-            f"backend inductor needs {missing}, and there is none",
+            f"backend inductor needs {missing}, which is missing",
             hint="install it, or use --backend aot_eager, which generates no code",
         )
     made: Forward = torch.compile(model, backend=backend)

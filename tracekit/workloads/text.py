@@ -22,7 +22,7 @@ def following(batch: int, tokens: int, vocabulary: int) -> tuple[torch.Tensor, t
 
 
 def masked(batch: int, tokens: int, vocabulary: int, *, mask: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Random tokens, 15 % of them but at least one masked, and labels of those; both (batch, tokens)."""
+    """Random tokens, 15% of them but at least one masked, and labels of those; both (batch, tokens)."""
     drawn = torch.randint(vocabulary, (batch, tokens))
     count = max(1, round(MASKED_SHARE * tokens))
     places = torch.rand(batch, tokens).argsort(dim=1)[:, :count]

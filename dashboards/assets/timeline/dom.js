@@ -41,7 +41,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
   };
 
   tl.count = (value) => (value === null || value === undefined ? "–" : whole.format(value));
-  tl.share = (value) => `${(100 * value).toFixed(1)} %`;
+  tl.share = (value) => `${(100 * value).toFixed(1)}%`;
 
   /** The text with control, bidirectional and invisible characters spelled out. */
   tl.clean = (text) => String(text).replace(UNSAFE, (one) => `\\u${one.codePointAt(0).toString(16).padStart(4, "0")}`);

@@ -50,7 +50,7 @@ _METRICS = (
     Column("base", "count", "base, A"),
     Column("head", "count", "head, B"),
     Column("change", "count", "head over base, minus 1"),
-    Column("interval", "count", "95 % interval of the change"),
+    Column("interval", "count", "95% interval of the change"),
     Column("detectable", "count", "smallest change that this design detects in 80 of 100 cases"),
     Column("verdict", "prose", "what can be said"),
     Column("basis", "prose", "how it was measured"),
@@ -171,8 +171,8 @@ def _metrics(diff: Diff) -> list[Component]:
 
 
 def _metric(one: Metric) -> dict[str, Any]:
-    change = None if one.ratio is None else html.Span(f"{100 * (one.ratio - 1):+.1f} %")
-    low_high = one.ci95 and [f"{100 * (end - 1):+.1f} %" for end in one.ci95]
+    change = None if one.ratio is None else html.Span(f"{100 * (one.ratio - 1):+.1f}%")
+    low_high = one.ci95 and [f"{100 * (end - 1):+.1f}%" for end in one.ci95]
     return {
         "metric": one.name.replace("_", " "),
         "base": html.Span(human(one.a, one.unit), title=_exact(one.a, one.unit)),

@@ -165,7 +165,7 @@ BEFORE, INFERENCE = Change(), Change(training=False)
 
 
 def redundant_bound_checks() -> Regression:
-    """Pull request 61056, +11 % (soft_actor_critic): a distribution's argument was checked, then again.
+    """Pull request 61056, +11% (soft_actor_critic): a distribution's argument was checked, then again.
 
     Both are read by the host, so the device runs dry twice, and idles until the host launches again.
     """
@@ -174,21 +174,21 @@ def redundant_bound_checks() -> Regression:
 
 
 def template_mismatch() -> Regression:
-    """Pull request 65594, +21 %: another template was instantiated, here one without vectors (its kind)."""
+    """Pull request 65594, +21%: another template was instantiated, here one without vectors (its kind)."""
     name = "unrolled_elementwise_kernel<CUDAFunctor_add<float>, Array<char*, 3>, OffsetCalculator<2>>"
     slower = _longer(BEFORE, 1.21, lambda ns: replace(BEFORE, add_ns=ADD_NS + ns, add_kernel=name))
     return Regression(65594, 1.21, BEFORE, slower)
 
 
 def other_library() -> Regression:
-    """Pull request 72148, +7.8 % (nvidia_deeprecommender): `aten::addmm` with a bias went to cuBLASLt."""
+    """Pull request 72148, +7.8% (nvidia_deeprecommender): `aten::addmm` with a bias went to cuBLASLt."""
     name = "cublasLt::epilogue::impl::globalKernel<8, 32, float>"
     slower = _longer(BEFORE, 1.078, lambda ns: replace(BEFORE, linear_ns=LINEAR_NS + ns, linear_kernel=name))
     return Regression(72148, 1.078, BEFORE, slower)
 
 
 def synchronizing_bound_checks() -> Regression:
-    """Pull request 71904, +14.9 % (dlrm): indices of EmbeddingBag checked on the host, once per table.
+    """Pull request 71904, +14.9% (dlrm): indices of EmbeddingBag checked on the host, once per table.
 
     The host has to read the largest index back, so it waits, and the device idles until the next launch.
     """

@@ -44,13 +44,13 @@ def tf32_products() -> Program:
 
 
 def unaligned_products() -> Program:
-    """16-bit products of an odd size by a kernel that loads one element at a time, at 18 % of the roof."""
+    """16-bit products of an odd size by a kernel that loads one element at a time, at 18% of the roof."""
     kernel = "cutlass_80_wmma_tensorop_f16_s161616gemm_f16_128x128_32x2_tn_align1"
     return products(kernel, 300_000, UNALIGNED, "c10::Half")
 
 
 def aligned_products() -> Program:
-    """The same padded to 2048, by a kernel that loads 8 elements at a time: 73 % of the peak."""
+    """The same padded to 2048, by a kernel that loads 8 elements at a time: 73% of the peak."""
     kernel = "ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_stages_32x5_tn"
     return products(kernel, 75_000, [[SIZE, SIZE], [SIZE, SIZE]], "c10::Half")
 

@@ -361,7 +361,7 @@ def test_idle_time_between_the_steps_is_no_saving_of_a_step(tmp_path: Path) -> N
     ]
     (finding,) = result.findings
     assert finding.saving_ns_per_step == 15_000  # from the start of the step to its first kernel
-    assert "6.8 % of the time: 15 µs per step, in 1 gap" in finding.title
+    assert "6.8% of the time: 15 µs per step, in 1 gap" in finding.title
 
 
 def test_a_device_busy_in_the_steps_gets_no_advice_on_what_is_before_them(tmp_path: Path) -> None:

@@ -170,7 +170,7 @@ def test_a_leak_is_named_with_bounds_in_bytes(tmp_path: Path) -> None:
         "last_floor": 6 * MIB,
     }
     (finding,) = result.findings
-    growth = "grows by 1 MiB per step (95 % confidence: 1 MiB to 1 MiB), over 6 steps"
+    growth = "grows by 1 MiB per step (95% confidence: 1 MiB to 1 MiB), over 6 steps"
     assert finding.title == f"Memory on device 0 of rank 0 {growth}"
     assert "5 MiB by aten::cat (5 allocations)" in finding.advice
     assert finding.evidence == {"host_intervals": [0]}
@@ -231,7 +231,7 @@ def test_without_steps_only_memory_that_is_given_back_in_the_second_half_counts(
     )
     result = analyze(run, "memory")
     assert [finding.saving_ns_per_step for finding in result.findings] == [51 * 100] * found
-    assert all("100.0 % of that time is inside miopen" in finding.advice for finding in result.findings)
+    assert all("100.0% of that time is inside miopen" in finding.advice for finding in result.findings)
     if call != "hipFreeHost":
         row = only(result.tables["driver_calls"])
         assert (row["count"], row["later_count"], row["later_ns"]) == (101, 51, 5100)

@@ -137,7 +137,7 @@ def test_the_op_that_is_named_is_named_with_its_part(tmp_path: Path) -> None:
     talking = [talk(1_000 * number, 1_000 * number + 300 + number, op_row=number) for number in range(3)]
     run = make_run(tmp_path, host_intervals=ops, device_intervals=[*talking, kernel(5_000, 9_000)])
     (finding,) = analyze(run, "overlap").findings
-    assert finding.advice.startswith("33.4 % was launched by c10d::op2: ")
+    assert finding.advice.startswith("33.4% was launched by c10d::op2: ")
 
 
 def test_of_a_ranks_devices_the_one_with_most_counts(tmp_path: Path) -> None:
@@ -236,4 +236,4 @@ def test_amounts_are_said_with_three_digits() -> None:
         "600 MiB",
         "3 GiB",
     ]
-    assert percent(1) == "100.0 %"
+    assert percent(1) == "100.0%"

@@ -91,7 +91,7 @@ def test_whole_tables(tmp_path: Path) -> None:
         (4, 50, 10, 0, FLOPS, pytest.approx(roof / 50), FLOPS / 50_000)
     ]
     (note,) = result.notes
-    assert note.startswith("1 row (op, shapes and precision) is above the roof, the highest at 158.0 %")
+    assert note.startswith("1 row (op, shapes and precision) is above the roof, the highest at 158.0%")
     assert "faster than the memory's bandwidth" in note
 
 
@@ -163,7 +163,7 @@ def test_kernels_without_an_op_or_without_shapes_are_uncounted(tmp_path: Path) -
     assert rows(result, "summary", "matrix_ns", "uncounted_ns", "mfu") == [
         (10, 9, pytest.approx(FLOPS / 312_000 / 90))
     ]
-    assert "ran up to 10.0 % of a device's window" in result.notes[0]
+    assert "ran up to 10.0% of a device's window" in result.notes[0]
 
 
 def test_no_utilization_is_given_where_most_of_the_work_is_unknown(tmp_path: Path) -> None:

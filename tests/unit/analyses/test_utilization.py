@@ -215,7 +215,7 @@ def test_the_share_of_throttled_time_and_its_reasons(tmp_path: Path) -> None:
     assert table["throttles"].tolist() == ["yes", "yes"]
     assert found.tables["devices"]["throttled_share"].tolist() == pytest.approx([0.55])
     (finding,) = found.findings
-    assert "held down by its power limit, its temperature (hardware) in 55 %" in finding.title
+    assert "held down by its power limit, its temperature (hardware) in 55%" in finding.title
 
 
 def link(generation: Sequence[float], width: float, *, most: tuple[float, float] = (4, 16)) -> list[Row]:
@@ -273,7 +273,7 @@ def test_a_slow_link_that_nothing_waits_for_saves_nothing(tmp_path: Path) -> Non
 def test_others_on_the_device(tmp_path: Path, others: list[float], expected: list[str]) -> None:
     found = result(tmp_path, samples(M.OTHERS, others))
     assert codes(found) == expected
-    assert all("2 other processes used device 0 in 55 %" in one.title for one in found.findings)
+    assert all("2 other processes used device 0 in 55%" in one.title for one in found.findings)
     assert all(one.evidence["device_intervals"][0] == 1 for one in found.findings)
 
 

@@ -71,7 +71,7 @@ def test_counts_that_changed_between_the_ends_are_told(tmp_path: Path) -> None:
 
 
 def test_a_lab_that_lacks_the_metric_says_what_there_is(tmp_path: Path) -> None:
-    with pytest.raises(CollectionError, match="it measured no step_time, only wall"):
+    with pytest.raises(CollectionError, match="step_time was not measured, only wall"):
         search(Lab(lambda _: {"wall": 1.0}), tmp_path)
 
 
@@ -101,14 +101,14 @@ def test_a_problem_of_an_earlier_call_says_that_it_is_one(tmp_path: Path) -> Non
     Cache(tmp_path / "cache.jsonl").add(Record("earlier", "32", problem="out of memory"))
     found = search(Lab(lambda number: {"fills": float(number >= 9)}), tmp_path, metric="fills", exact=True)
     (problem,) = [one.problem for one in found.log if one.problem]
-    assert problem == "out of memory (in an earlier call; --fresh tries it again)"
+    assert problem == "out of memory (in an earlier call; use --fresh to retry)"
 
 
 @pytest.mark.parametrize(("drift", "seed"), [(0.1, 1), (0.1, 2), (0.1, 3), (0.2, 4), (-0.2, 5)])
 def test_a_machine_that_drifts_during_the_search_makes_no_culprit(
     tmp_path: Path, drift: float, seed: int
 ) -> None:
-    """+10 % at one commit, while the machine changes by `drift` in 30 measurements."""
+    """+10% at one commit, while the machine changes by `drift` in 30 measurements."""
     rng, planted = np.random.default_rng(seed), 50
 
     def values(number: int) -> dict[str, float]:
@@ -119,7 +119,7 @@ def test_a_machine_that_drifts_during_the_search_makes_no_culprit(
     lab = Lab(values)
     found = search(lab, tmp_path)
     assert set(at(found)) <= {planted}
-    assert found.culprits or "measured in turn" in found.reason
+    assert found.culprits or "alternating measurements" in found.reason
 
 
 def test_the_effect_is_that_of_measurements_in_turn(tmp_path: Path) -> None:

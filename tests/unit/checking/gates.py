@@ -52,8 +52,8 @@ def record(
     **fields: Any,
 ) -> list[Run]:
     """One run for each step time, after all runs that the store has."""
-    made = []
-    for step in step_ns:
+    made, before = [], sum(1 for _ in store.path.glob("*/run.json"))
+    for number, step in enumerate(step_ns, before):
         peaks = {"device_peak_allocated_bytes": device_peak, "host_peak_bytes": host_peak}
         counters = [
             {C.T_NS: 0, C.SOURCE: "torch", C.METRIC: name, C.UNIT: "bytes", C.VALUE: float(value)}
@@ -66,7 +66,7 @@ def record(
         made.append(
             make_run(
                 store,
-                after_s=len(store.runs()),
+                after_s=number,
                 tables={"steps": step_rows(0, 20), "counters": counters},
                 git=state(sha, dirty=dirty) if sha else None,
                 label=label,

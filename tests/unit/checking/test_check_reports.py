@@ -65,7 +65,7 @@ def test_what_got_slower_names_its_causes_in_every_format_for_people(
     for output_format in ("table", "markdown", "html"):
         found, text = out(store, capsys, "--metric", "step_time", "--format", output_format)
         assert found == 1
-        assert "profiled step 10.00 ms → 15.00 ms; its largest changes: in ops +5.00 ms" in text
+        assert "profiled step 10.00 ms → 15.00 ms; largest changes: in ops +5.00 ms" in text
         assert re.search(r"aten::mm.*5\.00 ms", text, re.DOTALL)
         assert "count +5.00 ms" in text
     [each] = json.loads(out(store, capsys, "--format", "json")[1])["configurations"]
@@ -84,7 +84,7 @@ def test_profiles_that_do_not_show_the_change_name_no_cause(
     profiled(store, slow, 10, steps=SLOWER)
     found, text = out(store, capsys, "--metric", "step_time", "--format", "markdown")
     assert found == 1
-    assert "the profiles do not show the change" in text
+    assert "the slowdown does not show in the profiles" in text
     assert "Top causes" not in text
 
 
@@ -131,7 +131,7 @@ def test_markdown_of_long_commands_stays_below_what_a_comment_holds(
     found, text = out(store, capsys, "--format", "markdown")
     assert found == 1
     assert len(text.encode()) < 60_000
-    assert "There is no room for" in text
+    assert "omitted; see `--format json`" in text
     assert "Reproduce: `tracekit check" in text
 
 
@@ -231,7 +231,7 @@ def test_a_declared_metric_that_nobody_measured_is_told(git: Git, store: Store) 
     record(store, git("rev-parse", "HEAD"), [0] * 5)
     record(store, commit(git, "topic", branch="topic"), [0] * 5)
     [each] = check(store, "main").configurations
-    assert "neither side measured step_time" in each.notes
+    assert "step_time not measured on either side" in each.notes
 
 
 def test_nothing_measured_is_not_put_down_to_the_baseline(
@@ -241,7 +241,7 @@ def test_nothing_measured_is_not_put_down_to_the_baseline(
     record(store, commit(git, "topic", branch="topic"), [0] * 5)
     found, text = out(store, capsys, "--metric", "step_time")
     assert found == 5
-    assert "no run measured any of the metrics" in text
+    assert "no run has any of the metrics" in text
 
 
 def test_the_head_is_told_where_another_commit_is_checked_out(
@@ -252,5 +252,5 @@ def test_the_head_is_told_where_another_commit_is_checked_out(
     record(store, sha, BASE)
     assert check(store, "main").notes == ()
     git("checkout", "--quiet", "--detach", "main")
-    assert f"{sha[:12]} is the commit recorded last" in out(store, capsys)[1]
+    assert f"{sha[:12]}, the commit recorded last" in out(store, capsys)[1]
     assert check(store, "main", runs=["git:topic"]).notes == ()

@@ -80,9 +80,7 @@ def test_a_table_that_this_run_cannot_have_is_refused_with_the_reason(
 ) -> None:
     assert analyze("latest", "gpu_breakdown", "--table", "whole", store=without_device) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line == (
-        f"tracekit: no result has a table 'whole' on this run: gpu_breakdown: {NO_DEVICE}; there are: host"
-    )
+    assert line == (f"tracekit: no table 'whole' for this run: gpu_breakdown: {NO_DEVICE}; available: host")
 
 
 def test_a_limit_holds_in_every_format(tmp_path: Path, capsys: Capture) -> None:
@@ -114,7 +112,7 @@ def test_the_list_comes_from_the_metadata(output_format: str, capsys: Capture) -
     ("arguments", "said"),
     [
         (("latest", "nope"), "known: call_tree, compile, critical_path"),
-        (("latest", "kernels", "--table", "nope"), "there are: families"),
+        (("latest", "kernels", "--table", "nope"), "available: families"),
         (("absent",), "absent"),
     ],
 )

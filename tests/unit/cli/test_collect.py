@@ -31,7 +31,7 @@ def test_the_summary_has_the_analyses_median_and_names_the_command_that_shows_ev
     made = make_run(tmp_path, meta={"timings": timings}, host_intervals=ops)
     summary(made)
     shown = capsys.readouterr().out
-    assert "A step takes 1.00 ms without the profiler (median of 2)." in shown
+    assert "Step time without the profiler: 1.00 ms (median of 2 steps)" in shown
     assert f"32 more rows; `tracekit analyze {made.id} gpu_breakdown --limit 0` shows all" in shown
     assert run(["analyze", made.id, "gpu_breakdown", "--limit", "0", "--store", str(tmp_path)]) == 0
     assert "op39" in capsys.readouterr().out

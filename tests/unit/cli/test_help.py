@@ -27,7 +27,7 @@ def piped(**surroundings: str) -> str:
 
 
 def test_help_keeps_its_colors_where_they_are_asked_for() -> None:
-    assert "\x1b[" in piped(FORCE_COLOR="1")
+    assert "\x1b[" in piped(FORCE_COLOR="1", TERM="xterm-256color")
 
 
 def test_help_has_no_colors_in_a_pipe() -> None:
@@ -48,9 +48,9 @@ def test_who_names_no_command_is_shown_which_there_are(
 def test_each_option_stands_in_one_panel(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["collect", "--help"]) == 0
     page = capsys.readouterr().out
-    of_workloads, all_others = lines_of(page, "Of a built-in workload"), lines_of(page, "Options")
+    of_workloads, all_others = lines_of(page, "Built-in workload"), lines_of(page, "Options")
     assert "--batch-size" in of_workloads
     assert "--batch-size" not in all_others
-    assert "--start-step" in lines_of(page, "Of your own program")
+    assert "--start-step" in lines_of(page, "Your program")
     assert "--store" in all_others
     assert "--help" in all_others

@@ -6,7 +6,7 @@ from tracekit.cli import lazy_click as click
 from tracekit.cli import main
 from tracekit.errors import CollectionError, TracekitError
 
-HINT = "see where with `tracekit --debug`"
+HINT = "rerun with `tracekit --debug` for a traceback"
 
 
 def failing(error: BaseException) -> click.Command:
@@ -25,7 +25,7 @@ def failing(error: BaseException) -> click.Command:
         (CollectionError("the program failed"), 5, "tracekit: the program failed\n"),
         (FileNotFoundError(2, "", "/gone"), 2, f"tracekit: /gone: No such file or directory; {HINT}\n"),
         (OSError("odd"), 2, f"tracekit: odd; {HINT}\n"),
-        (KeyboardInterrupt(), 130, "tracekit: interrupted; what was not finished is not saved\n"),
+        (KeyboardInterrupt(), 130, "tracekit: interrupted; unfinished results are not saved\n"),
     ],
 )
 def test_an_expected_failure_is_one_line_and_its_exit_code(

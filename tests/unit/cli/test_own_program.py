@@ -19,15 +19,18 @@ PROGRAM = ["--", "python", "train.py"]
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--workload", "mnist_cnn", *PROGRAM], "--workload mnist_cnn and the program python exclude"),
-        ([], "Name a built-in workload with --workload, or give your program after --"),
-        (["--"], "Name a built-in workload with --workload, or give your program after --"),
+        (
+            ["--workload", "mnist_cnn", *PROGRAM],
+            "--workload mnist_cnn and the program python cannot be combined",
+        ),
+        ([], "Give a built-in workload with --workload, or your program after --"),
+        (["--"], "Give a built-in workload with --workload, or your program after --"),
         (["--batch-size", "4", *PROGRAM], "--batch-size is an option of a built-in workload"),
         (["--mode", "infer", "--seed", "0", *PROGRAM], "--mode, --seed are options of a built-in workload"),
-        (["--workload", "mnist_cnn", "--start-step", "3"], "--start-step is an option of your own program"),
-        (["--start-step", "-1", *PROGRAM], "--start-step -1 is impossible; use --start-step 0 or more"),
-        (["--steps", "0", *PROGRAM], "--steps 0 is impossible; use --steps 1 or more"),
-        (["--", "no-such-program", "a"], "no-such-program cannot be started: there is no such program"),
+        (["--workload", "mnist_cnn", "--start-step", "3"], "--start-step is an option of your program"),
+        (["--start-step", "-1", *PROGRAM], "--start-step -1 is too low; use --start-step 0 or more"),
+        (["--steps", "0", *PROGRAM], "--steps 0 is too low; use --steps 1 or more"),
+        (["--", "no-such-program", "a"], "no-such-program not found"),
     ],
 )
 def test_what_cannot_be_is_one_line_and_leaves_nothing(

@@ -70,5 +70,5 @@ def test_a_run_of_another_version_is_named_and_hides_no_other(
     kept, newer = make_run(store), make_run(store, after_s=1, schema_version=999)
     done = tracekit("runs", "--format", "csv")
     assert kept.id in done.out
-    assert f"left out {newer.path.name}" in done.err
+    assert f"skipped {newer.path.name}" in done.err
     assert "upgrade tracekit" in done.err

@@ -65,7 +65,7 @@ def test_a_median_is_a_time_that_occurred_as_in_the_analyses(
 def test_an_unknown_run_exits_2_with_the_next_step(tracekit: Callable[..., Done]) -> None:
     done = tracekit("show", "nothing")
     assert (done.code, done.out) == (2, "")
-    assert "`tracekit runs` lists" in done.err
+    assert "list runs with `tracekit runs`" in done.err
     assert done.err.count("\n") == 1
 
 
@@ -91,7 +91,7 @@ def test_many_ranks_are_summed_up_for_people_and_listed_in_csv(
     facts = dict(
         line.split(maxsplit=1) for line in text.splitlines() if line.startswith(("sources.", "depth"))
     )
-    assert facts.pop("sources.each").endswith("`tracekit show RUN --format json`")
+    assert facts.pop("sources.details").endswith("`tracekit show RUN --format json`")
     assert facts == {
         "sources.count": "9",
         "sources.first": "rank0.json",

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--search-batch", "--batch-size", "4,8"], "name one, or none for 1"),
-        (["--collector", "nope"], "no collectors plug-in is named 'nope'"),
-        (["--collector", "nsys", "--no-profile"], "nothing to do for --collector nsys"),
+        (["--search-batch", "--batch-size", "4,8"], "starts from a single --batch-size"),
+        (["--collector", "nope"], "unknown collector 'nope'"),
+        (["--collector", "nsys", "--no-profile"], "--no-profile cannot be combined with --collector nsys"),
         (["--size", "huge"], "no size 'huge'"),
         (["--batch-size", "abc"], "cannot be 'abc'"),
     ],

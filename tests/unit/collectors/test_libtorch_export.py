@@ -50,7 +50,7 @@ def test_an_inference_needs_no_optimizer(tmp_path: Path) -> None:
 
 
 def test_a_program_without_a_single_module_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UnusableInputError, match=r"no single module.*--level eager"):
+    with pytest.raises(UnusableInputError, match=r"not a single module.*--level eager"):
         exported(built(BUILT_INS["sac"]), tmp_path)
 
 

@@ -41,7 +41,7 @@ def test_the_named_one_wins_over_the_path_and_that_over_the_usual_places(
 
 
 def test_none_is_one_line_that_says_what_to_do() -> None:
-    with pytest.raises(CollectionError, match=r"there is no nsys here.*--collector torch"):
+    with pytest.raises(CollectionError, match=r"nsys not found.*--collector torch"):
         tool.located()
 
 
@@ -50,14 +50,14 @@ def test_another_program_of_that_name_is_named(tmp_path: Path, monkeypatch: pyte
     program.write_text("#!/bin/sh\necho what is $1\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(CollectionError, match=r"is no nsys: .*said 'what is --version'"):
+    with pytest.raises(CollectionError, match=r"is not nsys: .*printed 'what is --version'"):
         tool.located()
 
 
 def test_one_that_never_answers_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(install(tmp_path, outcome="silent").parent))
     monkeypatch.setattr(tool, "ANSWER_SECONDS", 0.2)
-    with pytest.raises(CollectionError, match=r"--version` has not answered"):
+    with pytest.raises(CollectionError, match=r"--version` did not respond"):
         tool.located()
 
 
@@ -66,7 +66,7 @@ def test_one_that_cannot_be_started_is_named(tmp_path: Path, monkeypatch: pytest
     program.write_text("#!/nowhere/interpreter\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(CollectionError, match=r"is no nsys: .*No such file"):
+    with pytest.raises(CollectionError, match=r"is not nsys: .*No such file"):
         tool.located()
 
 

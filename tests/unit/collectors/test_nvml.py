@@ -258,11 +258,11 @@ def test_the_environment_says_what_the_link_is_and_could_be(monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("fails", "status", "detail"),
     [
-        ({}, "ok", "Simulated GPU: NVML gives 19 of 19 metrics"),
+        ({}, "ok", "Simulated GPU: 19 of 19 NVML metrics"),
         (
             {"nvmlDeviceGetPowerUsage": pynvml.NVML_ERROR_NOT_SUPPORTED},
             "ok",
-            "Simulated GPU: NVML gives 18 of 19 metrics, not power_w",
+            "Simulated GPU: 18 of 19 NVML metrics, without power_w",
         ),
     ],
 )

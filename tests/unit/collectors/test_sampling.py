@@ -104,15 +104,27 @@ def test_the_programs_own_error_passes_and_the_thread_ends() -> None:
 def test_a_process_that_computes_takes_a_core() -> None:
     own = ProcessSampler.of(os.getpid())
     assert own
+    moments = [_clocks()]
     first = {one.metric: one.value for one in own.read()}
-    start, cpu = time.perf_counter(), time.process_time()
-    while time.process_time() - cpu < 0.3:
+    moments.append(_clocks())
+    while time.process_time() - moments[1][1] < 0.3:
         pass
-    share = 100 * (time.process_time() - cpu) / (time.perf_counter() - start)
+    moments.append(_clocks())
     second = {one.metric: one.value for one in own.read()}
+    moments.append(_clocks())
+    (wall_most, cpu_most), (wall_least, cpu_least) = (
+        (moments[end][0] - moments[begin][0], moments[end][1] - moments[begin][1])
+        for begin, end in ((0, 3), (1, 2))
+    )
+    ticks_s = 0.03  # the system counts in ticks of 10 ms
     assert "cpu_percent" not in first
-    assert second["cpu_percent"] == pytest.approx(share, rel=0.25)
+    assert cpu_least - ticks_s <= second["cpu_percent"] / 100 * wall_most
+    assert second["cpu_percent"] / 100 * wall_least <= cpu_most + ticks_s
     assert second["rss_bytes"] > 1 << 20
+
+
+def _clocks() -> tuple[float, float]:
+    return time.perf_counter(), time.process_time()
 
 
 def test_children_count_and_may_end() -> None:

@@ -55,7 +55,7 @@ def recorded(
 
 @pytest.fixture
 def slower(store: Store) -> list[Run]:
-    """Three commits, the second of them 50 % slower, recorded in another order than they were made."""
+    """Three commits, the second of them 50% slower, recorded in another order than they were made."""
     third = recorded(store, 3, 1500, 1510, 1495)
     return [*third, *recorded(store, 1, 1000, 1005, 995), *recorded(store, 2, 1500, 1490, 1505)]
 
@@ -153,7 +153,7 @@ def test_a_metric_that_was_not_measured_is_said_to_be_absent(store: Store, slowe
 def test_marks_stand_before_their_commit_and_dirty_runs_are_open() -> None:
     drawn = [
         commits.Commit("a", "<b>a</b>", (1e6,), 1e6, ("/overview?run=a",)),
-        commits.Commit("b", "b", (2e6, 3e6), 2.5e6, ("", ""), mark="▲ +150.0 %"),
+        commits.Commit("b", "b", (2e6, 3e6), 2.5e6, ("", ""), mark="▲ +150.0%"),
         commits.Commit("b+", "b", (9e6,), 9e6, ("",), dirty=True),
     ]
     figure = commits.over_commits(drawn, "ns", title="step time")

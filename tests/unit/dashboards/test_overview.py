@@ -215,7 +215,7 @@ def test_a_finding_leads_to_its_evidence(store: Store) -> None:
     assert f"/timeline?run=20261121T000000Z-made-by-hand-000000&from={start}&to={end}" in shown
     assert "row=device_intervals:2" in shown
     assert "saves 1.00 ms" in shown
-    assert "25.0 % of the step" in shown
+    assert "25.0% of the step" in shown
 
 
 @pytest.mark.parametrize(("chosen", "kept"), [(0, "rank=0&device=0"), (1, "")])
@@ -240,11 +240,11 @@ def test_changes_are_told_in_words() -> None:
     def tile(value: float, unit: str = "ns", wanted: str = "low") -> Tile:
         return Tile(label="x", low=value, high=value, unit=unit, wanted=wanted)
 
-    assert tiles.change(tile(110), tile(100)) == ("+10.0 %", "worse")
+    assert tiles.change(tile(110), tile(100)) == ("+10.0%", "worse")
     assert tiles.change(tile(0.6, "share", "high"), tile(0.5, "share", "high")) == ("+10.0 points", "better")
     assert tiles.change(tile(100), tile(100)) == ("no change", "")
     assert tiles.change(tile(100), tile(0)) == ("", "")
-    assert tiles.change(tile(110, "ns", ""), tile(100)) == ("+10.0 %", "")
+    assert tiles.change(tile(110, "ns", ""), tile(100)) == ("+10.0%", "")
 
 
 def test_tiles_of_nothing_are_none() -> None:

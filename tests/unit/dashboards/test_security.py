@@ -155,6 +155,9 @@ def test_a_token_is_shown_once_and_then_remembered(store: Store) -> None:
     assert "HttpOnly" in cookie
     assert "SameSite=Strict" in cookie
     assert client.get("/").status_code == 200
+    stranger = client_of(store, hosts=(), token=SESAME)
+    stranger.set_cookie(cookie.partition("=")[0], "wrong")
+    assert stranger.get("/").status_code == 401
 
 
 def test_a_token_leads_nowhere_else(store: Store) -> None:

@@ -55,7 +55,9 @@ def test_it_prints_one_line_and_ends_quietly_when_interrupted(
     store: Store, number: signal.Signals, code: int
 ) -> None:
     with dashboard(store) as (process, line):
-        match = re.fullmatch(r"tracekit dashboard: (http://127\.0\.0\.1:\d+/) \(Ctrl-C ends it\)\n", line)
+        match = re.fullmatch(
+            r"tracekit dashboard: (http://127\.0\.0\.1:\d+/) \(press Ctrl-C to stop\)\n", line
+        )
         assert match
         assert fetched(match[1] + "healthz") == "ok"
         process.send_signal(number)

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tracekit.dashboards.timeline import export, finding, totals
 
@@ -31,6 +31,7 @@ def expected(lanes: list[Spans], start: int, end: int) -> dict[str, tuple[int, i
 
 @settings(max_examples=examples(60), deadline=None)
 @given(st.lists(lane, min_size=1, max_size=3), st.integers(-5, 150), st.integers(1, 300), st.booleans())
+@example([[(0, 10), (20, 30)]], 10, 10, False)  # intervals that only touch the range
 def test_totals_are_those_of_the_parts_in_the_range(
     lanes: list[Spans], start: int, length: int, small: bool
 ) -> None:

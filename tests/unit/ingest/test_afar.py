@@ -108,7 +108,7 @@ def test_a_file_that_has_changed_meanwhile_is_left_out(store: Store, tmp_path: P
 
     there, (error,) = imported(store, folder, Between(change))
     assert there.meta.diagnostics[0].message == (
-        "left out rank 1 (rank1.json): rank1.json has changed while it was imported"
+        "left out rank 1 (rank1.json): rank1.json changed during the import"
     )
     assert str(error).startswith("1 of job's 3 traces could not be imported")
     assert {row[C.RANK] for row in there.arrow("steps").to_pylist()} == {0, 2}

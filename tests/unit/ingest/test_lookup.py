@@ -5,20 +5,29 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tracekit.ingest import windows
 from tracekit.ingest.link import lookup
 from tracekit.ingest.link.lookup import Lookup
 
 keys = st.lists(st.integers(-5, 40), max_size=30)
 
 
-@given(st.lists(keys, max_size=6), keys, st.integers(1, 8), st.sampled_from([1, 3, 1 << 20]))
+@given(
+    st.lists(keys, max_size=6),
+    keys,
+    st.integers(1, 8),
+    st.sampled_from([1, 3, 1 << 20]),
+    st.sampled_from([3, windows.ROWS]),
+)
+@example([[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]], [*range(13)], 5, 1, 3)  # several windows
 def test_of_equal_keys_the_first_counts_in_memory_and_in_files(
-    added: list[list[int]], wanted: list[int], block: int, held: int
+    added: list[list[int]], wanted: list[int], block: int, held: int, window: int
 ) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(windows, "ROWS", window)
         patch.setattr(lookup, "HELD", held)
         patch.setattr(lookup, "BLOCK", block)
         found = Lookup(Path(folder), "found", columns=2)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import llvmlite.binding as llvm
 import pytest
 
+from tests import tiers
 from tests.scans import agrees
 from tests.unit.ingest.events import EVENTS, text
 from tracekit.ingest.kineto.scan import native, ready
@@ -19,9 +20,25 @@ if TYPE_CHECKING:
 LARGE = ready.WORTH_COMPILING
 
 
-def test_a_large_trace_has_it_compiled_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+COPIES = """
+import json, sys
+sys.path[:] = json.loads(sys.argv[1])
+from pathlib import Path
+from tracekit.ingest.kineto.scan import native
+native._write(native.place(), native._read(Path({compiled!r})))
+"""
+"""What stands in for the compiler: it takes the code that has been compiled before."""
+
+
+@pytest.mark.parametrize("real", tiers.thinned([False, True], default=[False]))
+def test_a_large_trace_has_it_compiled_and_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, real: bool
+) -> None:
     native.load()  # into the user's cache, for other tests: a process loads it once
+    if not real:
+        monkeypatch.setattr(ready, "COMPILE", COPIES.format(compiled=str(native.place())))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert not native.is_compiled()
     with ready.scanners(LARGE) as found:
         found.wait()
         mine = found.mine()

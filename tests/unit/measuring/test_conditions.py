@@ -84,9 +84,9 @@ def test_what_differs_or_disturbs_is_said() -> None:
     base = [Conditions(1_980.0, 60.0), Conditions(1_980.0, 58.0, (), 1)]
     head = [Conditions(1_400.0, 84.0, ("its power limit",)), Conditions(1_400.0, 80.0)]
     assert warnings(base, head) == (
-        "the mean SM clock was 1980 MHz in the base and 1400 MHz in the head, more than 2 % apart: "
-        "lock them, as with `nvidia-smi --lock-gpu-clocks`",
+        "the mean SM clock was 1980 MHz in the base and 1400 MHz in the head, more than 2% apart; "
+        "lock it with `nvidia-smi --lock-gpu-clocks`",
         "the device reached 60 °C in the base and 84 °C in the head",
         "other processes used the device in 1 of 2 runs of the base",
-        "the clock was held down by its power limit in 1 of 2 runs of the head",
+        "the clock was throttled by its power limit in 1 of 2 runs of the head",
     )

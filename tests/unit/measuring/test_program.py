@@ -102,6 +102,7 @@ def test_an_interrupted_program_has_time_to_clean_up(tmp_path: Path) -> None:
     )
     measure = (
         "import os, sys; from pathlib import Path; from tracekit.measuring import process\n"
+        "process._GRACE_SECONDS = 100\n"  # on a busy machine the default may pass before the program is done
         "process.run([sys.executable, '-c', sys.argv[1]], folder=Path.cwd(), environment=os.environ)"
     )
     measuring = subprocess.Popen([PYTHON, "-c", measure, program], stderr=subprocess.DEVNULL)
@@ -134,7 +135,7 @@ def test_imports_and_files_are_those_of_the_worktree(
 
 
 def test_files_of_the_users_tree_by_absolute_path_are_refused(git: Git) -> None:
-    with pytest.raises(UnusableInputError, match="same file at every commit"):
+    with pytest.raises(UnusableInputError, match="same at every commit"):
         program((PYTHON, str(Path("file.txt").resolve())), Path.cwd())
 
 
@@ -180,9 +181,9 @@ def _wait_for_end(pid: int) -> None:
 @pytest.mark.parametrize(
     ("printed", "message"),
     [
-        ("step: fast", "'fast', which is no number"),
-        ("step: 0", "no ratio"),
-        ("step: nan", "no ratio"),
+        ("step: fast", "'fast', which is not a number"),
+        ("step: 0", "not above 0"),
+        ("step: nan", "not above 0"),
         ("", "nothing"),
     ],
 )

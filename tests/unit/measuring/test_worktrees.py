@@ -208,9 +208,9 @@ def test_a_worktree_of_the_user_that_is_away_is_kept(git: Git, store: Store, tmp
 
 
 def test_what_cannot_be_checked_out_says_why(git: Git, store: Store, tmp_path: Path) -> None:
-    with worktrees(store) as trees, pytest.raises(RunNotFoundError, match="no revision 'gone'"):
+    with worktrees(store) as trees, pytest.raises(RunNotFoundError, match="no git revision 'gone'"):
         trees.add("gone")
-    with pytest.raises(UnusableInputError, match="in no git repository"), worktrees(store, tmp_path):
+    with pytest.raises(UnusableInputError, match="not in a git repository"), worktrees(store, tmp_path):
         pass
 
 

@@ -47,12 +47,12 @@ def test_file_addresses() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("ftp://host/x", "no kind of place"),
-        ("s3://", "names no place"),
-        ("s3:///key", "names no place"),
-        ("s3://bucket/../other", "names no place"),
-        ("s3://bucket/%2E%2E/other", "names no place"),
-        ("s3://bucket?colour=red", "no option 'colour'"),
+        ("ftp://host/x", "not supported"),
+        ("s3://", "is not a valid URL"),
+        ("s3:///key", "is not a valid URL"),
+        ("s3://bucket/../other", "is not a valid URL"),
+        ("s3://bucket/%2E%2E/other", "is not a valid URL"),
+        ("s3://bucket?colour=red", "unknown option 'colour'"),
     ],
 )
 def test_addresses_that_cannot_be(text: str, said: str) -> None:

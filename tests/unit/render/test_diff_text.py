@@ -31,7 +31,7 @@ def test_the_command_to_declare_is_in_one_line_to_be_copied(monkeypatch: pytest.
 def test_a_column_without_room_is_where_the_hint_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     text = as_text(compared(causes=MANY))
-    assert "--format html has all" in text
+    assert "--format html shows all" in text
     assert "--format csv" not in text  # it holds the causes alone
 
 

@@ -16,7 +16,7 @@ from tracekit.render.cells import human
 def test_a_metric_that_got_worse_beside_a_pass_is_in_the_headline() -> None:
     found = judged(Verdict.PASS, metric("device_peak", Verdict.REGRESSION, 1.5), metric("b", Verdict.PASS))
     assert words.headline(found).startswith("pass: step time")
-    assert words.headline(found).endswith("; beside it device peak: regression (+50.0 %)")
+    assert words.headline(found).endswith("; also device peak: regression (+50.0%)")
     assert words.worsens(found)
 
 
@@ -32,16 +32,16 @@ def test_metrics_that_pass_are_not_in_the_headline() -> None:
 
 
 def test_no_change_has_no_negative_sign() -> None:
-    assert "(+0.0 %)" in words.effect(metric("step_time", Verdict.PASS, 1 - 1e-9))
-    assert human(-1e-9, "share") == "0.0 %"
+    assert "(+0.0%)" in words.effect(metric("step_time", Verdict.PASS, 1 - 1e-9))
+    assert human(-1e-9, "share") == "0.0%"
 
 
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
-        (refused("gpu"), "declare it:"),
+        (refused("gpu"), "ignore the differences:"),
         (compared(), "at least 5 times"),
-        (judged(Verdict.CANNOT_TELL), "more runs than the 5 of the base and 5 of the head"),
+        (judged(Verdict.CANNOT_TELL), "more than 5 runs of the base and 5 of the head"),
         (judged(Verdict.PASS), ""),
     ],
 )

@@ -47,29 +47,29 @@ def test_text_leads_with_the_saving_and_ends_with_what_was_not_judged(
     assert text.splitlines() == [
         "run r1",
         "integrity: good",
-        "A step takes 10.00 µs (mean of 5). 2 findings of 7 rules;",
-        "savings may be of the same time, so they do not add up.",
+        "Mean step time 10.00 µs (5 steps). 2 findings, 7 rules",
+        "checked. Savings overlap; don't sum them.",
         "",
-        " 1. HIGH: saves 1.50 µs (15.0 %), estimated",
+        " 1. HIGH: saves 1.50 µs (15.0%), estimated",
         "    copies are | slow",
         "    → pin the memory in train.py(3): main",
-        "    bytes over the best rate; confidence 75 %;",
+        "    bytes over the best rate; confidence 75%;",
         "    device_intervals 4, 8, 15, 16, 23 and 1 more [copies:",
         "    slow\\x1b[2J]",
         "",
-        " 2. INFO: no saving can be given",
+        " 2. INFO: savings not estimated",
         "    steps vary",
         "    → look at them",
-        "    confidence 100 % [copies: odd]",
+        "    confidence 100% [copies: odd]",
         "",
-        "Not judged, for what the run does not hold:",
+        "Skipped, missing data:",
         "    - copies: no shapes",
     ]
 
 
 def test_savings_without_steps_are_per_capture() -> None:
     text = as_text("r1", [], advice(marked=False), "integrity: good")
-    assert "A capture takes 10.00 µs (mean of 5). 0 findings of 7 rules. No steps are" in text
+    assert "Mean capture time 10.00 µs (5 captures). 0 findings, 7 rules checked. No steps are" in text
 
 
 def test_what_several_analyses_lack_is_said_once_and_remarks_are_left_out() -> None:
@@ -78,7 +78,7 @@ def test_what_several_analyses_lack_is_said_once_and_remarks_are_left_out() -> N
     lacked = replace(advice(), results=results)
     text = as_text("r1", [], lacked, "")
     assert text.splitlines()[-3:] == [
-        "Not judged, for what the run does not hold:",
+        "Skipped, missing data:",
         "    - copies, gaps: no device",
         "    - copies: no shapes",
     ]
@@ -96,7 +96,8 @@ def test_no_line_ends_between_a_number_and_its_unit(monkeypatch: pytest.MonkeyPa
 
 def test_one_step_has_no_mean() -> None:
     single = replace(advice(), budget=Budget(1, 10_000, marked=True))
-    assert as_text("r1", [], single, "").splitlines()[1] == "The step takes 10.00 µs. 0 findings of 7 rules."
+    line = as_text("r1", [], single, "").splitlines()[1]
+    assert line == "Step time 10.00 µs. 0 findings, 7 rules checked."
 
 
 def test_json_holds_everything() -> None:
@@ -119,5 +120,5 @@ def test_csv_is_one_line_each_and_markdown_cannot_be_broken() -> None:
     assert [line["saving_ns_per_step"] for line in lines] == ["1500", ""]
     assert json.loads(lines[0]["evidence"])["device_intervals"][0] == 4
     markdown = as_markdown("r1", advice().findings, advice(), "integrity: good")
-    assert "1. **copies are \\| slow** (saves 1.50 µs (15.0 %), estimated)" in markdown
+    assert "1. **copies are \\| slow** (saves 1.50 µs (15.0%), estimated)" in markdown
     assert "\x1b" not in markdown

@@ -24,7 +24,7 @@ def test_rows_of_several_things_are_summed_up_by_thing_though_it_be_unknown() ->
     frame = pd.DataFrame({"rank": [0, 1, 0, 1], "what": ["a", "a", None, None], "busy_ns": [1, 2, 3, 4]})
     found = summary(frame, [RANK, WHAT, BUSY], 3)
     assert found
-    assert [(row["of"], row["least"], row["most_rank"]) for row in found[0]] == [
+    assert [(row["of"], row["min"], row["max_rank"]) for row in found[0]] == [
         ("busy", 1, 1),
         ("busy", 3, 1),
     ]
@@ -36,7 +36,7 @@ def test_a_mean_without_a_unit_is_a_measure_and_a_row_of_the_run_is_not() -> Non
     )
     found = summary(frame, [RANK, Column("depth", "", ""), Column("longest_row", "", ""), BUSY], 3)
     assert found
-    assert [(row["of"], row["least"], row["most"], row["most_rank"]) for row in found[0]] == [
+    assert [(row["of"], row["min"], row["max"], row["max_rank"]) for row in found[0]] == [
         ("depth", 0.5, 8.5, 8),
         ("busy", 3, 3, 0),
     ]
@@ -58,7 +58,7 @@ def test_a_terminal_gets_the_summary_and_data_all_rows() -> None:
     frame = pd.DataFrame({"rank": range(40), "busy_ns": range(40)})
     results = {"x": (analysis, Result({"per_rank": frame}))}
     text = as_table("run", results, limit=30)
-    assert "40 rows of 40 ranks in least, median and most; --limit 0 shows all" in text
+    assert "min, median and max of 40 rows of 40 ranks; --limit 0 shows all" in text
     assert len(text.splitlines()) < 12
     assert len(as_table("run", results, limit=0).splitlines()) > 40
     assert len(as_csv(results).splitlines()) == 41

@@ -97,12 +97,10 @@ def test_more_is_better_turns_the_verdict_around(sides: Sides) -> None:
 def test_a_rate_that_fell_reads_as_a_fall() -> None:
     one = compare(RATE, [100.0, 101.0, 99.0], [80.0, 81.0, 79.0], paired=False)
     assert one.ratio == pytest.approx(0.8, abs=1e-3)
-    assert one.reason == (
-        "-20.0 % (95 % interval -22.1 % to -17.9 %) is a worsening of at least the threshold of 7 %"
-    )
+    assert one.reason == ("-20.0% (95% interval -22.1% to -17.9%), worse by at least the threshold of 7%")
     other = compare(RATE, [100.0, 100.2, 99.9, 100.1], [99.0, 99.1, 98.9, 99.2], paired=False)
     assert other.verdict is Verdict.PASS
-    assert other.reason == "at worst -1.2 % (95 % interval up to -0.8 %), within the threshold of 7 %"
+    assert other.reason == "at worst -1.2% (95% interval up to -0.8%), within the threshold of 7%"
 
 
 def test_blocks_that_lack_a_side_each_are_two_groups() -> None:
@@ -116,14 +114,14 @@ def test_a_spread_without_bounds_has_numbers_and_words() -> None:
     one = compare(STEP, [1.0, 1e18], [1e18, 1.0], paired=True, alpha=0.0179)
     assert one.verdict is Verdict.CANNOT_TELL
     json.dumps(one.entry(), allow_nan=False)
-    assert one.reason.startswith("the smallest detectable effect, more than 1000×, is above the threshold")
+    assert one.reason.startswith("the smallest detectable change, more than 1000×, exceeds the threshold")
 
 
 def test_a_verdict_by_history_says_so() -> None:
     noise = Noise(0.012, 9.0, runs=10, groups=1)
     one = compare(STEP, [100.0], [112.0], paired=False, noise=noise)
     assert one.verdict is Verdict.REGRESSION
-    assert one.reason.endswith("; judged by the noise of 1.2 % in 10 recorded runs of unchanged code")
+    assert one.reason.endswith("; judged by the noise of 1.2% in 10 recorded runs of unchanged code")
     assert "judged" not in compare(STEP, [100.0, 101.0], [1.0, 2.0], paired=False, noise=noise).reason
 
 
@@ -174,7 +172,7 @@ def test_one_run_a_side_gets_no_verdict() -> None:
         verdict=Verdict.NONE,
         k=1,
         paired=False,
-        reason="one run a side shows no spread: repeat the runs, or record runs of unchanged code",
+        reason="one run per side: no variance estimate; repeat the runs, or record runs of unchanged code",
         runs=(1, 1),
         method="none",
     )
@@ -208,9 +206,9 @@ def test_a_look_is_judged_at_its_own_level() -> None:
 @pytest.mark.parametrize(
     ("a", "b", "paired", "says"),
     [
-        ([], [1.0], False, "no run of the base measured it"),
-        ([1.0], [None], False, "no run of the head measured it"),
-        ([1.0, 2.0], [1.0], True, "are no pairs"),
+        ([], [1.0], False, "not measured in any run of the base"),
+        ([1.0], [None], False, "not measured in any run of the head"),
+        ([1.0, 2.0], [1.0], True, "cannot be paired"),
         ([1.0], [0.0], False, "not above 0"),
         ([float("inf")], [1.0], False, "not above 0"),
     ],

@@ -46,9 +46,9 @@ def test_every_verdict_has_its_reason(log: float, half: float, detectable: float
     of = Decided(log, log - half, log + half, detectable, threshold)
     verdict = decide(of)
     reason = because(verdict, of)
-    assert f"the threshold of {100 * threshold:g} %" in reason
-    assert ("worsening of at least" in reason) == (verdict is Verdict.REGRESSION)
-    assert ("improvement" in reason) == (verdict is Verdict.IMPROVEMENT)
+    assert f"the threshold of {100 * threshold:g}%" in reason
+    assert ("worse by at least" in reason) == (verdict is Verdict.REGRESSION)
+    assert ("better by at least" in reason) == (verdict is Verdict.IMPROVEMENT)
     assert ("at most" in reason) == (verdict is Verdict.PASS)
 
 
@@ -57,16 +57,15 @@ def test_every_verdict_has_its_reason(log: float, half: float, detectable: float
     [
         (
             Decided(0.05, -0.01, 0.11, 0.09, 0.07),
-            "the smallest detectable effect, +9.4 %, is above the threshold of 7 %: more runs are needed",
+            "the smallest detectable change, +9.4%, exceeds the threshold of 7%: more runs are needed",
         ),
         (
             Decided(0.05, 0.01, 0.09, 0.05, 0.07),
-            "+5.1 % is a worsening, but whether by the threshold of 7 % is open "
-            "(95 % interval +1.0 % to +9.4 %)",
+            "+5.1% is worse, but possibly below the threshold of 7% (95% interval +1.0% to +9.4%)",
         ),
         (
             Decided(0.03, -0.03, 0.09, 0.05, 0.07),
-            "+3.0 %, but the 95 % interval -3.0 % to +9.4 % reaches the threshold of 7 %",
+            "+3.0%, but the 95% interval -3.0% to +9.4% reaches the threshold of 7%",
         ),
     ],
 )

@@ -82,7 +82,7 @@ def test_cells_are_at_the_sizes_of_the_suite() -> None:
 
 def test_a_part_of_the_workloads_can_be_asked_for() -> None:
     assert {cell.settings.workload for cell in plan(domains=["rl"]).cells} == {"sac"}
-    with pytest.raises(UnusableInputError, match="no workload is left"):
+    with pytest.raises(UnusableInputError, match="no workload matches"):
         plan(only=["sac"], domains=["vision"])
     with pytest.raises(PluginError):
         plan(only=["nothing"])
@@ -160,7 +160,7 @@ def test_columns_without_a_value_are_left_out_and_told_with_their_reason(store: 
 def test_figures_that_are_missing_alike_are_one_line(store: Store) -> None:
     found = told(store, plan(only=["sac"]), on_cpu)
     own = [one for one in figures(found) if one.table == "curves"]
-    assert render.undrawn(own) == ["8 figures are not drawn: not in the suite."]
+    assert render.undrawn(own) == ["8 figures omitted: not in the suite."]
     assert f"ResNet-50 over resolution and batch size\n{render.NO_ROWS}" in render.as_text(found, "table")
 
 
@@ -189,7 +189,7 @@ def test_at_size_test_what_is_not_compiled_says_why(store: Store) -> None:
     compiled = {cell.settings.workload for cell in wanted.cells if cell.settings.level == "compile"}
     assert compiled == {"sac"}
     rows = told(store, wanted, on_cpu).tables["compiled"].rows
-    assert by(rows, workload="resnet50", mode="train")["reasons"]["speedup"].startswith("left out: ")
+    assert by(rows, workload="resnet50", mode="train")["reasons"]["speedup"].startswith("skipped: ")
     assert by(rows, workload="sac", mode="train")["speedup"] == 1.0
 
 
@@ -205,7 +205,7 @@ def test_each_backend_and_level_has_its_rows_and_means(store: Store) -> None:
     assert lacking["reasons"]["speedup"] == "no level torchscript"
     traced = by(rows, workload="mnist_cnn", mode="infer", level="torchscript")
     assert traced["reasons"]["apart"] == FEW
-    assert traced["reasons"]["guards"].startswith("torch counts only")
+    assert traced["reasons"]["guards"].startswith("available only for")
     mean = by(rows, workload="geomean", mode="infer", level="torchscript")
     assert (mean["speedup"], mean["published_speedup"]) == (1.0, None)
     assert {row["level"] for row in tables["memory"].rows} == {"eager", *ways}
@@ -296,4 +296,4 @@ def test_the_page_of_a_part_of_the_workloads_says_what_is_not_in_it(store: Store
     pytest.importorskip("plotly")
     text = render.as_html(told(store, plan(only=["sac"]), on_cpu))
     assert f"ResNet-50 over resolution and batch size</h2><p>{render.NO_ROWS}" in text
-    assert "8 figures are not drawn" not in text
+    assert "8 figures omitted" not in text

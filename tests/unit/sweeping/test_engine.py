@@ -58,7 +58,7 @@ def test_what_is_larger_than_what_ran_out_of_memory_is_skipped(store: Store, ask
     found = rows(place.plan, finish(store, place, watcher=Watcher()))
     assert seen == [(8, 1), (8, 1), (8, 2), (16, 1), (16, 1), (8, 2), (8, 2)]
     assert [row.outcome for row in found] == ["ok", large, "skipped", "ok", "skipped", "ok"]
-    assert found[2].reason == "batch 2 at resolution 8 ran out of memory"
+    assert found[2].reason == "batch size 2 at resolution 8 ran out of memory"
 
 
 def test_a_failure_says_nothing_of_larger_sizes(store: Store, asked: Any) -> None:
@@ -139,7 +139,7 @@ def test_sweeps_are_found_by_a_part_of_their_id(store: Store) -> None:
     assert find(store, "latest").id == place.id
     with pytest.raises(RunNotFoundError, match="no sweep named"):
         find(store, "nothing")
-    with pytest.raises(RunNotFoundError, match="has no suite"):
+    with pytest.raises(RunNotFoundError, match="no suite in the store"):
         find(store, "latest", kind="suite")
 
 
@@ -202,7 +202,7 @@ def test_a_search_stops_where_throughput_no_longer_rises(store: Store, asked: An
     assert [batch for _, batch in seen] == [1, 2, 4, 8]
     found = search.found(first, place.plan, known)
     assert found.best == 8
-    assert "+1.1 % at batch 8" in found.why
+    assert "+1.1% at batch size 8" in found.why
     assert search.DOUBT not in found.why
     assert [row.settings.batch_size for row in rows(place.plan, known)] == [1, 2, 4, 8]
 
@@ -213,7 +213,7 @@ def test_a_search_that_noise_may_have_stopped_says_so(store: Store, asked: Any) 
     place = folder.begin(store, plan(first, search=True))
     found = search.found(first, place.plan, finish(store, place, watcher=Watcher()))
     assert found.best == 1
-    assert "-4.8 % at batch 2" in found.why
+    assert "-4.8% at batch size 2" in found.why
     assert found.why.endswith(search.DOUBT)
 
 
@@ -223,7 +223,7 @@ def test_a_search_stops_where_memory_ends(store: Store, asked: Any) -> None:
     asked(lambda of, _: bad(of, large) if of.settings.batch_size > 2 else rate(of, of.settings.batch_size))
     place = folder.begin(store, plan(first, search=True, repeats=2))
     found = search.found(first, place.plan, finish(store, place, watcher=Watcher()))
-    assert (found.best, found.why) == (2, "batch 4 ran out of memory")
+    assert (found.best, found.why) == (2, "batch size 4 ran out of memory")
 
 
 def test_a_search_ends_at_the_largest_batch_allowed(store: Store, asked: Any) -> None:
@@ -231,4 +231,4 @@ def test_a_search_ends_at_the_largest_batch_allowed(store: Store, asked: Any) ->
     asked(lambda of, _: rate(of, of.settings.batch_size))
     place = folder.begin(store, plan(first, search=True, most=4))
     found = search.found(first, place.plan, finish(store, place, watcher=Watcher()))
-    assert (found.best, found.why) == (4, "batch 4 is the largest allowed")
+    assert (found.best, found.why) == (4, "batch size 4 is the largest allowed")

@@ -25,6 +25,8 @@ NAMES = (
     "vgg16",
 )
 BUILT_INS: dict[str, Workload] = {name: registry.load(registry.WORKLOADS, name) for name in NAMES}
+LARGE = {"bert", "gpt", "resnet50", "speech_transformer", "tts", "vgg16"}
+"""Those whose parameters take long to draw, or whose steps take long."""
 
 
 def built(workload: Workload, *, mode: str = "train", **options: Any) -> Any:

@@ -52,7 +52,11 @@ def test_images_and_logits_have_the_shape_of_the_data_set(name: str) -> None:
     ("workload", "shape", "said"),
     [
         ("resnet50", "imagenet", "resnet50 has no dataset-shape 'imagenet' (use --dataset-shape mnist or"),
-        ("lennard_jones", "mnist", "takes no images, so it has no dataset-shape (leave --dataset-shape out)"),
+        (
+            "lennard_jones",
+            "mnist",
+            "does not apply to lennard_jones, which has no images (remove --dataset-shape)",
+        ),
         ("vgg16", "mnist", "vgg16 has no dataset-shape 'mnist' (use --dataset-shape cifar10 or"),
     ],
 )

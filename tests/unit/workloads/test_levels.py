@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.unit.workloads.building import BUILT_INS, built
+from tests.unit.workloads.building import BUILT_INS, LARGE, built
 from tracekit.errors import UnusableInputError
 from tracekit.workloads.base import COMPILE, EAGER, TORCHSCRIPT
 
@@ -17,7 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LISTED = [(name, mode) for name, one in BUILT_INS.items() for mode in one.modes]
-TRACED = [(name, mode) for name, mode in LISTED if TORCHSCRIPT in BUILT_INS[name].levels]
+TRACED = [
+    pytest.param(name, mode, marks=pytest.mark.slow if name in LARGE and mode == "train" else ())
+    for name, mode in LISTED
+    if TORCHSCRIPT in BUILT_INS[name].levels
+]
 COMPILED = [(name, mode) for name, mode in LISTED if COMPILE in BUILT_INS[name].levels]
 pytestmark = [
     # what torch does while it compiles, which it warns of

@@ -252,10 +252,10 @@ def _not_a_trace(path: Place, tally: Tally) -> UnusableInputError:
     if tally.ignored:
         kinds = listing(sorted(tally.ignored))
         return UnusableInputError(
-            f"{title(path)} holds {tally.events} events, none of a kind that is read: {kinds}",
+            f"none of the {tally.events} events in {title(path)} is of a supported category: {kinds}",
             hint="export the trace with torch.profiler's export_chrome_trace",
         )
     return UnusableInputError(
-        f"{title(path)} holds no event with a duration: nothing was recorded",
+        f"{title(path)} has no events with a duration",
         hint="profile at least one step, with activities enabled",
     )

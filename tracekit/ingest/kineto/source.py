@@ -110,8 +110,8 @@ class GzipStream(Stream):
             self._given += len(piece)
         if self._given > max(_HARMLESS, MOST_INFLATED * self._taken):
             raise UnusableInputError(
-                f"{title(self._path)} inflates to over {MOST_INFLATED} times its size: no trace does",
-                hint="unpack it and import that, if it is one",
+                f"{title(self._path)} decompresses to over {MOST_INFLATED} times its size, unlike any trace",
+                hint="if it is a trace, decompress it and import the result",
             )
         return b"".join(pieces)
 
@@ -206,7 +206,7 @@ def _peek(stream: io.BufferedReader) -> bytes:
     try:
         return stream.peek(16)[:16]
     except IsADirectoryError as error:
-        raise UnusableInputError(f"{error.filename} is a folder", hint="name the trace in it") from error
+        raise UnusableInputError(f"{error.filename} is a folder", hint="give a trace in it") from error
 
 
 def title(path: Place) -> str:

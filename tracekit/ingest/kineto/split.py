@@ -84,7 +84,7 @@ def _not_a_trace(text: bytes, name: str, damage: str) -> UnusableInputError:
         return UnusableInputError(f"{name} is empty", hint="record the trace again")
     what = "has no traceEvents" if text[:1] in b"{[" else "is not JSON"
     return UnusableInputError(
-        f"{name} {what}: not a Kineto trace", hint="give the file that torch.profiler exported"
+        f"{name} {what}: not a Kineto trace", hint="give a file exported by torch.profiler"
     )
 
 

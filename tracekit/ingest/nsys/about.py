@@ -150,4 +150,4 @@ def reason(found: Sequence[Diagnostic], tables: Tables) -> str:
     said = [one.message for one in found if one.level is not Level.INFO]
     if said:
         return "; ".join(said)
-    return "nsys gives no reason; check its permission (tracekit doctor) and that the driver is supported"
+    return "nsys gives no reason; check permissions with `tracekit doctor`, and that the driver is supported"

@@ -54,7 +54,7 @@ def open_tables(path: Place, directory: Path) -> SqliteTables | ParquetTables:
     if not tables.names() & (TABLES | MARKS):
         tables.close()
         raise UnusableInputError(
-            f"{printable(str(path))} is an SQLite database, but no export of Nsight Systems",
+            f"{printable(str(path))} is an SQLite database, but not an export of Nsight Systems",
             hint="export the report: nsys export --type=sqlite REPORT.nsys-rep",
         )
     return tables

@@ -88,7 +88,7 @@ class NsysTrace(Trace):
     def empty(self) -> UnusableInputError:
         """The error for an export that gives no interval."""
         return UnusableInputError(
-            f"{files.name(self.path)} holds no event: {self.reason}",
+            f"{files.name(self.path)} has no events: {self.reason}",
             hint="profile again with `nsys profile --trace=cuda,nvtx,osrt`",
         )
 

@@ -97,7 +97,7 @@ def _failed(path: Path, done: subprocess.CompletedProcess[str]) -> UnusableInput
     said = " ".join((done.stderr or done.stdout).split())[-_LAST:]
     return UnusableInputError(
         f"nsys could not export {files.name(path)} (exit code {done.returncode}): {said or 'no message'}",
-        hint=f"the report is kept; export it where it was recorded: nsys export --type=sqlite {path.name}",
+        hint=f"export the report where it was recorded: nsys export --type=sqlite {path.name}",
     )
 
 
@@ -106,6 +106,6 @@ def _found(path: Path) -> str:
     if found:
         return found
     raise UnusableInputError(
-        f"{files.name(path)} is a report of Nsight Systems, and nsys, which opens it, is not installed here",
-        hint=f"where nsys is: nsys export --type=sqlite {path.name}; then import {beside(path).name}",
+        f"{files.name(path)} is an Nsight Systems report, which needs nsys to open; nsys is not installed",
+        hint=f"run nsys export --type=sqlite {path.name} elsewhere, then import {beside(path).name}",
     )

@@ -153,7 +153,7 @@ class SqliteTables:
             yield
         except (sqlite3.Error, ValueError, OverflowError, DeprecationWarning, pa.ArrowException) as error:
             raise UnusableInputError(
-                f"{printable(str(self._path))} is damaged or no SQLite export of Nsight Systems: {error}",
+                f"{printable(str(self._path))} is damaged or not an SQLite export of Nsight Systems: {error}",
                 hint=_HINT,
             ) from error
 

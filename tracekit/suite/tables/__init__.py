@@ -1,1 +1,1 @@
-"""The tables of a suite's report, one module each."""
+"""Tables of a suite's report, one module per table."""

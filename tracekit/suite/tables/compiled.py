@@ -1,4 +1,4 @@
-"""Eager against compiled, and other levels where they were measured, as TorchBench's Fig. 3 and 4."""
+"""Eager compared with compiled and other levels, after TorchBench, Fig. 3 and 4."""
 
 from __future__ import annotations
 
@@ -31,33 +31,33 @@ if TYPE_CHECKING:
 COLUMNS = (
     Column("workload", "", "what ran"),
     Column("mode", "", "train or infer"),
-    Column("level", "", "what is compared with eager; compiled by Inductor unless it says otherwise"),
+    Column("level", "", "level compared with eager; compiled by Inductor unless stated otherwise"),
     Column("eager_ns", "ns", "median step time, eager"),
     Column("compiled_ns", "ns", "median step time, at this level"),
     Column("speedup", "×", "eager over compiled step time"),
     Column(
-        "apart", "", "whether all runs of one side are faster than all of the other; else it may be noise"
+        "apart", "", "whether all runs of one side are faster than all of the other; if not, it may be noise"
     ),
     Column("host_ratio", "×", "compiled over eager peak memory of the host"),
     Column("device_ratio", "×", "compiled over eager peak of the device's allocator"),
     *(column for column in sweep.COLUMNS if column.name in sweep.COMPILE_COLUMNS),
-    Column("published_speedup", "×", "geometric mean of TorchBench's models"),
-    Column("published_host_ratio", "×", "of TorchBench's models"),
-    Column("published_device_ratio", "×", "of TorchBench's models"),
+    Column("published_speedup", "×", "geometric mean over TorchBench's models"),
+    Column("published_host_ratio", "×", "same for TorchBench's models"),
+    Column("published_device_ratio", "×", "same for TorchBench's models"),
 )
 _RATIOS = ("speedup", "host_ratio", "device_ratio")
 
 
 def table(kind: Kind) -> Table:
-    """One row per workload, mode and level, and the geometric means of each mode and level."""
+    """Return a row per workload, mode and level, and geometric means per mode and level."""
     ways = kind.ways()
     found = [_pair(kind, row, level) for level in ways for row in kind.eager()]
     return Table(
         name="compiled",
-        title="Eager against compiled",
+        title="Eager vs. compiled",
         definition=(
-            "Above 1× the compiled program is faster, or takes more memory. Step times are those after all "
-            "compiling; the host's peak contains what compiling took. Geometric means by mode and level."
+            "Above 1×, the compiled program is faster, or uses more memory. Step times exclude compilation; "
+            "the host's peak memory includes it. Geometric means are per mode and level."
         ),
         source=f"{published.TORCHBENCH}, Fig. 3 and 4",
         columns=COLUMNS,
@@ -95,7 +95,7 @@ def _reasons(kind: Kind, eager: Row, other: Row | None, level: str) -> dict[str,
     reasons |= {one.name: "see geomean" for one in COLUMNS if one.name.startswith("published")}
     if other is not None and other.n:
         reasons |= {"device_ratio": why(other, device=True), "apart": FEW}
-        reasons |= dict.fromkeys(sweep.COMPILE_COLUMNS, "torch counts only what torch.compile compiles")
+        reasons |= dict.fromkeys(sweep.COMPILE_COLUMNS, "available only for torch.compile")
     return reasons
 
 
@@ -115,4 +115,4 @@ def _mean(mode: str, level: str, found: Sequence[dict[str, Any]]) -> dict[str, A
     }
     reasons |= dict.fromkeys(("eager_ns", "compiled_ns", "apart", *sweep.COMPILE_COLUMNS), RATIOS)
     published_too = [one.name for one in COLUMNS if one.name.startswith("published")]
-    return filled(known, COLUMNS, reasons | dict.fromkeys(published_too, "published of Inductor only"))
+    return filled(known, COLUMNS, reasons | dict.fromkeys(published_too, "published for Inductor only"))

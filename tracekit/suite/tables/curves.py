@@ -1,4 +1,4 @@
-"""Time, memory and utilization over resolution and batch size, in the form of the curves of ResNet-50."""
+"""Time, memory and utilization of ResNet-50 over resolution and batch size."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ if TYPE_CHECKING:
 DEVICE = ("allocated_peak_bytes", "used_peak_bytes", "utilization", "active_share")
 COLUMNS = (
     Column("mode", "", "train or infer"),
-    Column("level", "", "how the model was run"),
-    Column("resolution", "", "side of an image"),
-    Column("batch_size", "", "samples in a step"),
-    Column("outcome", "", "how the measurement ended"),
+    Column("level", "", "execution mode"),
+    Column("resolution", "", "image height and width"),
+    Column("batch_size", "", "samples per step"),
+    Column("outcome", "", "outcome of the measurement"),
     Column("step_ns", "ns", "median step time"),
     Column("sample_ns", "ns", "step time over batch size"),
     Column("host_peak_bytes", "bytes", "peak resident memory of the process"),
-    Column(DEVICE[0], "bytes", "peak of what the allocator handed out"),
-    Column(DEVICE[1], "bytes", "most memory in use on the whole device, by NVML: what the study measured"),
-    Column(DEVICE[2], "share", "mean GPU utilization by NVML: what the study measured"),
-    Column(DEVICE[3], "share", "a kernel runs, of the profiled steps"),
+    Column(DEVICE[0], "bytes", "peak allocated memory"),
+    Column(DEVICE[1], "bytes", "peak memory in use on the device, from NVML, as in the study"),
+    Column(DEVICE[2], "share", "mean GPU utilization from NVML, as in the study"),
+    Column(DEVICE[3], "share", "share of the profiled steps with a kernel running"),
 )
 
 
 def table(kind: Kind) -> Table:
-    """One row per mode, level, resolution and batch size."""
+    """Return a row per mode, level, resolution and batch size."""
     found = []
     for row in kind.part(CURVES):
         known = {**row.flat(), "sample_ns": ratio(row.step_ns, row.settings.batch_size)}
@@ -41,8 +41,8 @@ def table(kind: Kind) -> Table:
         name="curves",
         title="ResNet-50 over resolution and batch size",
         definition=(
-            "Images of 3 channels in 20 classes; SGD. The study averaged 10 runs; this is the median step "
-            "of the suite's runs. Its numbers are drawn, not tabled, so none stand beside."
+            "Images of 3 channels in 20 classes; SGD. Median step time of the suite's runs; the study "
+            "averaged 10 runs and published only plots, so there are no published numbers."
         ),
         source=f"{published.CURVES}, Fig. 5 to 11",
         columns=COLUMNS,

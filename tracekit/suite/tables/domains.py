@@ -1,4 +1,4 @@
-"""Where the time of each domain goes, in the form of TorchBench's Table 2."""
+"""Time shares by domain, after TorchBench, Table 2."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
     from tracekit.sweeping.table import Row
 
 COLUMNS = (
-    Column("domain", "", "field of the workloads"),
+    Column("domain", "", "domain of the workloads"),
     Column("mode", "", "train or infer"),
-    Column("workloads", "count", "workloads whose device was seen, or all where none was"),
-    Column("active_share", "share", "mean of the workloads: a kernel runs"),
-    Column("published_active", "share", "of TorchBench's models, on an A100"),
-    Column("movement_share", "share", "mean: a copy runs and no kernel does"),
-    Column("published_movement", "share", "of TorchBench's models"),
-    Column("idle_share", "share", "mean: nothing runs"),
-    Column("published_idle", "share", "of TorchBench's models"),
+    Column("workloads", "count", "workloads with a recorded device, or all if there are none"),
+    Column("active_share", "share", "mean share with a kernel running"),
+    Column("published_active", "share", "same for TorchBench's models, on an A100"),
+    Column("movement_share", "share", "mean share with a copy but no kernel running"),
+    Column("published_movement", "share", "same for TorchBench's models"),
+    Column("idle_share", "share", "mean share with nothing running"),
+    Column("published_idle", "share", "same for TorchBench's models"),
 )
 _PUBLISHED = tuple(one.name for one in COLUMNS if one.name.startswith("published"))
 
 
 def table(kind: Kind) -> Table:
-    """One row per domain and mode, and one over all workloads."""
+    """Return a row per domain and mode, and one over all workloads."""
     eager = [row for row in kind.eager() if not row.settings.workload.endswith(FIXED)]
     domains = list(dict.fromkeys(kind.domains[row.settings.workload] for row in eager))
     found = []
@@ -43,9 +43,9 @@ def table(kind: Kind) -> Table:
         name="domains",
         title="Active, movement and idle time by domain",
         definition=(
-            "Mean over the workloads of the shares of the profiled steps, without those that are another one "
-            "mended. Batches are those of the suite's size; TorchBench doubled the batch of inference to the "
-            "best use of the GPU."
+            "Mean over the workloads of the shares of the profiled steps, excluding fixed variants. Batch "
+            "sizes are those of the suite's size; TorchBench doubled the batch size of inference to the best "
+            "GPU utilization."
         ),
         source=f"{published.TORCHBENCH}, Table 2",
         columns=COLUMNS,
@@ -57,13 +57,13 @@ def _row(domain: str, mode: str, own: list[Row]) -> dict[str, Any]:
     seen = [row for row in own if row.active_share is not None]
     known: dict[str, Any] = {"domain": domain, "mode": mode, "workloads": len(seen or own)}
     known |= {name: mean(getattr(row, name) for row in seen) for name in SHARES}
-    told = published.DOMAINS.get((domain, mode))
-    if told:
-        values = (told.active, told.movement, told.idle)
+    shares = published.DOMAINS.get((domain, mode))
+    if shares:
+        values = (shares.active, shares.movement, shares.idle)
         known |= dict(zip(_PUBLISHED, values, strict=True))
     elif domain == OVERALL:
         known["published_active"] = published.OVERALL_ACTIVE[mode]
-    said = "none: the study publishes none" if domain == OVERALL else "not in the study"
+    said = "none: not published" if domain == OVERALL else "not in the study"
     reasons = dict.fromkeys(_PUBLISHED, said)
     reasons |= dict.fromkeys(SHARES, why(own[0], device=True) if own else "no such mode")
     return filled(known, COLUMNS, reasons)

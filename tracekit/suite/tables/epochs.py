@@ -1,4 +1,4 @@
-"""One epoch of the MNIST network by device and threads, in the form of the report's Table 2."""
+"""One epoch of the MNIST network by device and threads, after the report's Table 2."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ if TYPE_CHECKING:
     from tracekit.sweeping.table import Row
 
 COLUMNS = (
-    Column("device", "", "where it ran"),
-    Column("threads", "", "threads an operation on the CPU may use"),
-    Column("threads_used", "count", "threads that were"),
-    Column("batch_size", "", "samples in a step"),
+    Column("device", "", "device"),
+    Column("threads", "", "allowed intra-op CPU threads"),
+    Column("threads_used", "count", "threads used"),
+    Column("batch_size", "", "samples per step"),
     Column("step_ns", "ns", "median step time"),
-    Column("epoch_ns", "ns", "step time times the steps of 60,000 samples"),
-    Column("published_ns", "ns", "of the report's machine"),
+    Column("epoch_ns", "ns", "step time times the number of steps for 60,000 samples"),
+    Column("published_ns", "ns", "time on the report's machine"),
 )
 
 
 def table(kind: Kind) -> Table:
-    """One row per device and number of threads of the report."""
+    """Return a row per device and number of threads in the report."""
     known = {(row.settings.device, str(row.settings.threads or "all")): row for row in kind.part(THREADS)}
     return Table(
         name="epochs",
         title="One epoch of MNIST",
         definition=(
-            "An epoch is worked out from the median training step on random data, not run; loading data and "
-            "evaluation are not in it, and the report does not say its batch size."
+            "An epoch is computed from the median training step on random data, not run. Data loading and "
+            "evaluation are excluded; the report does not state its batch size."
         ),
         source=f"{published.REPORT}, Table 2",
         columns=COLUMNS,

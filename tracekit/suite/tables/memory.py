@@ -1,4 +1,4 @@
-"""Peaks of memory of every workload, each kind apart, with geometric means."""
+"""Peak memory of all workloads, by kind of memory, with geometric means."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ HOST, DEVICE = "host_peak_bytes", ("allocated_peak_bytes", "reserved_peak_bytes"
 COLUMNS = (
     Column("workload", "", "what ran"),
     Column("mode", "", "train or infer"),
-    Column("level", "", "how the model was run"),
+    Column("level", "", "execution mode"),
     Column(HOST, "bytes", "peak resident memory of the process"),
-    Column(DEVICE[0], "bytes", "peak of what the allocator handed out, of the device with most"),
-    Column(DEVICE[1], "bytes", "peak of what the allocator held"),
-    Column(DEVICE[2], "bytes", "most memory in use on the whole device, by NVML"),
+    Column(DEVICE[0], "bytes", "peak allocated memory of the device with most"),
+    Column(DEVICE[1], "bytes", "peak reserved memory"),
+    Column(DEVICE[2], "bytes", "peak memory in use on the device by all processes, from NVML"),
 )
 
 
 def table(kind: Kind) -> Table:
-    """One row per workload, mode and level, and geometric means by mode and level."""
+    """Return a row per workload, mode and level, and geometric means per mode and level."""
     own = kind.part(CHARACTERIZATION)
     levels = list(dict.fromkeys(way(row.settings) for row in own))
     means = [_mean(own, mode, level) for level in levels for mode in MODES]
@@ -34,7 +34,7 @@ def table(kind: Kind) -> Table:
         name="memory",
         title="Memory of the host and the device",
         definition=(
-            "Peaks; the host's while no profiler ran, compiling included. Geometric means by mode and level."
+            "Peaks; the host's without a profiler, including compilation. Geometric means by mode and level."
         ),
         source=f"{published.TORCHBENCH}, Fig. 3 and 4",
         columns=COLUMNS,

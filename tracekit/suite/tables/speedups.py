@@ -1,4 +1,4 @@
-"""What single changes bring, each measured before and after, in the form of TorchBench's Fig. 6."""
+"""Speedups of single changes, measured before and after, after TorchBench, Fig. 6."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ FOREACH, DROPPED = "zero_grad: zero to foreach", "zero_grad: zero to default"
 SCALAR, KEPT = "scalar copy: made on the host to made on the device", "offload: parameters to none"
 _PUBLISHED = {SCALAR: published.FIXES["scalar copy"], KEPT: published.FIXES["offload"]}
 _SAID = {
-    SCALAR: "27 × is of the one function, not of the step",
-    KEPT: "of the model pig2",
+    SCALAR: "27× is for one function, not for the step",
+    KEPT: "for the model pig2",
 }
 COLUMNS = (
-    Column("change", "", "what was changed"),
+    Column("change", "", "change"),
     Column("workload", "", "what ran"),
     Column("mode", "", "train or infer"),
     Column("before_ns", "ns", "median step time before"),
     Column("after_ns", "ns", "median step time after"),
-    Column("speedup", "×", "before over after; above 1× the change is faster"),
+    Column("speedup", "×", "before over after; above 1× is faster"),
     Column(
-        "apart", "", "whether all runs of one side are faster than all of the other; else it may be noise"
+        "apart", "", "whether all runs of one side are faster than all of the other; if not, it may be noise"
     ),
-    Column("published_speedup", "×", "what the study reports for the change"),
-    Column("remark", "", "what the published number is of"),
+    Column("published_speedup", "×", "speedup published for the change"),
+    Column("remark", "", "scope of the published number"),
 )
 
 
 def table(kind: Kind) -> Table:
-    """One row per change and workload, and the geometric mean of each change."""
+    """Return a row per change and workload, and the geometric mean of each change."""
     found: list[dict[str, Any]] = []
     for change, pairs in _changes(kind).items():
         own = [_row(change, before, after) for before, after in pairs]
@@ -58,12 +58,11 @@ def table(kind: Kind) -> Table:
             found.append(_mean(change, own))
     return Table(
         name="speedups",
-        title="Speed-ups of single changes",
+        title="Speedups of single changes",
         definition=(
-            "Step times without a profiler. Sides lie apart where the median steps of all runs of one lie "
-            f"below all of the other, of {FEWEST} runs each or more: by chance in 3 % of cases at most, if "
-            "the machine did not drift from one side to the other, which are measured one after the other; "
-            "`tracekit ab` alternates them."
+            "Step times without a profiler. Sides are apart if the median steps of all runs of one are below "
+            f"all of the other, with {FEWEST} runs each or more: by chance in at most 3% of cases, unless "
+            "the machine drifts, as one side is measured after the other; `tracekit ab` alternates them."
         ),
         source=f"{published.TORCHBENCH}, Fig. 6",
         columns=COLUMNS,
@@ -82,7 +81,7 @@ def _changes(kind: Kind) -> dict[str, list[tuple[Row, Row | None]]]:
 
 
 def _scalar(kind: Kind) -> Iterator[tuple[Row, Row | None]]:
-    """Workloads that exist in a fixed form, with it."""
+    """Return workloads with their fixed variants."""
     for row in kind.eager():
         after = kind.like(row, workload=f"{row.settings.workload}{FIXED}")
         if after is not None:
@@ -130,4 +129,4 @@ def _mean(change: str, own: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _unpublished() -> dict[str, str]:
-    return {"published_speedup": "none: the study publishes none", "remark": "none: the study publishes none"}
+    return {"published_speedup": "none: not published", "remark": "none: not published"}

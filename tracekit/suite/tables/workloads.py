@@ -1,4 +1,4 @@
-"""Where each workload's time goes, in the form of TorchBench's Fig. 1 and 2."""
+"""Time shares by workload, after TorchBench, Fig. 1 and 2."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
 SHARES = ("active_share", "movement_share", "idle_share")
 COLUMNS = (
     Column("workload", "", "what ran"),
-    Column("domain", "", "field it comes from"),
+    Column("domain", "", "application domain"),
     Column("mode", "", "train or infer"),
-    Column("batch_size", "", "samples in a step"),
-    Column("resolution", "", "what the workload's resolution counts"),
-    Column("active_share", "share", "a kernel runs"),
-    Column("movement_share", "share", "a copy runs and no kernel does"),
-    Column("idle_share", "share", "nothing runs"),
+    Column("batch_size", "", "samples per step"),
+    Column("resolution", "", "resolution, as defined by the workload"),
+    Column("active_share", "share", "share with a kernel running"),
+    Column("movement_share", "share", "share with a copy but no kernel running"),
+    Column("idle_share", "share", "share with nothing running"),
     Column("step_ns", "ns", "median step time without a profiler"),
     Column("samples_per_second", "count", "batch size over step time"),
-    Column("run_id", "id", "the run with the median step time"),
+    Column("run_id", "id", "run with the median step time"),
 )
 
 
 def table(kind: Kind) -> Table:
-    """One row per workload and mode."""
+    """Return a row per workload and mode."""
     found = []
     for row in kind.eager():
         known = {**row.flat(), "domain": kind.domains[row.settings.workload]}
@@ -38,7 +38,7 @@ def table(kind: Kind) -> Table:
     return Table(
         name="workloads",
         title="Active, movement and idle time by workload",
-        definition="Shares of the profiled steps on the busiest device; the three sum to 1. Eager.",
+        definition="Shares of the profiled steps on the busiest device; they sum to 1. Eager mode.",
         source=f"{published.TORCHBENCH}, Fig. 1 and 2",
         columns=COLUMNS,
         rows=tuple(found),

@@ -24,8 +24,8 @@ def imported(name: str) -> Any:
     except Exception as error:  # a library built for another torch fails in many ways
         said = f"{type(error).__name__}: {error}".splitlines()[0]
         raise PluginError(
-            f"{source(name)} is installed and cannot be imported: {said}",
-            hint=f"install the build of {name} that belongs to this torch, or uninstall it",
+            f"{source(name)} is installed but cannot be imported: {said}",
+            hint=f"install a build of {name} that matches this torch, or uninstall it",
         ) from error
 
 
@@ -44,7 +44,7 @@ def part(library: str, name: str) -> Any:
         said = f"{type(first).__name__}: {first}".splitlines()[0]
         raise PluginError(
             f"{source(library)} cannot import its {name}: {said}",
-            hint=f"mend or uninstall what {library} needs and cannot import",
+            hint=f"fix or uninstall the packages that {library} fails to import",
         ) from error
 
 

@@ -262,7 +262,7 @@ def test_the_environment_is_never_opened(store: Store, tmp_path: Path) -> None:
 
 
 def test_an_export_without_events_is_refused(store: Store, tmp_path: Path) -> None:
-    with pytest.raises(UnusableInputError, match="holds no event: the export has no CUDA tables"):
+    with pytest.raises(UnusableInputError, match="has no events: the export has no CUDA tables"):
         run_of(store, tmp_path, tables())
 
 
