@@ -135,3 +135,35 @@ def tab(opening: Opening) -> Iterator[Opening]:
     finally:
         for watch in watches:
             watch.page.close()
+
+
+@pytest.fixture(scope="module")
+def kept() -> Iterator[dict[str, Watch]]:
+    """The tabs of `warm_tab`, by the address of their server."""
+    watches: dict[str, Watch] = {}
+    yield watches
+    for watch in watches.values():
+        watch.page.close()
+
+
+@pytest.fixture
+def warm_tab(kept: dict[str, Watch], opening: Opening) -> Iterator[Opening]:
+    """Gives a tab that the tests of a module use in turns: to load a document costs more than to draw it.
+
+    It shows Help, so that the page that a test goes to is made anew.
+    """
+    used: list[Watch] = []
+
+    def opened(at: Served) -> Watch:
+        if at.address in kept:
+            kept[at.address].go(at.url("help"), "Help")
+            kept[at.address].forget()
+        else:
+            kept[at.address] = opening(at)
+            kept[at.address].open(at.url("help"))
+        used.append(kept[at.address])
+        return used[-1]
+
+    yield opened
+    for watch in used:
+        watch.quiet()

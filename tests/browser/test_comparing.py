@@ -11,6 +11,7 @@ pytest.importorskip("playwright", reason="playwright is not installed")
 from playwright.sync_api import expect
 
 from tests.browser.serving import served
+from tests.browser.watch import leave
 from tests.unit.dashboards.pairs import BASE, HEAD, OTHER, pair_store
 from tests.unit.dashboards.test_history_page import recorded
 from tests.unit.dashboards.test_sweeps_page import swept
@@ -46,9 +47,9 @@ def address(compared: Served) -> str:
 
 
 @pytest.fixture
-def tab(tab: Opening, compared: Served) -> Page:
+def tab(warm_tab: Opening, compared: Served) -> Page:
     """A tab in which nothing may go wrong, nor leave the machine."""
-    return tab(compared).page
+    return warm_tab(compared).page
 
 
 def arrived(page: Page, heading: str) -> None:
@@ -56,7 +57,7 @@ def arrived(page: Page, heading: str) -> None:
 
 
 def test_a_base_is_chosen_declared_and_compared(tab: Page, address: str) -> None:
-    tab.goto(f"{address}/compare?run={HEAD}")
+    leave(tab, f"{address}/compare?run={HEAD}")
     tab.get_by_role("link", name=OTHER).click()
     tab.get_by_role("link", name="declare gpu to vary").click()
     arrived(tab, "What the analyses say")
@@ -69,7 +70,7 @@ def test_a_base_is_chosen_declared_and_compared(tab: Page, address: str) -> None
 
 
 def test_a_choice_keeps_the_focus_and_sides_swap(tab: Page, address: str) -> None:
-    tab.goto(f"{address}/compare?run={HEAD}&base={BASE}")
+    leave(tab, f"{address}/compare?run={HEAD}&base={BASE}")
     arrived(tab, "What work changed")
     tab.get_by_role("link", name="by kernel").press("Enter")
     expect(tab.get_by_role("link", name="✓ by kernel")).to_be_focused()
@@ -80,14 +81,14 @@ def test_a_choice_keeps_the_focus_and_sides_swap(tab: Page, address: str) -> Non
 
 
 def test_a_comparison_is_saved_as_a_file(tab: Page, address: str) -> None:
-    tab.goto(f"{address}/compare?run={HEAD}&base={BASE}")
+    leave(tab, f"{address}/compare?run={HEAD}&base={BASE}")
     with tab.expect_download() as download:
         tab.get_by_role("link", name="CSV of the causes").click()
     assert download.value.suggested_filename == f"{BASE}-to-{HEAD}.csv"
 
 
 def test_a_sweep_shows_another_metric_as_a_heatmap(tab: Page, address: str) -> None:
-    tab.goto(f"{address}/sweeps")
+    leave(tab, f"{address}/sweeps")
     arrived(tab, "Runs behind it")
     tab.get_by_role("link", name="throughput").click()
     expect(tab.get_by_role("link", name="✓ throughput")).to_be_visible()
@@ -96,7 +97,7 @@ def test_a_sweep_shows_another_metric_as_a_heatmap(tab: Page, address: str) -> N
 
 
 def test_a_change_of_history_leads_to_its_comparison(tab: Page, address: str) -> None:
-    tab.goto(f"{address}/history")
+    leave(tab, f"{address}/history")
     arrived(tab, "Search for the cause")
     expect(tab.get_by_text("▲ regression")).to_be_visible()
     tab.get_by_role("link", name="with the commit before").click()

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from tests.browser.serving import Served
 
 
-def test_findings_arrive_and_lead_to_their_evidence(site: Served, tab: Opening) -> None:
-    page = tab(site).open(site.url("overview", "gpu"))
+def test_findings_arrive_and_lead_to_their_evidence(site: Served, warm_tab: Opening) -> None:
+    page = warm_tab(site).go(site.url("overview", "gpu"), "Overview")
     cards = page.locator("#advice .tk-finding")
     expect(cards.first).to_be_visible()
     expect(page.locator("#advice-tick")).to_have_count(0)
@@ -24,21 +24,21 @@ def test_findings_arrive_and_lead_to_their_evidence(site: Served, tab: Opening) 
     expect(page).to_have_url(re.compile(r"/timeline\?.*from=\d+&to=\d+&row=\w+:\d+"))
 
 
-def test_what_could_not_be_judged_unfolds(site: Served, tab: Opening) -> None:
-    page = tab(site).open(site.url("overview", "cpu"))
+def test_what_could_not_be_judged_unfolds(site: Served, warm_tab: Opening) -> None:
+    page = warm_tab(site).go(site.url("overview", "cpu"), "Overview")
     lacking = page.locator("#advice .tk-lacking")
     expect(lacking).to_contain_text("What could not be judged")
     expect(lacking.get_by_role("listitem").first).to_be_attached()
 
 
-def test_a_selection_that_the_chosen_rank_leaves_out_is_told(site: Served, tab: Opening) -> None:
-    page = tab(site).open(site.url("timeline", "job", rank=1, row="device_intervals:1"))
+def test_a_selection_that_the_chosen_rank_leaves_out_is_told(site: Served, warm_tab: Opening) -> None:
+    page = warm_tab(site).go(site.url("timeline", "job", rank=1, row="device_intervals:1"), "Timeline")
     expect(page.get_by_text("What is selected is on rank 0, device 0, which the choice")).to_be_visible()
 
 
-def test_evidence_of_another_rank_is_shown_though_one_is_chosen(site: Served, tab: Opening) -> None:
-    watch = tab(site)
-    page = watch.open(site.url("overview", "job", rank=1))
+def test_evidence_of_another_rank_is_shown_though_one_is_chosen(site: Served, warm_tab: Opening) -> None:
+    watch = warm_tab(site)
+    page = watch.go(site.url("overview", "job", rank=1), "Overview")
     links = page.locator("#advice .tk-finding").get_by_role("link", name="Show on the timeline")
     expect(links.first).to_be_visible()
     expect(page.locator("#advice-tick")).to_have_count(0)

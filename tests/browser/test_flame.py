@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.serving import served
+from tests.browser.watch import leave
 from tests.builders import host, kernel, make_run
 from tracekit.schema import C
 from tracekit.store import Store
@@ -44,10 +45,10 @@ def flames(tmp_path_factory: pytest.TempPathFactory, port: socket.socket) -> Ite
 
 
 @pytest.fixture
-def page(tab: Opening, flames: Served) -> Page:
+def page(warm_tab: Opening, flames: Served) -> Page:
     """The page of the flame graph; what the browser complains of or asks others for fails the test."""
-    opened = tab(flames).page
-    opened.goto(flames.url("flame"))
+    opened = warm_tab(flames).page
+    leave(opened, flames.url("flame"))
     expect(opened.locator("#flame canvas")).to_be_visible()
     return opened
 

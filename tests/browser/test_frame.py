@@ -43,9 +43,9 @@ def test_the_theme_toggle_is_remembered_over_a_reload(site: Served, tab: Opening
     expect(root).to_have_attribute(SCHEME, "light")
 
 
-def test_the_run_picker_changes_the_run_and_the_address(site: Served, tab: Opening) -> None:
-    watch = tab(site)
-    page = watch.open(site.url("integrity", "gpu"))
+def test_the_run_picker_changes_the_run_and_the_address(site: Served, warm_tab: Opening) -> None:
+    watch = warm_tab(site)
+    page = watch.go(site.url("integrity", "gpu"), "Integrity")
     expect(page.locator("#run")).to_have_value(re.compile("after"))
     page.locator("#run").click()
     page.get_by_role("option").filter(has_text="two ranks").first.click()
@@ -55,9 +55,9 @@ def test_the_run_picker_changes_the_run_and_the_address(site: Served, tab: Openi
     assert watch.unsound() == []
 
 
-def test_the_rank_picker_offers_the_ranks_of_the_run(site: Served, tab: Opening) -> None:
-    watch = tab(site)
-    page = watch.open(site.url("integrity", "job"))
+def test_the_rank_picker_offers_the_ranks_of_the_run(site: Served, warm_tab: Opening) -> None:
+    watch = warm_tab(site)
+    page = watch.go(site.url("integrity", "job"), "Integrity")
     choose(page, "rank", "1")
     expect(page).to_have_url(re.compile("rank=1"))
     watch.settled()
@@ -67,9 +67,9 @@ def test_the_rank_picker_offers_the_ranks_of_the_run(site: Served, tab: Opening)
     assert watch.unsound() == []
 
 
-def test_another_run_forgets_the_rank_of_the_one_before(site: Served, tab: Opening) -> None:
-    watch = tab(site)
-    page = watch.open(site.url("integrity", "job", rank=1))
+def test_another_run_forgets_the_rank_of_the_one_before(site: Served, warm_tab: Opening) -> None:
+    watch = warm_tab(site)
+    page = watch.go(site.url("integrity", "job", rank=1), "Integrity")
     page.locator("#run").click()
     page.get_by_role("option").filter(has_text="after").first.click()
     expect(page).to_have_url(re.compile("run=" + site.runs["gpu"]))
@@ -93,12 +93,14 @@ def test_a_deep_link_gives_the_same_page_after_a_reload(site: Served, tab: Openi
     assert [page.locator(f"#{name}").input_value() for name in ("run", "base", "rank")] == chosen
 
 
-def test_back_and_forward_follow_the_pages(site: Served, tab: Opening) -> None:
-    watch = tab(site)
-    page = watch.open(site.url("integrity", "gpu"))
+def test_back_and_forward_follow_the_pages(site: Served, warm_tab: Opening) -> None:
+    watch = warm_tab(site)
+    page = watch.go(site.url("integrity", "gpu"), "Integrity")
     title = page.locator("#page h1").inner_text()
     page.get_by_role("navigation", name="Pages").get_by_role("link", name="Overview").click()
     expect(page.locator("#page h1")).to_have_text("Overview")
+    expect(page).to_have_title("Overview · tracekit")
+    expect(page).to_have_url(re.compile("run=" + site.runs["gpu"]))
     watch.settled()
     page.go_back()
     expect(page.locator("#page h1")).to_have_text(title)

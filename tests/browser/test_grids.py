@@ -10,7 +10,7 @@ from tracekit.dashboards.grids.formats import number_format
 
 from tests.browser.conftest import TIMEOUT_MS
 from tests.browser.serving import served
-from tests.browser.watch import Watch
+from tests.browser.watch import Watch, leave
 from tests.builders import host, kernel, make_run, step
 from tracekit.render import human
 from tracekit.render.cells import SCALES
@@ -52,9 +52,9 @@ def address(gridded: Served) -> str:
 
 
 @pytest.fixture
-def page(tab: Opening, gridded: Served) -> Page:
+def page(warm_tab: Opening, gridded: Served) -> Page:
     """A page whose warnings, errors and requests beyond the server fail the test."""
-    watch = tab(gridded)
+    watch = warm_tab(gridded)
     watch.levels |= {"warning"}
     return watch.page
 
@@ -80,9 +80,7 @@ def values() -> list[float]:
     return [*positive, *(-value for value in positive)]
 
 
-def test_numbers_read_as_everywhere_else(page: Page, address: str) -> None:
-    page.goto(address)
-    page.locator("h1").wait_for()
+def test_numbers_read_as_everywhere_else(page: Page) -> None:
     given = [value for value in values() if math.isfinite(value)]
     for unit in (*SCALES, "share", "count", "×", ""):
         cases = [[value, number_format(unit, decimals=isinstance(value, float))] for value in given]
@@ -91,9 +89,7 @@ def test_numbers_read_as_everywhere_else(page: Page, address: str) -> None:
         assert dict(zip(given, shown, strict=True)) == dict(zip(given, expected, strict=True)), unit
 
 
-def test_other_values_read_as_everywhere_else(page: Page, address: str) -> None:
-    page.goto(address)
-    page.locator("h1").wait_for()
+def test_other_values_read_as_everywhere_else(page: Page) -> None:
     shown = page.evaluate("[null, true, false, 'a'].map(value => tracekit.human(value, {kind: 'plain'}))")
     assert shown == [human(value, "") for value in (None, True, False, "a")]
 
@@ -103,7 +99,7 @@ def named(page: Page, title: str) -> Any:
 
 
 def test_names_of_traces_are_text_in_cells_and_tooltips(page: Page, address: str) -> None:
-    page.goto(f"{address}/kernels?sort=names:sum_ns:asc")
+    leave(page, f"{address}/kernels?sort=names:sum_ns:asc")
     cell = named(page, "By full name").locator('[col-id="name"] .tk-name', has_text="<script>")
     expect(cell).to_have_text(HOSTILE)
     cell.hover()
@@ -112,7 +108,7 @@ def test_names_of_traces_are_text_in_cells_and_tooltips(page: Page, address: str
 
 
 def test_a_sort_is_in_the_address_and_the_page_stays(page: Page, address: str) -> None:
-    page.goto(f"{address}/kernels")
+    leave(page, f"{address}/kernels")
     page.get_by_role("tab", name="By full name").click()
     table = named(page, "By full name")
     grid = table.get_by_role("grid", name="By full name").or_(
@@ -133,7 +129,7 @@ def test_a_sort_is_in_the_address_and_the_page_stays(page: Page, address: str) -
 
 
 def test_a_filter_leaves_the_rows_that_match(page: Page, address: str) -> None:
-    page.goto(f"{address}/kernels")
+    leave(page, f"{address}/kernels")
     page.get_by_role("tab", name="By full name").click()
     table = named(page, "By full name")
     box = table.get_by_label("Filter By full name")
@@ -174,7 +170,7 @@ def test_without_a_network_the_trace_can_be_saved(apart: Page, address: str) -> 
 
 @pytest.mark.parametrize("kind", ["PNG", "SVG"])
 def test_a_chart_is_saved_as_a_picture(page: Page, address: str, kind: str) -> None:
-    page.goto(f"{address}/kernels")
+    leave(page, f"{address}/kernels")
     expect(page.locator(".js-plotly-plot .main-svg").first).to_be_visible()
     with page.expect_download() as saved:
         page.get_by_role("button", name=kind).first.click()

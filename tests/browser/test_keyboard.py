@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.browser.serving import Served
 
 STOPS = 120
-WALKED = {("overview", "light"), ("kernels", "dark")}
+WALKED = {("kernels", "dark")}
 """Pages that are walked in the default tier."""
 _AT = """() => {
   const one = document.activeElement;
@@ -87,18 +87,18 @@ def test_the_first_stop_skips_the_menu(site: Served, tab: Opening) -> None:
     expect(page.locator("#page:focus, #page :focus")).to_have_count(1)
 
 
-def test_a_page_is_chosen_with_the_keyboard(site: Served, tab: Opening) -> None:
-    watch = tab(site)
-    page = watch.open(site.url("integrity", "gpu"))
+def test_a_page_is_chosen_with_the_keyboard(site: Served, warm_tab: Opening) -> None:
+    watch = warm_tab(site)
+    page = watch.go(site.url("integrity", "gpu"), "Integrity")
     page.get_by_role("navigation", name="Pages").get_by_role("link", name="Overview").focus()
     page.keyboard.press("Enter")
     expect(page.locator("#page h1")).to_have_text("Overview")
     watch.settled()
 
 
-def test_a_run_is_chosen_with_the_keyboard(site: Served, tab: Opening) -> None:
-    watch = tab(site)
-    page = watch.open(site.url("integrity", "gpu"))
+def test_a_run_is_chosen_with_the_keyboard(site: Served, warm_tab: Opening) -> None:
+    watch = warm_tab(site)
+    page = watch.go(site.url("integrity", "gpu"), "Integrity")
     page.locator("#run").focus()
     page.keyboard.press("ControlOrMeta+a")
     page.keyboard.type("two ranks")

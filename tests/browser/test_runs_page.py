@@ -75,7 +75,7 @@ def test_a_dropped_trace_becomes_a_run_and_leads_to_its_overview(own: Served, ta
     expect(page.locator(".tk-import")).to_have_count(0)
 
 
-@pytest.mark.parametrize("name", ["<b>x</b>.json", "=1+1.json"])
+@pytest.mark.parametrize("name", ["<b>x</b>.json", pytest.param("=1+1.json", marks=pytest.mark.slow)])
 def test_what_is_no_trace_says_so_where_it_was_dropped(own: Served, tab: Opening, name: str) -> None:
     page = tab(own).open(own.url("help"))
     page.evaluate(_DROP, [name, "hello"])

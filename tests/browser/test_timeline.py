@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +14,7 @@ pytest.importorskip("playwright", reason="playwright is not installed")
 from playwright.sync_api import expect
 
 from tests.browser.serving import served
+from tests.browser.watch import leave
 from tests.builders import device, host, kernel, step
 from tests.runs import make_run
 from tracekit.schema import C, DeviceKind, HostKind
@@ -88,13 +90,13 @@ def address(timelines: Served) -> str:
 
 
 @pytest.fixture
-def tab(tab: Opening, timelines: Served) -> Page:
+def tab(warm_tab: Opening, timelines: Served) -> Page:
     """A tab in which nothing may go wrong, and nothing be fetched from elsewhere."""
-    return tab(timelines).page
+    return warm_tab(timelines).page
 
 
 def opened(page: Page, address: str) -> Locator:
-    page.goto(address)
+    leave(page, address)
     canvas = page.locator("#timeline-canvas")
     expect(canvas).to_have_attribute("data-settled", "true")
     return canvas
@@ -268,17 +270,20 @@ def test_another_page_and_back_leaves_nothing_behind(tab: Page, address: str) ->
     expect(tab.get_by_role("dialog")).to_have_count(0)
 
 
-def test_the_theme_repaints_and_a_picture_is_saved(tab: Page, address: str) -> None:
-    canvas = opened(tab, address)
-    back = "document.querySelector('.tkl-body').getContext('2d').getImageData(2, 2, 1, 1).data[0]"
-    bright = tab.evaluate(back)
-    frame = tab.evaluate("performance.getEntriesByName('tracekit:painted').at(-1).detail.frame")
-    tab.get_by_role("button", name="Light or dark").click()
-    expect(canvas).not_to_have_attribute("data-frame", str(frame))
-    assert tab.evaluate(back) < bright / 2
-    with tab.expect_download() as saved:
-        tab.get_by_role("button", name="Save a picture").click()
-    assert saved.value.suggested_filename.endswith("-timeline.png")
+def test_the_theme_repaints_and_a_picture_is_saved(opening: Opening, timelines: Served, address: str) -> None:
+    watch = opening(timelines)  # the theme of a warm tab stays
+    with closing(watch.open(timelines.url("help"))) as tab:
+        canvas = opened(tab, address)
+        back = "document.querySelector('.tkl-body').getContext('2d').getImageData(2, 2, 1, 1).data[0]"
+        bright = tab.evaluate(back)
+        frame = tab.evaluate("performance.getEntriesByName('tracekit:painted').at(-1).detail.frame")
+        tab.get_by_role("button", name="Light or dark").click()
+        expect(canvas).not_to_have_attribute("data-frame", str(frame))
+        assert tab.evaluate(back) < bright / 2
+        with tab.expect_download() as saved:
+            tab.get_by_role("button", name="Save a picture").click()
+        assert saved.value.suggested_filename.endswith("-timeline.png")
+        watch.quiet()
 
 
 def test_memory_stands_below_its_device_and_says_how_much_is_held(tab: Page, timelines: Served) -> None:

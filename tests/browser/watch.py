@@ -34,8 +34,8 @@ _UNFINISHED = ",".join(
         '.tk-block[aria-busy="true"]',
         ".dash-graph--pending",
         ".ag-header-row:empty:visible",
-        '.ag-root:not([aria-rowcount="1"]) .ag-center-cols-container:empty:visible',
-        ".ag-delay-render",
+        ".ag-center-cols-container:empty:visible",
+        ".ag-root:has(.ag-row) .ag-delay-render",
     )
 )
 """Blocks, charts and grids that are yet to be computed or drawn."""
@@ -71,7 +71,7 @@ class Watch:
         """A new tab, watched from the start."""
         watch = cls(context.new_page(), address)
         page = watch.page
-        _forget(page, address)
+        watch.forget()
         page.add_init_script(_VIOLATIONS + _DRAWN)
         page.on("console", watch._console)
         page.on("pageerror", lambda error: watch.troubles.append(f"page error: {error}"))
@@ -96,18 +96,26 @@ class Watch:
         self.troubles.append(f"dialog: {dialog.message[:200]}")
         dialog.dismiss()
 
+    def forget(self) -> None:
+        """Remove what pages of the server have stored in the browser, and the troubles so far."""
+        session = self.page.context.new_cdp_session(self.page)
+        stored = {"origin": self.address, "storageTypes": "cookies,indexeddb,local_storage"}
+        session.send("Storage.clearDataForOrigin", stored)
+        session.detach()
+        self.troubles.clear()
+
     def open(self, url: str) -> Page:
         """Go to an address and wait until its page is complete."""
         self.page.goto(url)
         self.settled()
         return self.page
 
-    def go(self, url: str, title: str) -> None:
-        """Go to an address of the page with this title without loading the document again, as Back does."""
-        self.page.bring_to_front()  # little is drawn in a tab behind another
-        self.page.evaluate(_GO, url)
+    def go(self, url: str, title: str) -> Page:
+        """Go to an address of a page as `leave` does, and wait until the page of this title is complete."""
+        leave(self.page, url)
         expect(self.page.locator("#page h1")).to_have_text(title)
         self.settled()
+        return self.page
 
     def resize(self, width: int) -> None:
         """Give the window another width and wait until charts and grids have followed."""
@@ -148,9 +156,7 @@ class Watch:
         assert self.troubles + [f"policy: {each}" for each in violations] == []
 
 
-def _forget(page: Page, address: str) -> None:
-    """Remove what pages of a server have stored in the browser."""
-    session = page.context.new_cdp_session(page)
-    stored = {"origin": address, "storageTypes": "cookies,indexeddb,local_storage"}
-    session.send("Storage.clearDataForOrigin", stored)
-    session.detach()
+def leave(page: Page, url: str) -> None:
+    """Go to an address without loading the document again, as Back does; the page there is not waited for."""
+    page.bring_to_front()  # little is drawn in a tab behind another
+    page.evaluate(_GO, url)
