@@ -35,7 +35,7 @@ _UNFINISHED = ",".join(
         ".dash-graph--pending",
         ".ag-header-row:empty:visible",
         ".ag-center-cols-container:empty:visible",
-        ".ag-delay-render",
+        ".ag-delay-render:visible",
     )
 )
 """Blocks, charts and grids that are yet to be computed or drawn."""
