@@ -238,11 +238,11 @@ def test_a_value_that_is_not_printed_is_nothing_measured(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["gone", "HEAD"], "no revision 'gone'"),
-        (["HEAD", "HEAD", "-k", "1"], "no plan"),
+        (["gone", "HEAD"], "no git revision 'gone'"),
+        (["HEAD", "HEAD", "-k", "1"], "-k 1 and --max-k"),
         (["HEAD", "HEAD", "--metric", "step_time"], "does not measure step_time"),
         (["HEAD", "HEAD", "--value", "step: .*"], "has no group"),
-        (["HEAD", "HEAD", "--value", "("], "no regular expression"),
+        (["HEAD", "HEAD", "--value", "("], "not a valid regular expression"),
         (["HEAD", "HEAD", "--value", "(.*)", "--higher-is-better"], "--unit count"),
     ],
 )
@@ -291,7 +291,7 @@ def test_submodules_are_measured_as_the_commit_wants_them_and_missing_ones_are_s
     program = [sys.executable, "-c", "print('step: 1 ms')"]
     found = answer(store, capsys, "HEAD", "HEAD", "-k", "2", "--max-k", "2", *VALUE, program=program)
     [said] = [one for one in found["warnings"] if "submodule" in one]
-    assert "deep lib; `git submodule update --init`" in said
+    assert "deep lib; run `git submodule update --init`" in said
 
 
 def test_a_dirty_tree_is_no_base(
@@ -299,7 +299,7 @@ def test_a_dirty_tree_is_no_base(
 ) -> None:
     Path("level.py").write_text("MS = 13\n")
     assert run(ab(store, ".", "HEAD", "--allow-dirty", *VALUE)) == 2
-    assert "a base is a commit; name a commit as the base" in capsys.readouterr().err
+    assert "use a commit as the base" in capsys.readouterr().err
 
 
 def test_a_folder_below_the_root_is_where_it_runs(

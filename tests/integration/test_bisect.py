@@ -197,7 +197,7 @@ def test_measurements_of_a_machine_that_changed_since_are_left_out(
     cache.write_text("".join(json.dumps(record) + "\n" for record in records))
     _, found = search(words(shas, counter), capsys)
     assert (found["cached"], culprits(found, shas)) == (0, [8])
-    assert any("left out" in note for note in found["notes"])
+    assert any("were ignored" in note for note in found["notes"])
 
 
 def test_an_interrupted_search_goes_on_where_it_stopped(
@@ -254,7 +254,7 @@ def test_versions_of_a_package_are_prepared_and_searched(
     code, found = search([*arguments, "--", sys.executable, "bench.py", str(counter)], capsys)
     assert (code, [one["at"]["key"] for one in found["culprits"]]) == (0, ["2.0"])
     assert found["culprits"][0]["before"]["title"] == "thing 1.2"
-    assert any("--prepare left the version" in note for note in found["notes"])
+    assert any("--prepare installed the version" in note for note in found["notes"])
 
 
 @pytest.mark.parametrize("output_format", ["table", "markdown"])

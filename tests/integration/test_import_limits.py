@@ -127,7 +127,7 @@ def test_more_different_texts_than_memory_may_hold_are_refused(
     monkeypatch.setattr(texts, "MOST_TEXT_BYTES", 1000)
     path = tmp_path / "trace.json"
     path.write_text(json.dumps([kernel_event(n, name=f"{n}" * 100) for n in range(50)]))
-    with pytest.raises(UnusableInputError, match="different texts in one column"):
+    with pytest.raises(UnusableInputError, match="distinct strings in one column"):
         imported(store, path)
 
 

@@ -91,13 +91,15 @@ def test_a_recording_is_an_export_with_the_times_of_a_process_without_nsys(versi
 
 @pytest.mark.plays(outcome="permission")
 def test_no_permission_is_told_apart(lab: Lab) -> None:
-    with pytest.raises(CollectionError, match=r"no permission to record here.*ERR_NVGPUCTRPERM.*run as root"):
+    with pytest.raises(
+        CollectionError, match=r"lacks the permission to record.*ERR_NVGPUCTRPERM.*run as root"
+    ):
         lab.record()
 
 
 @pytest.mark.plays(outcome="no_report")
 def test_no_report_is_an_error_with_the_word_of_nsys(lab: Lab) -> None:
-    with pytest.raises(CollectionError, match=r"made no report \(exit code 0\): No reports were generated"):
+    with pytest.raises(CollectionError, match=r"wrote no report \(exit code 0\): No reports were generated"):
         lab.record()
 
 

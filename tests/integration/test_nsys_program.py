@@ -83,11 +83,11 @@ def test_a_program_that_fails_before_its_window_passes_its_exit_code_on(record: 
 
 
 def test_no_report_is_an_error(record: Record) -> None:
-    with pytest.raises(CollectionError, match=r"nsys made no report"):
+    with pytest.raises(CollectionError, match=r"nsys wrote no report"):
         record(TRAIN, "0", outcome="no_report")
 
 
 def test_a_report_that_cannot_be_exported_is_kept(record: Record, tmp_path: Path) -> None:
-    with pytest.raises(CollectionError, match=r"is kept as .*tmp-1-draft.nsys-rep"):
+    with pytest.raises(CollectionError, match=r"is saved as .*tmp-1-draft.nsys-rep"):
         record(TRAIN, "0", outcome="export_fails")
     assert (tmp_path / ".reports" / "tmp-1-draft.nsys-rep").is_file()

@@ -120,8 +120,8 @@ def test_a_sitecustomize_of_the_environment_still_runs(
 
 
 NOTHING = {
-    "import torch": "made no optimizer and called no module; mark the end of each step",
-    "pass": "no Python of the program imported torch",
+    "import torch": "used no optimizer and called no module; mark the end of each step",
+    "pass": "no Python process that imported torch",
 }
 
 
@@ -147,7 +147,7 @@ def test_a_window_that_is_cut_short_keeps_its_whole_steps(folder: Path, store: S
     run = only_run(store)
     assert steps(run) == [f"ProfilerStep#{number}" for number in (1, 2, 3)]
     assert "window_cut_short" in codes(run)
-    assert "after 3 of the 5 steps" in ended.err
+    assert "after 3 of 5 profiled steps" in ended.err
     assert (run.path / "trace.json.gz").is_file()
 
 

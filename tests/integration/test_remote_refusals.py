@@ -91,7 +91,13 @@ def test_there_is_no_such_bucket(
     assert "s3://elsewhere" in found
     assert any(
         word in found
-        for word in ("no such bucket", "No such file", "no run, label or file", "nothing matches")
+        for word in (
+            "the bucket does not exist",
+            "no such bucket",
+            "No such file",
+            "no run, label or file",
+            "nothing matches",
+        )
     )
 
 

@@ -56,6 +56,6 @@ def test_a_suite_is_measured_once_and_reported(
 def test_a_suite_of_nothing_is_refused(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["suite", "run", "--only", "sac", "--domain", "vision", "--store", str(store.path)]
     assert tracekit(words) == 2
-    assert "no workload is left" in capsys.readouterr().err
+    assert "no workload matches" in capsys.readouterr().err
     assert tracekit(["suite", "report", "--store", str(store.path)]) == 2
     assert "tracekit suite run" in capsys.readouterr().err

@@ -82,7 +82,7 @@ def test_a_sweep_that_is_ended_in_the_middle_goes_on(
     second = started(store, *words)
     _, told = second.communicate(timeout=PATIENCE_S)
     assert second.returncode == 0
-    assert "going on with" in told
+    assert "resuming " in told
     done = rows(store, capsys)
     assert [(row["batch_size"], row["outcome"]) for row in done] == [(size, "ok") for size in sizes]
     after = kept(store)
@@ -104,7 +104,7 @@ def test_what_does_not_fit_is_a_row_and_larger_sizes_are_skipped(
     done = rows(store, capsys)
     assert [row["outcome"] for row in done] == ["ok", "out of memory", "skipped"]
     assert "ran out of memory" in done[1]["reason"]
-    assert done[2]["reason"] == "batch 400000 at resolution 28 ran out of memory"
+    assert done[2]["reason"] == "batch size 400000 at resolution 28 ran out of memory"
     assert len(store.runs()) == 1
 
 

@@ -78,7 +78,7 @@ def test_its_integrity_is_not_judged_by_what_was_not_recorded(timed: Run) -> Non
     ("options", "said"),
     [
         ({"collector": "nsys"}, "--no-profile cannot be combined with --collector nsys"),
-        ({"keep_trace": True}, "no trace to keep"),
+        ({"keep_trace": True}, "--keep-trace cannot be combined"),
     ],
 )
 def test_what_needs_a_profile_is_refused_before_anything_runs(

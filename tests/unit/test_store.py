@@ -167,7 +167,7 @@ def test_a_removal_that_ends_half_way_leaves_no_run(store: Store, monkeypatch: p
 
 def test_a_run_of_another_store_is_not_removed(store: Store, tmp_path: Path) -> None:
     outside = make_run(Store(tmp_path / "other"))
-    with pytest.raises(UnusableInputError, match="is no run of the store"):
+    with pytest.raises(UnusableInputError, match="is not in the store"):
         store.remove(outside)
     assert outside.path.exists()
 

@@ -64,5 +64,5 @@ def test_a_range_names_two_revisions() -> None:
 
 @pytest.mark.parametrize("references", [[], ["one"], ["a", "b", "c"]])
 def test_anything_but_two_sides_is_refused(references: list[str]) -> None:
-    with pytest.raises(UnusableInputError, match="two runs are needed"):
+    with pytest.raises(UnusableInputError, match="expected two runs"):
         pair(references)

@@ -70,7 +70,7 @@ def test_ranks_are_counted_where_nothing_says(tmp_path: Path) -> None:
 
 def test_a_folder_without_traces_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.json").write_text('{"a": 1}')
-    with pytest.raises(UnusableInputError, match="holds no trace of"):
+    with pytest.raises(UnusableInputError, match="has no traces of"):
         plan([tmp_path])
 
 
@@ -154,7 +154,7 @@ def test_a_folder_of_damaged_traces_says_what_is_wrong(tmp_path: Path) -> None:
     (tmp_path / "r1.json").write_text('{"traceEve')
     with pytest.raises(
         UnusableInputError,
-        match=r"holds no trace of .*: left out r1\.json: .*traceEvents",
+        match=r"has no traces of .*: left out r1\.json: .*traceEvents",
     ):
         plan([tmp_path])
 

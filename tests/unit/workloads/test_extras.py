@@ -97,7 +97,7 @@ def test_a_library_that_does_not_import_is_told_in_one_line(
     assert "cannot be imported: RuntimeError: operator torchvision::nms does not exist; see" in line
     (check,) = [one for one in examine(tmp_path) if "torchvision_vit_b_16" in one.detail]
     assert (check.name, check.status) == ("plug-ins", Status.WARN)
-    assert "the build of torchvision that belongs to this torch" in check.next_step
+    assert "a build of torchvision that matches this torch" in check.next_step
     assert tracekit(["collect", "--workload", "torchvision_vit_b_16"]) == 2
     assert "Traceback" not in capsys.readouterr().err
 

@@ -130,7 +130,7 @@ def test_tracing_leaves_buffers_and_random_numbers_alone() -> None:
 def test_a_backend_that_torch_does_not_list_is_refused() -> None:
     with pytest.raises(UnusableInputError) as refused:
         built(BUILT_INS["mnist_cnn"], level=COMPILE, backend="nope")
-    assert "no backend 'nope'" in str(refused.value)
+    assert "no compile backend 'nope'" in str(refused.value)
     assert "aot_eager" in str(refused.value)
 
 

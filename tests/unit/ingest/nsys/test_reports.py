@@ -85,7 +85,7 @@ def test_a_failed_export_keeps_the_report_and_nothing_half_made(
     path = made_report(tmp_path)
     with pytest.raises(UnusableInputError, match=r"exit code 3\): The report was made by a newer") as raised:
         imported(store, path)
-    assert "the report is kept" in raised.value.hint
+    assert "export the report where it was recorded" in raised.value.hint
     assert sorted(file.name for file in tmp_path.glob("*run*")) == ["run.nsys-rep"]
 
 
@@ -95,9 +95,9 @@ def test_without_the_tool_the_next_step_is_said(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("NSYS_HOME", raising=False)
     monkeypatch.setattr(nsight, "PLACES", ())
-    with pytest.raises(UnusableInputError, match="nsys, which opens it, is not installed here") as raised:
+    with pytest.raises(UnusableInputError, match="needs nsys to open; nsys is not installed") as raised:
         imported(store, made_report(tmp_path))
-    assert "nsys export --type=sqlite run.nsys-rep; then import run.sqlite" in raised.value.hint
+    assert "nsys export --type=sqlite run.nsys-rep elsewhere, then import run.sqlite" in raised.value.hint
 
 
 def test_a_folder_gives_each_recording_once(tmp_path: Path) -> None:

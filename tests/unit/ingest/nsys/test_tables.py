@@ -133,7 +133,7 @@ def test_a_file_cut_short_is_refused_with_the_next_step(tmp_path: Path) -> None:
 def test_another_programs_database_is_refused(tmp_path: Path) -> None:
     path = sqlite(tmp_path / "bookmarks.sqlite", {"moz_places": [{"url": "x"}]})
     assert is_nsys(path)
-    with pytest.raises(UnusableInputError, match="no export of Nsight Systems"):
+    with pytest.raises(UnusableInputError, match="not an export of Nsight Systems"):
         open_tables(path, tmp_path)
 
 
