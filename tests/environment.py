@@ -16,12 +16,14 @@ if TYPE_CHECKING:
 
 INHERITED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGALRM, signal.SIGCHLD)
 """Signals that a parent process may have left ignored or blocked."""
-REMOVED = {"TRACEKIT_STORE", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "PYTHONOPTIMIZE"}
-"""Variables that change what tracekit or the Python of a child process does."""
+REMOVED = {
+    *("TRACEKIT_STORE", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "PYTHONOPTIMIZE"),
+    *("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE"),
+}
+"""Variables that change what tracekit, the Python of a child process or their output does."""
 REMOVED_PREFIXES = ("GIT_",)
 FIXED = {"OMP_NUM_THREADS": "1", "TERM": "dumb"}
-"""More OpenMP threads than processors make the programs that tests start many times slower."""
-WIDTH = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE")
+"""One OpenMP thread, as more than processors slow programs down, and a terminal without colors."""
 
 
 def normalize() -> None:
@@ -58,6 +60,6 @@ def open_standard_streams() -> None:
 def normalize_variables(variables: MutableMapping[str, str]) -> None:
     """Remove the variables that change behavior, and set those that all tests rely on."""
     for name in list(variables):
-        if name in REMOVED or name in WIDTH or name.startswith(REMOVED_PREFIXES):
+        if name in REMOVED or name.startswith(REMOVED_PREFIXES):
             del variables[name]
     variables.update(FIXED)

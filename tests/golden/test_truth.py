@@ -20,10 +20,11 @@ from tracekit.analyses._launch_config import activations, configs
 from tests.traces import table
 from tracekit.analysis import analyze
 from tracekit.ingest import import_traces
-from tracekit.schema import TABLES, C
+from tracekit.schema import TABLES, C, DeviceKind
 
 if TYPE_CHECKING:
     from tests.shared_runs import SharedRuns
+    from tracekit.run import Run
     from tracekit.store import Store
 
 TRACES = Path(__file__).parents[2] / ".." / "shared" / "traces"
@@ -151,9 +152,18 @@ def test_causes_sum_to_the_idle_time_of_each_device(name: str, shared_runs: Shar
         assert sums.to_dict() == whole.to_dict()
     unknown = summary["unknown_ns"].sum()
     if name in BEGAN_LATE:
+        assert _was_queued_before(run)
         by_op = result.tables["by_op"]
         unknown -= by_op.loc[by_op["op"] == "(launch not recorded)", "idle_ns"].sum()
     assert unknown <= MOST_UNKNOWN * whole.sum()
+
+
+def _was_queued_before(run: Run) -> bool:
+    """Whether all work without a recorded launch begins before any work with one."""
+    rows = run.table("device_intervals", columns=[C.KIND, C.START_NS, C.LAUNCH_ROW])
+    work = rows[~rows[C.KIND].isin([DeviceKind.IDLE, DeviceKind.SYNC])]
+    launched = work[C.LAUNCH_ROW].notna()
+    return bool(work.loc[~launched, C.START_NS].max() < work.loc[launched, C.START_NS].min())
 
 
 @pytest.mark.parametrize("name", [name for name in TRUTH if name in CAUSES])

@@ -239,7 +239,7 @@ def test_a_value_that_is_not_printed_is_nothing_measured(
     ("words", "message"),
     [
         (["gone", "HEAD"], "no git revision 'gone'"),
-        (["HEAD", "HEAD", "-k", "1"], "-k 1 and --max-k"),
+        (["HEAD", "HEAD", "-k", "1"], "-k 1 and --max-k 20 do not fit"),
         (["HEAD", "HEAD", "--metric", "step_time"], "does not measure step_time"),
         (["HEAD", "HEAD", "--value", "step: .*"], "has no group"),
         (["HEAD", "HEAD", "--value", "("], "not a valid regular expression"),
@@ -299,7 +299,7 @@ def test_a_dirty_tree_is_no_base(
 ) -> None:
     Path("level.py").write_text("MS = 13\n")
     assert run(ab(store, ".", "HEAD", "--allow-dirty", *VALUE)) == 2
-    assert "use a commit as the base" in capsys.readouterr().err
+    assert "uncommitted changes; use a commit as the base" in capsys.readouterr().err
 
 
 def test_a_folder_below_the_root_is_where_it_runs(

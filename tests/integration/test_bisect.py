@@ -197,7 +197,7 @@ def test_measurements_of_a_machine_that_changed_since_are_left_out(
     cache.write_text("".join(json.dumps(record) + "\n" for record in records))
     _, found = search(words(shas, counter), capsys)
     assert (found["cached"], culprits(found, shas)) == (0, [8])
-    assert any("were ignored" in note for note in found["notes"])
+    assert any("measurements of earlier calls were ignored" in note for note in found["notes"])
 
 
 def test_an_interrupted_search_goes_on_where_it_stopped(

@@ -82,7 +82,7 @@ def test_a_sweep_that_is_ended_in_the_middle_goes_on(
     second = started(store, *words)
     _, told = second.communicate(timeout=PATIENCE_S)
     assert second.returncode == 0
-    assert "resuming " in told
+    assert "resuming lennard_jones-" in told
     done = rows(store, capsys)
     assert [(row["batch_size"], row["outcome"]) for row in done] == [(size, "ok") for size in sizes]
     after = kept(store)

@@ -85,7 +85,9 @@ def test_a_failed_export_keeps_the_report_and_nothing_half_made(
     path = made_report(tmp_path)
     with pytest.raises(UnusableInputError, match=r"exit code 3\): The report was made by a newer") as raised:
         imported(store, path)
-    assert "export the report where it was recorded" in raised.value.hint
+    assert (
+        "export the report where it was recorded: nsys export --type=sqlite run.nsys-rep" in raised.value.hint
+    )
     assert sorted(file.name for file in tmp_path.glob("*run*")) == ["run.nsys-rep"]
 
 
