@@ -28,11 +28,11 @@ _LEAST = 5
 def choose(config: pytest.Config) -> None:
     """Load the hypothesis profile of the tier that `-m` selects; call it before tests are imported."""
     # timings never decide a test, nor how long its examples take to draw on a busy machine; and where
-    # changes are judged, each is asked the same
+    # changes are judged, each is asked the same. Fixtures of a function are only read by its examples.
     common = {
         "deadline": None,
         "derandomize": "CI" in os.environ,
-        "suppress_health_check": [HealthCheck.too_slow],
+        "suppress_health_check": [HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
     }
     settings.register_profile(SLOW, **common)
     settings.register_profile(DEFAULT, **common, max_examples=examples(100, tier=DEFAULT))

@@ -69,6 +69,7 @@ def test_a_base_is_chosen_declared_and_compared(tab: Page, address: str) -> None
     expect(tab.get_by_text("Nothing was compared.")).to_be_visible()
 
 
+@pytest.mark.slow
 def test_a_choice_keeps_the_focus_and_sides_swap(tab: Page, address: str) -> None:
     leave(tab, f"{address}/compare?run={HEAD}&base={BASE}")
     arrived(tab, "What work changed")

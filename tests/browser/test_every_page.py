@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 PAGES = registered()
 MADE_BY_HAND = [name for name, page in PAGES.items() if page.order < FIRST]
 THEMES = ("light", "dark")
-SHOWN = {*MADE_BY_HAND, "gpu_breakdown", "h2d_copies", "help"}
-"""Pages of the default tier: the others are made by one function of the tables of an analysis."""
+SHOWN = {"runs", "overview", "timeline", "kernels", "steps", "copies", "compare", "gpu_breakdown", "help"}
+"""Pages of the default tier: where a reader starts, and one of those generated from an analysis."""
 VISITS = [
     pytest.param(
         name,

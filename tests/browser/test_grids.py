@@ -156,6 +156,7 @@ def test_perfetto_is_given_the_trace(apart: Page, address: str) -> None:
     expect(apart.get_by_role("status").filter(has_text="Sent to Perfetto.")).to_be_visible()
 
 
+@pytest.mark.slow
 def test_without_a_network_the_trace_can_be_saved(apart: Page, address: str) -> None:
     apart.clock.install()
     apart.context.route("https://ui.perfetto.dev/**", lambda route: route.fulfill(body=""))
@@ -168,7 +169,7 @@ def test_without_a_network_the_trace_can_be_saved(apart: Page, address: str) -> 
     expect(apart.get_by_role("link", name="Save the trace")).to_be_visible()
 
 
-@pytest.mark.parametrize("kind", ["PNG", "SVG"])
+@pytest.mark.parametrize("kind", ["PNG", pytest.param("SVG", marks=pytest.mark.slow)])
 def test_a_chart_is_saved_as_a_picture(page: Page, address: str, kind: str) -> None:
     leave(page, f"{address}/kernels")
     expect(page.locator(".js-plotly-plot .main-svg").first).to_be_visible()

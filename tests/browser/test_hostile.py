@@ -32,10 +32,7 @@ def test_hostile_names_stay_text_in_the_run_picker(site: Served, tab: Opening) -
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=[] if name in {"runs", "timeline", "kernels"} else [pytest.mark.slow])
-        for name in MADE_BY_HAND
-    ],
+    [pytest.param(name, marks=[] if name in {"timeline"} else [pytest.mark.slow]) for name in MADE_BY_HAND],
 )
 def test_hostile_addresses_are_nothing(site: Served, tab: Opening, name: str) -> None:
     watch = tab(site, width=NARROW)

@@ -56,9 +56,18 @@ def test_it_stands_alone(browser: Browser, report: Path, theme: Any, width: int)
         ink, paper = page.locator("svg text:not(.inside)").first.evaluate(_STYLE)
         assert _light(paper) == (theme == "light")
         assert _light(ink) != _light(paper)
-        assert axe.serious(page) == []
     assert requests == [report.as_uri()]
     assert troubles == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("theme", ["dark", "light"])
+def test_it_is_accessible(browser: Browser, report: Path, theme: Any) -> None:
+    with browser.new_context(color_scheme=theme) as context:
+        context.set_default_timeout(TIMEOUT_MS)
+        page = context.new_page()
+        page.goto(report.as_uri())
+        assert axe.serious(page) == []
 
 
 def test_on_paper_it_is_dark_on_white_whatever_the_theme(browser: Browser, report: Path) -> None:

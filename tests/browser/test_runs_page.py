@@ -124,6 +124,7 @@ def test_runs_are_deleted_in_two_steps(own: Served, store: Store, tab: Opening) 
     assert store.runs() == [kept]
 
 
+@pytest.mark.slow
 def test_an_unreadable_run_is_named(own: Served, store: Store, tab: Opening, tmp_path: Path) -> None:
     make_run(store)
     bad = make_run(store, after_s=1)
@@ -133,6 +134,7 @@ def test_an_unreadable_run_is_named(own: Served, store: Store, tab: Opening, tmp
     expect(page.locator("#runs-unreadable")).to_contain_text("upgrade tracekit")
 
 
+@pytest.mark.slow
 def test_the_filter_is_reached_by_its_key(own: Served, store: Store, tab: Opening) -> None:
     runs = [make_run(store, after_s=1, name=name).path.name for name in ("alpha", "beta")]
     page = tab(own).open(own.url("runs"))
@@ -143,6 +145,7 @@ def test_the_filter_is_reached_by_its_key(own: Served, store: Store, tab: Openin
     expect(row(page, runs[0])).to_be_visible()
 
 
+@pytest.mark.slow
 def test_keys_open_pages_and_the_list_of_keys(own: Served, store: Store, tab: Opening) -> None:
     make_run(store)
     page = tab(own).open(own.url("runs"))
@@ -156,6 +159,7 @@ def test_keys_open_pages_and_the_list_of_keys(own: Served, store: Store, tab: Op
     expect(page).to_have_title("Help · tracekit")
 
 
+@pytest.mark.slow
 def test_the_menu_of_a_narrow_screen_opens_and_closes(own: Served, store: Store, tab: Opening) -> None:
     make_run(store)
     page = tab(own, width=360).open(own.url("runs"))

@@ -44,7 +44,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory, port: socket.socket) -> Iter
 @pytest.mark.parametrize(
     ("name", "theme"),
     [
-        ("suite", "light"),
+        pytest.param("suite", "light", marks=pytest.mark.slow),
         ("sweeps", "dark"),
         pytest.param("suite", "dark", marks=pytest.mark.slow),
         pytest.param("sweeps", "light", marks=pytest.mark.slow),

@@ -222,6 +222,7 @@ def test_search_finds_a_name_and_goes_to_its_first(tab: Page, address: str) -> N
     expect(tab).to_have_url(re.compile("row=device_intervals:2(&|$)"))
 
 
+@pytest.mark.slow
 def test_hidden_pinned_and_folded_lanes_and_categories_survive_a_reload(tab: Page, address: str) -> None:
     canvas = opened(tab, address)
     tab.get_by_role("button", name="Hide idle").focus()
@@ -270,6 +271,7 @@ def test_another_page_and_back_leaves_nothing_behind(tab: Page, address: str) ->
     expect(tab.get_by_role("dialog")).to_have_count(0)
 
 
+@pytest.mark.slow
 def test_the_theme_repaints_and_a_picture_is_saved(opening: Opening, timelines: Served, address: str) -> None:
     watch = opening(timelines)  # the theme of a warm tab stays
     with closing(watch.open(timelines.url("help"))) as tab:

@@ -39,6 +39,8 @@ _UNFINISHED = ",".join(
     )
 )
 """Blocks, charts and grids that are yet to be computed or drawn."""
+_RESTED = "() => new Promise((done) => setTimeout(() => requestIdleCallback(done, { timeout: 5000 }), 50))"
+"""Waits until the page has had nothing to do, however busy the machine is."""
 _FITS = "() => document.documentElement.scrollWidth <= document.documentElement.clientWidth"
 _WIDTHS = """() => {
   const limit = document.documentElement.clientWidth;
@@ -58,12 +60,16 @@ class Watch:
         page: The tab.
         address: The only server it may speak to.
         troubles: Console errors, page errors, outside requests and failed answers, in order.
+        pending: Requests that are yet to be answered.
+        asked: How many requests there have been.
         levels: Kinds of messages on the console that are troubles.
     """
 
     page: Page
     address: str
     troubles: list[str] = field(default_factory=list)
+    pending: set[Request] = field(default_factory=set)
+    asked: int = 0
     levels: set[str] = field(default_factory=lambda: {"assert", "error"})
 
     @classmethod
@@ -77,6 +83,8 @@ class Watch:
         page.on("pageerror", lambda error: watch.troubles.append(f"page error: {error}"))
         page.on("request", watch._request)
         page.on("response", watch._response)
+        page.on("requestfinished", watch._ended)
+        page.on("requestfailed", watch._ended)
         page.on("dialog", watch._dialog)
         return watch
 
@@ -85,8 +93,13 @@ class Watch:
             self.troubles.append(f"console: {message.text[:500]} at {message.location.get('url')}")
 
     def _request(self, request: Request) -> None:
+        self.asked += 1
+        self.pending.add(request)
         if not request.url.startswith((self.address + "/", "data:", "blob:")):
             self.troubles.append(f"outside request: {request.url[:200]}")
+
+    def _ended(self, request: Request) -> None:
+        self.pending.discard(request)
 
     def _response(self, response: Response) -> None:
         if response.status >= 400:
@@ -112,6 +125,7 @@ class Watch:
 
     def go(self, url: str, title: str) -> Page:
         """Go to an address of a page as `leave` does, and wait until the page of this title is complete."""
+        self.pending.clear()  # the page that is left may still wait for an answer
         leave(self.page, url)
         expect(self.page.locator("#page h1")).to_have_text(title)
         self.settled()
@@ -121,14 +135,21 @@ class Watch:
         """Give the window another width and wait until charts and grids have followed."""
         self.page.set_viewport_size({"width": width, "height": 900})
         with contextlib.suppress(Error):  # `unsound` tells what does not fit
-            self.page.wait_for_function(_FITS)
+            self.page.wait_for_function(_FITS, polling=50)  # a tab in the background draws no frames
 
     def settled(self) -> None:
         """Wait until the page has a heading, no block is being computed and nothing is being fetched."""
         expect(self.page.locator("#page h1")).to_be_visible()
         expect(self.page.locator(_UNFINISHED)).to_have_count(0)
-        self.page.wait_for_load_state("networkidle")
+        self._rested()
         expect(self.page.locator(_UNFINISHED)).to_have_count(0)
+
+    def _rested(self) -> None:
+        """Wait until every request is answered and what follows from the answers asks for nothing more."""
+        before = -1
+        while self.pending or before != self.asked:
+            before = self.asked
+            self.page.evaluate(_RESTED)
 
     def through_the_menu(self) -> Iterator[str]:
         """Go to each page that the menu lists, by its links; gives the titles once each page is complete."""

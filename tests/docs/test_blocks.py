@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 pytest.importorskip("torch")
 pytest.importorskip("dash")
 
-DEFAULT = ("README.md", "collector.md", "python.md", "check.md", "troubleshooting.md")
+DEFAULT = ("collector.md", "python.md", "check.md", "troubleshooting.md")
 """Documents of the default tier: together they have blocks of every kind, and a recording of a program."""
 UNRUN = {
     "README.md": 7,

@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fuzz.case import Case, unpacked
@@ -33,9 +33,7 @@ def test_a_seeded_pass_finds_no_defect_and_reads_some(name: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", READERS)
-@settings(
-    derandomize=True, max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(derandomize=True, max_examples=examples(15))
 @given(random=st.randoms(use_true_random=False))
 def test_whatever_hypothesis_makes_finds_no_defect(
     name: str, random: Random, tmp_path_factory: pytest.TempPathFactory

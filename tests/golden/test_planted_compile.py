@@ -233,6 +233,7 @@ def test_the_sides_are_told_apart(load: Load) -> None:
     assert "two compiled programs" in compare(compiled, compiled, "compile").notes[0]
 
 
+@pytest.mark.slow
 def test_geometric_means_over_pairs_are_those_of_the_ratios(load: Load) -> None:
     eager, clean, slow = load(EAGER), load(CLEAN), load(SLOW)
     table = geomeans([(eager, clean), (eager, slow)])

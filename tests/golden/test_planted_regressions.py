@@ -120,7 +120,7 @@ def test_the_planted_slowdown_is_the_reported_one(name: str) -> None:
     assert ratio == pytest.approx(chosen.ratio, rel=1e-3)
 
 
-@pytest.mark.parametrize("name", SLOWDOWNS)
+@pytest.mark.parametrize("name", tiers.thinned(SLOWDOWNS, default=REPRESENTATIVE))
 def test_five_runs_a_side_find_each_of_them(bench: Bench, name: str) -> None:
     chosen = case(name)
     found = diff(*bench.sides(chosen.base, chosen.head, seed=chosen.pull), options=BARE)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.repositories import add_submodule
+from tests.tiers import thinned
 from tests.unit.measuring.test_worktrees import everything
 from tracekit.ab.sides import commit
 from tracekit.cli.main import run
@@ -171,6 +172,7 @@ def test_a_faster_commit_is_an_improvement(
     assert (found["verdict"], found["exit_code"]) == ("improvement", 0)
 
 
+@pytest.mark.slow
 def test_real_time_and_memory_of_equal_commits_are_no_regression(
     repository: Repository, store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -317,7 +319,9 @@ def test_a_folder_below_the_root_is_where_it_runs(
     assert {Path(folder).name for folder in repository.folders} == {"below"}
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", thinned([signal.SIGINT, signal.SIGTERM, signal.SIGKILL], default=[signal.SIGKILL])
+)
 def test_a_call_that_was_interrupted_goes_on_where_it_stopped(
     number: signal.Signals, repository: Repository, store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -355,6 +359,7 @@ def test_another_program_or_commit_does_not_go_on_from_it(
     assert len(repository.measured) - made == 24
 
 
+@pytest.mark.slow
 def test_other_variables_do_not_go_on_from_it(
     repository: Repository,
     store: Store,

@@ -34,6 +34,7 @@ def rows(part: dict[str, Any], series: str) -> dict[str, dict[str, Any]]:
     return {row["contender"]: row for row in case["rows"]}
 
 
+@pytest.mark.slow
 def test_the_document_holds_parts_cases_and_rows(measured: tuple[Path, dict[str, Any], str]) -> None:
     _, found, _ = measured
     assert found["schema"] == "tracekit.bench/1"
@@ -46,6 +47,7 @@ def test_the_document_holds_parts_cases_and_rows(measured: tuple[Path, dict[str,
             assert all(len(row["runs"]) == 1 or row["failed"] for row in case["rows"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["plain", "gz"])
 def test_parsers_parse_every_event_and_are_compared(
     measured: tuple[Path, dict[str, Any], str], form: str
@@ -62,6 +64,7 @@ def test_parsers_parse_every_event_and_are_compared(
     assert [found[name]["told"]["events"]["median"] for name in names] == [events] * len(names)
 
 
+@pytest.mark.slow
 def test_rows_of_an_export_are_all_read(measured: tuple[Path, dict[str, Any], str]) -> None:
     (case,) = measured[1]["parts"]["nsys"]["cases"]
     found = {row["contender"]: row for row in case["rows"]}
@@ -70,6 +73,7 @@ def test_rows_of_an_export_are_all_read(measured: tuple[Path, dict[str, Any], st
     assert found["tracekit import"]["failed"] == ""
 
 
+@pytest.mark.slow
 def test_nothing_was_installed_and_who_is_missing_is_named(
     measured: tuple[Path, dict[str, Any], str],
 ) -> None:
@@ -82,12 +86,14 @@ def test_nothing_was_installed_and_who_is_missing_is_named(
         assert "- HTA load and breakdown: not installed" in printed
 
 
+@pytest.mark.slow
 def test_the_page_is_what_is_printed(measured: tuple[Path, dict[str, Any], str]) -> None:
     folder, _, printed = measured
     assert printed.strip() in (folder / "quick.md").read_text()
     assert not list(folder.glob("scratch*"))
 
 
+@pytest.mark.slow
 def test_a_part_measured_later_joins_the_others(measured: tuple[Path, dict[str, Any], str]) -> None:
     folder, before, _ = measured
     found, _ = bench(folder, "analyses", "--only", "kernels")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.tiers import thinned
 from tracekit.cli.main import run
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ noise = random.Random(len(counter.read_text())).gauss(0, 0.01)
 print(f"step: {float(Path('level.txt').read_text()) * (1 + noise):.5f} ms")
 """
 COMMITS = 12
+BROKEN = ["raise SystemExit('boom')", "raise SystemExit(125)", "print('no value')"]
 
 
 @pytest.fixture
@@ -73,7 +75,7 @@ def culprits(found: dict[str, Any], shas: list[str]) -> list[int]:
     return [shas.index(one["at"]["key"]) for one in found["culprits"]]
 
 
-@pytest.mark.parametrize("planted", [1, 8, 12])
+@pytest.mark.parametrize("planted", thinned([1, 8, 12], default=[8]))
 def test_the_slow_commit_of_twelve_is_named_with_its_effect(
     git: Git, counter: Path, capsys: pytest.CaptureFixture[str], planted: int
 ) -> None:
@@ -89,6 +91,7 @@ def test_the_slow_commit_of_twelve_is_named_with_its_effect(
     assert found["measured"] == len(counter.read_text()) < 3 * (COMMITS + 1)
 
 
+@pytest.mark.slow
 def test_a_commit_that_got_faster_is_found_too(
     git: Git, counter: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -96,6 +99,7 @@ def test_a_commit_that_got_faster_is_found_too(
     assert culprits(search(words(shas, counter), capsys)[1], shas) == [5]
 
 
+@pytest.mark.slow
 def test_two_slow_commits_are_both_named(git: Git, counter: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shas = history(git, {3: 11.5, 10: 13.0})
     assert culprits(search(words(shas, counter), capsys)[1], shas) == [3, 10]
@@ -110,9 +114,7 @@ def test_the_users_tree_is_as_it_was(git: Git, counter: Path, capsys: pytest.Cap
     assert not list((counter.parent / "store").glob(".worktrees/*/*"))
 
 
-@pytest.mark.parametrize(
-    "program", ["raise SystemExit('boom')", "raise SystemExit(125)", "print('no value')"]
-)
+@pytest.mark.parametrize("program", thinned(BROKEN, default=BROKEN[:1]))
 def test_a_broken_commit_is_left_out_and_named(
     git: Git, counter: Path, capsys: pytest.CaptureFixture[str], program: str
 ) -> None:
@@ -131,6 +133,7 @@ def test_a_culprit_among_broken_commits_is_one_of_several_suspects(
     assert [one["key"] for one in culprit["suspects"]] == shas[5:8]
 
 
+@pytest.mark.slow
 def test_a_skipped_commit_is_not_measured(
     git: Git, counter: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -185,6 +188,7 @@ def test_a_second_call_takes_what_the_first_measured_and_measures_ends_and_jump(
     assert (fresh["measured"], fresh["cached"]) == (first["measured"], 0)
 
 
+@pytest.mark.slow
 def test_measurements_of_a_machine_that_changed_since_are_left_out(
     git: Git, counter: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -245,7 +245,12 @@ def test_what_cannot_be_collected_leaves_nothing(
 
 
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)]
+    ("number", "code"),
+    [
+        (signal.SIGINT, 130),
+        pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow),
+        pytest.param(signal.SIGKILL, -9, marks=pytest.mark.slow),
+    ],
 )
 def test_a_collector_that_ends_early_takes_the_workload_with_it(
     number: signal.Signals, code: int, store: Store

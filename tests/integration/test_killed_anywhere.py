@@ -51,6 +51,7 @@ def some(scene: Scene) -> list[int]:
     return [1, *sorted(between), count]
 
 
+@pytest.mark.slow
 @others
 def test_killed_at_some_operations_on_files(scene: Scene) -> None:
     for number in some(scene):
@@ -88,6 +89,7 @@ def test_killed_at_any_moment(scene: Scene) -> None:
     assert len(at_random(scene, MOMENTS, seed=1)) == MOMENTS
 
 
+@pytest.mark.slow
 @others
 def test_a_disk_that_is_full_at_some_operation(scene: Scene) -> None:
     for number in some(scene):

@@ -109,6 +109,7 @@ def test_a_trace_runs_without_its_modules(store: Store) -> None:
     assert read(run.meta) is None
 
 
+@pytest.mark.slow
 def test_without_a_compiler_the_error_names_a_backend_that_needs_none(
     store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -91,6 +91,7 @@ def test_it_computes_what_eager_computes(name: str, mode: str, cache: Path, tmp_
         path.unlink()  # an exported model has up to 0.6 GB
 
 
+@pytest.mark.slow
 def test_a_run_knows_what_ran_and_how(collected: Run) -> None:
     meta = collected.meta
     assert meta.workload is not None
@@ -105,6 +106,7 @@ def test_a_run_knows_what_ran_and_how(collected: Run) -> None:
     assert (collected.path / KEPT_TRACE).is_file()
 
 
+@pytest.mark.slow
 def test_its_tables_hold_the_profile(collected: Run) -> None:
     assert table(collected, "steps")[C.NAME].tolist() == ["ProfilerStep#1", "ProfilerStep#2"]
     host = table(collected, "host_intervals")
@@ -116,6 +118,7 @@ def test_its_tables_hold_the_profile(collected: Run) -> None:
     assert [one.code for one in collected.meta.diagnostics] == ["stacks_ignored"]
 
 
+@pytest.mark.slow
 def test_memory_is_that_of_the_c_program_and_sampled(collected: Run) -> None:
     rows = table(collected, "counters")
     (peak,) = rows[rows[C.METRIC] == "host_peak_bytes"].to_dict("records")
@@ -126,6 +129,7 @@ def test_memory_is_that_of_the_c_program_and_sampled(collected: Run) -> None:
     assert resident[C.VALUE].between(20e6, 8e9).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("zero_grad", "fills"), [("zero", 8), ("foreach", 8), ("default", 0)])
 def test_gradients_are_zeroed_as_asked(zero_grad: str, fills: int, cache: Path, tmp_path: Path) -> None:
     exported = Exported("mnist_cnn", "train", tmp_path, zero_grad=zero_grad)
@@ -151,6 +155,7 @@ def test_without_a_compiler_it_says_what_to_install(tmp_path: Path) -> None:
     assert not home.exists()
 
 
+@pytest.mark.slow
 def test_any_seed_reaches_the_program(cache: Path, tmp_path: Path) -> None:
     exported = Exported("mnist_cnn", "infer", tmp_path, seed=(1 << 64) - 1)
     assert exported.run(cache).returncode == 0
@@ -158,6 +163,7 @@ def test_any_seed_reaches_the_program(cache: Path, tmp_path: Path) -> None:
     torch.testing.assert_close(torch.load(tmp_path / "output"), steps[-1], rtol=TOLERANCE, atol=TOLERANCE)
 
 
+@pytest.mark.slow
 def test_memory_that_runs_out_is_one_line(cache: Path, tmp_path: Path) -> None:
     exported = Exported("mnist_cnn", "infer", tmp_path)
     content = torch.load(exported.job)
@@ -188,6 +194,7 @@ def test_nsys_does_not_watch_it(store: Store) -> None:
         collect(store, Request(**SMALL, level=LIBTORCH), collector="nsys")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("cached")
 def test_a_killed_program_is_an_error_and_leaves_nothing(store: Store) -> None:
     def kill(part: str, done: int, _total: int) -> None:
@@ -201,6 +208,7 @@ def test_a_killed_program_is_an_error_and_leaves_nothing(store: Store) -> None:
     assert [path.name for path in store.path.iterdir() if path.name != ".gitignore"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("cached")
 def test_an_interrupt_ends_the_program_and_leaves_nothing(store: Store) -> None:
     words = ["--workload", "mnist_cnn", "--device", "cpu", "--threads", "1", "--steps", "1000000"]
@@ -224,6 +232,7 @@ def test_an_interrupt_ends_the_program_and_leaves_nothing(store: Store) -> None:
     assert [path.name for path in store.path.iterdir() if path.name != ".gitignore"] == []
 
 
+@pytest.mark.slow
 def test_an_interrupt_while_it_is_compiled_leaves_nothing(store: Store, tmp_path: Path) -> None:
     needs_toolchain()
     gate, compiler, home = tmp_path / "gate", tmp_path / "c++", tmp_path / "home"

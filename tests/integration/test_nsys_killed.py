@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from tests.nsys import install, write_export
+from tests.tiers import thinned
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -117,7 +118,7 @@ def test_at_any_moment(store: Store, tmp_path: Path) -> None:
         nothing_is_left(store, tmp_path)
 
 
-@pytest.mark.parametrize("with_signal", SIGNALS)
+@pytest.mark.parametrize("with_signal", thinned(SIGNALS, default=[signal.SIGINT]))
 @pytest.mark.parametrize(
     ("part", "outcome", "program"),
     [("export", "export_hangs", "ends well"), ("profile", "daemon", "runs on")],

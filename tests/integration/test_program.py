@@ -51,7 +51,7 @@ def same(with_it: Ended, without: Ended) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        pytest.param(("train.py", "--steps", "9"), id="plain"),
+        pytest.param(("train.py", "--steps", "9"), id="plain", marks=pytest.mark.slow),
         pytest.param(
             ("train.py", "--workers", "2", "--start-method", "fork", "--fail-after", "8"),
             id="fails-with-forked-workers",
@@ -63,7 +63,9 @@ def same(with_it: Ended, without: Ended) -> None:
         ),
         pytest.param(("-m", "pkg"), id="module", marks=pytest.mark.slow),
         pytest.param(("train.py", "--no-such-option"), id="argparse"),
-        pytest.param(("train.py", "--steps", "2", "--fail-after", "1"), id="fails-early"),
+        pytest.param(
+            ("train.py", "--steps", "2", "--fail-after", "1"), id="fails-early", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_output_and_exit_code_are_those_without(words: tuple[str, ...], folder: Path, store: Store) -> None:
@@ -151,6 +153,7 @@ def test_a_window_that_is_cut_short_keeps_its_whole_steps(folder: Path, store: S
     assert (run.path / "trace.json.gz").is_file()
 
 
+@pytest.mark.slow
 def test_from_the_first_step_on_nothing_is_timed(folder: Path, store: Store) -> None:
     command = [PYTHON, "train.py", "--steps", "3"]
     ended = collected(store.path, command, folder, "--start-step", "0", "--steps", "2", "--format", "json")

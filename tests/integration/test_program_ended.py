@@ -71,7 +71,7 @@ def gone(processes: list[psutil.Process]) -> bool:
     return psutil.wait_procs(processes, timeout=30)[1] == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.slow)])
 def test_asked_to_end_it_ends_the_program_and_leaves_nothing(
     number: signal.Signals, tmp_path: Path, store: Store
 ) -> None:
@@ -84,6 +84,7 @@ def test_asked_to_end_it_ends_the_program_and_leaves_nothing(
     assert left_over(store) == []
 
 
+@pytest.mark.slow
 def test_killed_outright_it_takes_the_program_and_its_folder_along(tmp_path: Path, store: Store) -> None:
     with start(store, tmp_path, 1, stdout=subprocess.PIPE) as collector:
         assert collector.stdout

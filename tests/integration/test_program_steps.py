@@ -126,6 +126,7 @@ def test_a_compiled_module_is_compiled_as_without(tmp_path: Path, store: Store) 
     assert run.rows("steps") == 5
 
 
+@pytest.mark.slow
 def test_of_a_single_call_that_call_is_recorded(tmp_path: Path, store: Store) -> None:
     run, _ = ran(INFER.replace("CALLS", "1"), tmp_path, store)
     assert count(run, "aten::linear") == 1
@@ -139,12 +140,14 @@ def test_marks_of_the_program_count_and_nothing_else(tmp_path: Path, store: Stor
     assert count(run, "Optimizer.step#SGD.step") == 20
 
 
+@pytest.mark.slow
 def test_of_several_optimizers_a_step_is_a_round_of_the_first(tmp_path: Path, store: Store) -> None:
     run, _ = ran(GAN, tmp_path, store, "--steps", "3")
     assert run.rows("steps") == 3
     assert count(run, "Optimizer.step#SGD.step") == 3 * 3
 
 
+@pytest.mark.slow
 def test_a_call_before_there_is_an_optimizer_is_no_step_and_none_begins_inside_of_one(
     tmp_path: Path, store: Store
 ) -> None:

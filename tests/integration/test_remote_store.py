@@ -63,6 +63,7 @@ def test_a_run_is_there_as_it_is_on_a_disk(store: Store, remote: Store, trace: P
     )
 
 
+@pytest.mark.slow
 def test_every_analysis_says_the_same(store: Store, remote: Store, trace: Path) -> None:
     (here,), (there,) = import_traces(store, [trace]), import_traces(remote, [trace])
     for one in analysis.available():

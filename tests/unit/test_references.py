@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.runs import make_meta, make_run
@@ -89,9 +89,7 @@ def invoke(store: Store, capsys: pytest.CaptureFixture[str]) -> Callable[..., Do
     return call
 
 
-@settings(
-    derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(150)
-)
+@settings(derandomize=True, max_examples=examples(150))
 @given(
     st.text(max_size=30) | st.lists(st.sampled_from(["..", ".", "/", "~", "latest", ":", "a"])).map("".join)
 )

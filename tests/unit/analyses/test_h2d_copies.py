@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tracekit.analyses._copies.tables import NO_BYTES, NO_STACKS
 from tracekit.analyses._shared.common import NO_DEVICE, NO_STEPS
@@ -183,7 +183,7 @@ INTERVALS = st.lists(
 )
 
 
-@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25))
 @given(INTERVALS, st.randoms(use_true_random=False))
 def test_parts_sum_to_wholes_in_any_order(
     tmp_path_factory: pytest.TempPathFactory,

@@ -50,7 +50,9 @@ def fetched(address: str) -> str:
     return text
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)]
+)
 def test_it_prints_one_line_and_ends_quietly_when_interrupted(
     store: Store, number: signal.Signals, code: int
 ) -> None:

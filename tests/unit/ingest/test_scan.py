@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import samples
@@ -150,7 +150,7 @@ def test_what_is_odd_is_left_to_the_reference(content: bytes) -> None:
     assert scanner().scan(text_of(content)) is None
 
 
-@settings(derandomize=True, max_examples=examples(400), suppress_health_check=[HealthCheck.too_slow])
+@settings(derandomize=True, max_examples=examples(400))
 @given(
     st.lists(st.sampled_from(EVENTS), min_size=1, max_size=5),
     st.sampled_from([None, 1]),

@@ -104,7 +104,7 @@ def test_inference_gives_logits(name: str) -> None:
     assert not logits.requires_grad
 
 
-@everyone
+@small_first
 def test_the_loss_falls_on_one_batch(workload: Workload) -> None:
     found = learned(workload.name)
     assert sum(found[-3:]) < sum(found[:3])

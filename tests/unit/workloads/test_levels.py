@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 LISTED = [(name, mode) for name, one in BUILT_INS.items() for mode in one.modes]
 TRACED = [
-    pytest.param(name, mode, marks=pytest.mark.slow if name in LARGE and mode == "train" else ())
+    pytest.param(name, mode, marks=pytest.mark.slow if name in LARGE or mode == "train" else ())
     for name, mode in LISTED
     if TORCHSCRIPT in BUILT_INS[name].levels
 ]
