@@ -7,7 +7,7 @@ ten times the examples in the slow one.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 
 DEFAULT, SLOW = "default tier", "slow tier"
+UNTIMED = [HealthCheck.too_slow]
+"""Health checks that depend on the machine's speed: off in all tests, also where a test turns off others."""
 _FEWER = 10
 """A property test tries one in so many of its examples in the default tier."""
 _LEAST = 5
@@ -28,11 +30,11 @@ _LEAST = 5
 def choose(config: pytest.Config) -> None:
     """Load the hypothesis profile of the tier that `-m` selects; call it before tests are imported."""
     # timings never decide a test, nor how long its examples take to draw on a busy machine; and where
-    # changes are judged, each is asked the same. Fixtures of a function are only read by its examples.
+    # changes are judged, each is asked the same
     common = {
         "deadline": None,
         "derandomize": "CI" in os.environ,
-        "suppress_health_check": [HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+        "suppress_health_check": UNTIMED,
     }
     settings.register_profile(SLOW, **common)
     settings.register_profile(DEFAULT, **common, max_examples=examples(100, tier=DEFAULT))
@@ -51,8 +53,15 @@ def examples(most: int, *, tier: str | None = None) -> int:
 
 
 def thinned(values: Iterable[Value], *, default: Container[Value]) -> list[Value | ParameterSet]:
-    """Parameters of a test of which all but the default ones are in the slow tier alone."""
-    return [one if one in default else pytest.param(one, marks=pytest.mark.slow) for one in values]
+    """Parameters of a test of which all but the default ones are in the slow tier alone.
+
+    A tuple is the values of several parameters.
+    """
+    return [one if one in default else _slow(one) for one in values]
+
+
+def _slow(value: Any) -> ParameterSet:
+    return pytest.param(*value if isinstance(value, tuple) else (value,), marks=pytest.mark.slow)
 
 
 def mark_properties(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -12,6 +12,7 @@ from tests.browser.conftest import TIMEOUT_MS
 from tests.browser.serving import served
 from tests.browser.watch import Watch, leave
 from tests.builders import host, kernel, make_run, step
+from tests.tiers import thinned
 from tracekit.render import human
 from tracekit.render.cells import SCALES
 from tracekit.schema import C
@@ -169,7 +170,7 @@ def test_without_a_network_the_trace_can_be_saved(apart: Page, address: str) -> 
     expect(apart.get_by_role("link", name="Save the trace")).to_be_visible()
 
 
-@pytest.mark.parametrize("kind", ["PNG", pytest.param("SVG", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", thinned(["PNG", "SVG"], default=["PNG"]))
 def test_a_chart_is_saved_as_a_picture(page: Page, address: str, kind: str) -> None:
     leave(page, f"{address}/kernels")
     expect(page.locator(".js-plotly-plot .main-svg").first).to_be_visible()

@@ -9,6 +9,7 @@ import pytest
 from tests.browser.hostile import INJECTED, MARK
 from tests.browser.test_every_page import MADE_BY_HAND
 from tests.browser.watch import NARROW
+from tests.tiers import thinned
 
 if TYPE_CHECKING:
     from tests.browser.conftest import Opening
@@ -32,7 +33,7 @@ def test_hostile_names_stay_text_in_the_run_picker(site: Served, tab: Opening) -
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[] if name in {"timeline"} else [pytest.mark.slow]) for name in MADE_BY_HAND],
+    thinned(MADE_BY_HAND, default=["timeline"]),
 )
 def test_hostile_addresses_are_nothing(site: Served, tab: Opening, name: str) -> None:
     watch = tab(site, width=NARROW)

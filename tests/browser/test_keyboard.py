@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from playwright.sync_api import expect
+
+from tests.tiers import thinned
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -62,11 +65,7 @@ def walk(page: Page) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize(
     ("name", "theme"),
-    [
-        pytest.param(name, theme, marks=[] if (name, theme) in WALKED else [pytest.mark.slow])
-        for name in ("runs", "overview", "kernels", "integrity")
-        for theme in ("light", "dark")
-    ],
+    thinned(product(("runs", "overview", "kernels", "integrity"), ("light", "dark")), default=WALKED),
 )
 def test_a_walk_reaches_the_frame_and_every_stop_is_named_and_seen(
     site: Served, tab: Opening, name: str, theme: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from samples.simulator import write
 from tests.browser import axe, hostile
 from tests.browser.conftest import TIMEOUT_MS
+from tests.tiers import thinned
 from tracekit.cli.main import run as tracekit
 
 if TYPE_CHECKING:
@@ -32,12 +34,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(
     ("theme", "width"),
-    [
-        ("dark", 420),
-        pytest.param("dark", 1400, marks=pytest.mark.slow),
-        pytest.param("light", 420, marks=pytest.mark.slow),
-        pytest.param("light", 1400, marks=pytest.mark.slow),
-    ],
+    thinned(product(("dark", "light"), (420, 1400)), default=[("dark", 420)]),
 )
 def test_it_stands_alone(browser: Browser, report: Path, theme: Any, width: int) -> None:
     requests: list[str] = []
@@ -56,18 +53,9 @@ def test_it_stands_alone(browser: Browser, report: Path, theme: Any, width: int)
         ink, paper = page.locator("svg text:not(.inside)").first.evaluate(_STYLE)
         assert _light(paper) == (theme == "light")
         assert _light(ink) != _light(paper)
+        assert axe.serious(page) == []
     assert requests == [report.as_uri()]
     assert troubles == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("theme", ["dark", "light"])
-def test_it_is_accessible(browser: Browser, report: Path, theme: Any) -> None:
-    with browser.new_context(color_scheme=theme) as context:
-        context.set_default_timeout(TIMEOUT_MS)
-        page = context.new_page()
-        page.goto(report.as_uri())
-        assert axe.serious(page) == []
 
 
 def test_on_paper_it_is_dark_on_white_whatever_the_theme(browser: Browser, report: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +11,7 @@ from playwright.sync_api import expect
 from tests.browser.axe import serious
 from tests.browser.serving import served
 from tests.browser.watch import NARROW
+from tests.tiers import thinned
 from tests.unit.sweeping.made import bad, cell, ok, plan
 from tracekit.store import Store
 from tracekit.suite import plan as suite_plan
@@ -43,12 +45,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory, port: socket.socket) -> Iter
 
 @pytest.mark.parametrize(
     ("name", "theme"),
-    [
-        pytest.param("suite", "light", marks=pytest.mark.slow),
-        ("sweeps", "dark"),
-        pytest.param("suite", "dark", marks=pytest.mark.slow),
-        pytest.param("sweeps", "light", marks=pytest.mark.slow),
-    ],
+    thinned(product(("suite", "sweeps"), ("light", "dark")), default=[("sweeps", "dark")]),
 )
 def test_what_was_measured_is_shown_soundly(swept: Served, tab: Opening, name: str, theme: str) -> None:
     watch = tab(swept, theme=theme)

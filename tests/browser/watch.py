@@ -156,6 +156,7 @@ class Watch:
         links = self.page.get_by_role("navigation", name="Pages").get_by_role("link")
         for number in range(links.count()):
             title = links.nth(number).inner_text().splitlines()[0]
+            self.pending.clear()  # as in `go`
             links.nth(number).click()
             expect(self.page.locator("#page h1")).to_have_text(title)
             self.settled()

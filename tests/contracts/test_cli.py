@@ -34,7 +34,7 @@ OF_OTHERS = {
 
 IMPORTED = """
 import sys
-there = set(sys.modules)  # what measures coverage has been loaded before
+there = set(sys.modules)  # what Python loads at its start
 from tracekit.cli.main import run
 assert run(sys.argv[1:]) == 0
 print("imported:", *sorted(set(sys.modules) - there))

@@ -6,12 +6,12 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fuzz.case import Case, unpacked
 from fuzz.readers import READERS, reader
-from tests.tiers import examples
+from tests.tiers import UNTIMED, examples
 
 CORPUS = sorted(Path(__file__).with_name("corpus").glob("*.zip"))
 SEEDED = 40
@@ -33,7 +33,11 @@ def test_a_seeded_pass_finds_no_defect_and_reads_some(name: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", READERS)
-@settings(derandomize=True, max_examples=examples(15))
+@settings(
+    derandomize=True,
+    max_examples=examples(15),
+    suppress_health_check=[*UNTIMED, HealthCheck.function_scoped_fixture],
+)
 @given(random=st.randoms(use_true_random=False))
 def test_whatever_hypothesis_makes_finds_no_defect(
     name: str, random: Random, tmp_path_factory: pytest.TempPathFactory

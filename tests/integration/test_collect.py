@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
+from tests.tiers import thinned
 from tests.traces import table
 from tracekit import analyze
 from tracekit.cli.main import run as tracekit
@@ -246,11 +247,9 @@ def test_what_cannot_be_collected_leaves_nothing(
 
 @pytest.mark.parametrize(
     ("number", "code"),
-    [
-        (signal.SIGINT, 130),
-        pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow),
-        pytest.param(signal.SIGKILL, -9, marks=pytest.mark.slow),
-    ],
+    thinned(
+        [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)], default=[(signal.SIGINT, 130)]
+    ),
 )
 def test_a_collector_that_ends_early_takes_the_workload_with_it(
     number: signal.Signals, code: int, store: Store

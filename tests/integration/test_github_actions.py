@@ -13,6 +13,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from tests.tiers import thinned
+
 if TYPE_CHECKING:
     from tests.conftest import Git
 
@@ -197,7 +199,7 @@ def recording(runner: Runner, tmp_path: Path) -> Runner:
     return runner
 
 
-@pytest.mark.parametrize(("times", "code"), [pytest.param(30, "0", marks=pytest.mark.slow), (60, "1")])
+@pytest.mark.parametrize(("times", "code"), thinned([(30, "0"), (60, "1")], default=[(60, "1")]))
 def test_a_branch_is_compared_with_where_it_left_main(
     times: int, code: str, git: Git, recording: Runner, workflow: dict[str, Any]
 ) -> None:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from samples.simulator import Clock, trace, write
-from tests.tiers import examples
+from tests.tiers import UNTIMED, examples
 from tests.traces import busy_program, imported, table
 from tracekit.ingest import importer
 from tracekit.ingest.kineto import reader
@@ -51,7 +51,7 @@ def test_form_does_not_matter(name: str, store: Store, tmp_path: Path) -> None:
     same(run_of(store, tmp_path, TRACE), run_of(store, tmp_path, WRITTEN[name]()))
 
 
-@settings(max_examples=examples(15))
+@settings(max_examples=examples(15), suppress_health_check=[*UNTIMED, HealthCheck.function_scoped_fixture])
 @given(order=st.randoms(use_true_random=False), chunk=st.integers(200, 20_000))
 def test_order_and_chunks_do_not_matter(order: Any, chunk: int, store: Store, tmp_path: Path) -> None:
     document = reparsed(TRACE)

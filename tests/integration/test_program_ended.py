@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from tests.integration.programs import collecting, variables
+from tests.tiers import thinned
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,7 +72,7 @@ def gone(processes: list[psutil.Process]) -> bool:
     return psutil.wait_procs(processes, timeout=30)[1] == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", thinned([signal.SIGTERM, signal.SIGHUP], default=[signal.SIGTERM]))
 def test_asked_to_end_it_ends_the_program_and_leaves_nothing(
     number: signal.Signals, tmp_path: Path, store: Store
 ) -> None:

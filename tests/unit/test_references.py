@@ -6,11 +6,11 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.runs import make_meta, make_run
-from tests.tiers import examples
+from tests.tiers import UNTIMED, examples
 from tracekit.errors import RunNotFoundError, TracekitError, UnusableInputError
 from tracekit.meta import FILE_NAME
 from tracekit.run import Run
@@ -89,7 +89,11 @@ def invoke(store: Store, capsys: pytest.CaptureFixture[str]) -> Callable[..., Do
     return call
 
 
-@settings(derandomize=True, max_examples=examples(150))
+@settings(
+    derandomize=True,
+    max_examples=examples(150),
+    suppress_health_check=[*UNTIMED, HealthCheck.function_scoped_fixture],
+)
 @given(
     st.text(max_size=30) | st.lists(st.sampled_from(["..", ".", "/", "~", "latest", ":", "a"])).map("".join)
 )

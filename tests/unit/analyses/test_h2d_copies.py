@@ -4,14 +4,14 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tracekit.analyses._copies.tables import NO_BYTES, NO_STACKS
 from tracekit.analyses._shared.common import NO_DEVICE, NO_STEPS
 from tracekit.analyses.h2d_copies import NO_COPIES, SHAPES_MISSING
 
 from tests.builders import Row, host, kernel, make_run, memcpy, step
-from tests.tiers import examples
+from tests.tiers import UNTIMED, examples
 from tracekit.analysis import analyze, compare
 from tracekit.schema import C, HostKind
 
@@ -183,7 +183,7 @@ INTERVALS = st.lists(
 )
 
 
-@settings(max_examples=examples(25))
+@settings(max_examples=examples(25), suppress_health_check=[*UNTIMED, HealthCheck.function_scoped_fixture])
 @given(INTERVALS, st.randoms(use_true_random=False))
 def test_parts_sum_to_wholes_in_any_order(
     tmp_path_factory: pytest.TempPathFactory,

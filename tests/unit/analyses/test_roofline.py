@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tracekit.analyses import roofline
 from tracekit.analyses._roofline import notes
 from tracekit.analyses._shared.common import NO_DEVICE, NO_STEPS, NOT_RECORDED
 
 from tests.builders import Row, device, host, kernel, make_run, step
-from tests.tiers import examples
+from tests.tiers import UNTIMED, examples
 from tracekit.schema import C, HostKind
 
 if TYPE_CHECKING:
@@ -262,7 +262,7 @@ def test_an_unknown_device_is_said_to_be_unknown(gpus: list[Row], expected: str,
     assert rows(result, "ops", "tflops", "utilization", "bound") == [(FLOPS / 10_000, None, None)]
 
 
-@settings(max_examples=examples(8))
+@settings(max_examples=examples(8), suppress_health_check=[*UNTIMED, HealthCheck.function_scoped_fixture])
 @given(
     spans=st.lists(
         st.tuples(st.integers(0, 50), st.integers(0, 30), st.integers(0, 3), st.booleans()),

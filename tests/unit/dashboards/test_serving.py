@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.tiers import thinned
 from tracekit.errors import UnusableInputError
 
 pytest.importorskip("dash")
@@ -51,7 +52,7 @@ def fetched(address: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)]
+    ("number", "code"), thinned([(signal.SIGINT, 130), (signal.SIGTERM, 143)], default=[(signal.SIGINT, 130)])
 )
 def test_it_prints_one_line_and_ends_quietly_when_interrupted(
     store: Store, number: signal.Signals, code: int
