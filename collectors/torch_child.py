@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit.collecting import Request
 from tracekit.compilation import PROFILED
+from tracekit.inside.recorder import profiler_options
 
 from .compilation import Compilations
 from .measured import built, found, surroundings, timed
@@ -43,11 +44,10 @@ def _record(request: Request, directory: Path, reporter: Reporter) -> dict[str, 
         if not request.no_profile:
             compilations.begin(PROFILED)
             _profile(program, request, device, directory / TRACE, reporter)
-    options = {"record_shapes": True, "profile_memory": True, "with_stack": request.stacks}
     return {
         "trace": TRACE,
         "version": str(torch.__version__),
-        "options": {} if request.no_profile else options,
+        "options": {} if request.no_profile else profiler_options(vars(request)),
         "compilation": compilations.facts(told["warmup_ns"]),
         **told,
         **surroundings(device),
@@ -62,9 +62,7 @@ def _profile(program: Program, request: Request, device: str, trace: Path, repor
         activities=activities,
         schedule=schedule(wait=0, warmup=1, active=request.steps, repeat=1),
         on_trace_ready=lambda done: done.export_chrome_trace(str(trace)),
-        with_stack=request.stacks,
-        record_shapes=True,
-        profile_memory=True,
+        **profiler_options(vars(request)),
     ) as profiler:
 
         def run() -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tracekit import inside
 from tracekit.collecting import Recording
 from tracekit.errors import UnusableInputError
+from tracekit.workloads.options import values
 
 from .foreground import exit_code, foreground
 from .gated_sampling import in_window
@@ -63,10 +64,8 @@ def run(program: Program, directory: Path, *, under: Sequence[str] = ()) -> tupl
             hint="give a program on $PATH, or a path",
         )
     request = {
+        **values(program),
         "directory": str(directory.resolve()),
-        "start_step": program.start_step,
-        "steps": program.steps,
-        "stacks": program.stacks,
         "profiler": "outside" if under else "torch",
     }
     environment = inside.variables(request, dict(os.environ))

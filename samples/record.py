@@ -60,7 +60,7 @@ def record(name: str, *, device: str = "auto") -> Path:
         ValueError: The trace is too large to keep.
     """
     with tempfile.TemporaryDirectory() as scratch:
-        run = collect(Store(Path(scratch)), replace(RECIPES[name], device=device), keep_trace=True)
+        run = collect(Store(Path(scratch)), replace(RECIPES[name], device=device, keep_trace=True))
         packed = gzip.compress(gzip.decompress((run.path / KEPT_TRACE).read_bytes()), 9, mtime=0)
         if len(packed) > LIMIT_BYTES:
             raise ValueError(f"{name}: {len(packed)} bytes are more than {LIMIT_BYTES}; take fewer steps")

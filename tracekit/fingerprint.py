@@ -4,24 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tracekit.workloads.options import WorkloadOptions, declared
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-WORKLOAD_FIELDS = (
-    "device",
-    "mode",
-    "level",
-    "backend",
-    "batch_size",
-    "resolution",
-    "dtype",
-    "zero_grad",
-    "pin_memory",
-    "offload",
-    "dataset_shape",
-    "size",
-    "threads",
-)
+WORKLOAD_FIELDS = tuple(option.name for option in declared(WorkloadOptions) if option.compared)
 ENVIRONMENT_FIELDS = ("python", "torch", "cuda", "cudnn", "driver", "cpu")
 PROFILER_FIELDS = ("record_shapes", "profile_memory", "with_stack")
 

@@ -106,12 +106,13 @@ class Record:
                 hint="pip install 'tracekit-torch[torch]'",
             ) from missing
         from tracekit.inside.recorder import TorchRecorder
+        from tracekit.workloads.options import RecordingOptions, values
 
         if torch.autograd.profiler._is_profiler_enabled:
             raise UnusableInputError(
                 "a profiler is already running in this process", hint="stop it before the block starts"
             )
-        recorder = TorchRecorder(torch, stacks=self._stacks)
+        recorder = TorchRecorder(torch, values(RecordingOptions(stacks=self._stacks)))
         recorder.trace = lambda: self._draft.path / TRACE
         recorder.written = self._written
         recorder.give_way = lambda: self._window.end()

@@ -76,7 +76,7 @@ def collected(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Run
     place = Store(tmp_path_factory.mktemp("collected") / "store")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(repository)
-        return collect(place, Request(**SMALL, zero_grad="zero"), label="mine", keep_trace=True)
+        return collect(place, Request(**SMALL, zero_grad="zero", label="mine", keep_trace=True))
 
 
 @pytest.fixture(scope="module")

@@ -34,12 +34,12 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 @pytest.fixture(scope="module")
 def eager(store: Store) -> Run:
-    return collect(store, Request(**BROKEN), label="eager")
+    return collect(store, Request(**BROKEN, label="eager"))
 
 
 @pytest.fixture(scope="module")
 def compiled(store: Store) -> Run:
-    return collect(store, Request(**BROKEN, level="compile", backend="aot_eager"), label="compiled")
+    return collect(store, Request(**BROKEN, level="compile", backend="aot_eager", label="compiled"))
 
 
 def names(run: Run) -> set[str]:

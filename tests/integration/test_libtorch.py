@@ -54,7 +54,7 @@ def collected(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
         patch.setenv("XDG_CACHE_HOME", str(cache))
         # a batch of 64, so that the steps last for several samples
         return collect(
-            place, Request(**{**SMALL, "batch_size": 64}, level=LIBTORCH, stacks=True), keep_trace=True
+            place, Request(**{**SMALL, "batch_size": 64}, level=LIBTORCH, stacks=True, keep_trace=True)
         )
 
 
@@ -191,7 +191,7 @@ def test_what_the_program_cannot_do_is_refused(options: dict[str, str], message:
 
 def test_nsys_does_not_watch_it(store: Store) -> None:
     with pytest.raises(UnusableInputError, match="use --collector torch"):
-        collect(store, Request(**SMALL, level=LIBTORCH), collector="nsys")
+        collect(store, Request(**SMALL, level=LIBTORCH, collector="nsys"))
 
 
 @pytest.mark.slow

@@ -34,6 +34,7 @@ def test_open_sizes_are_the_workloads_own() -> None:
         ({"steps": 0}, "--steps 0 is too low"),
         ({"warmup": -1}, "use --warmup 0 or more"),
         ({"threads": 0}, "use --threads 1 or more"),
+        ({"repeat": 0}, "use --repeat 1 or more"),
         ({"device": "tpu"}, "use --device auto or cpu or cuda"),
         ({"level": "script"}, "use --level eager or torchscript or compile"),
         ({"backend": "aot_eager"}, "use --level compile, or remove --backend"),

@@ -2,106 +2,31 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 from tracekit.cli import lazy_click as click
 from tracekit.cli.collected import show
-from tracekit.cli.options import format_option, open_store, store_option
-from tracekit.cli.own_program import OF_WORKLOADS, choose, option, record
+from tracekit.cli.options import declared_options, format_option, open_store, store_option
+from tracekit.cli.own_program import choose, record
+from tracekit.workloads.options import ProgramOptions, RecordingOptions, WorkloadOptions, check, declared
 
-_PANELS = {
-    "Options": ("--collector", "--steps", "--repeat", "--label", "--stacks"),
-    "Your program": ("--start-step",),
-    "Built-in workload": ("--workload", *map(option, OF_WORKLOADS)),
+_DECLARED = {
+    "Options": declared(RecordingOptions),
+    "Your program": declared(ProgramOptions),
+    "Built-in workload": declared(WorkloadOptions),
 }
+_PANELS = {title: [one.flag for one in options] for title, options in _DECLARED.items()}
 
 
 @click.command("collect", panels=_PANELS, context_settings={"allow_interspersed_args": False})
 @click.argument("program", metavar="[-- PROGRAM...]", nargs=-1, type=click.UNPROCESSED)
-@click.option("--workload", metavar="NAME", help="Workload to run; see `tracekit workloads`.")
-@click.option(
-    "--start-step", type=int, default=3, show_default=True, help="Steps to run before profiling starts."
-)
-@click.option("--collector", default="auto", show_default=True, metavar="NAME", help="torch, nsys or auto.")
-@click.option(
-    "--device", default="auto", show_default=True, help="auto, cpu or cuda; auto uses a GPU if there is one."
-)
-@click.option("--mode", default="train", show_default=True, help="train or infer.")
-@click.option(
-    "--level",
-    default="eager",
-    show_default=True,
-    help="Execution mode: eager, torchscript, compile or libtorch (C++).",
-)
-@click.option(
-    "--backend",
-    help="Backend of --level compile: inductor (default), aot_eager or any that torch lists.",
-)
-@click.option(
-    "--size",
-    default="default",
-    show_default=True,
-    help="Preset for batch size, resolution and model: default, test (for a CPU) or gpu.",
-)
-@click.option(
-    "--dataset-shape",
-    default="none",
-    show_default=True,
-    help="Use shape, classes and batch size of mnist, cifar10, stl10 or pascal; the data stays random.",
-)
-@click.option("--batch-size", type=int, help="Samples per step; default: the workload's.")
-@click.option(
-    "--resolution",
-    type=int,
-    help="Image height and width, or tokens or points per sample; default: the workload's.",
-)
-@click.option("--dtype", default="float32", show_default=True, help="float32, float64, bfloat16 or float16.")
-@click.option(
-    "--steps", type=int, default=5, show_default=True, help="Steps to profile; a workload also times as many."
-)
-@click.option("--warmup", type=int, default=2, show_default=True, help="Warm-up steps.")
-@click.option("--repeat", type=click.IntRange(min=1), default=1, show_default=True, help="Number of runs.")
-@click.option("--label", help="Name for the run.")
-@click.option("--threads", type=int, help="Intra-op CPU threads; default: torch's.")
-@click.option(
-    "--zero-grad",
-    default="default",
-    show_default=True,
-    help="Clear gradients by: default (set to None), zero (fill each) or foreach (fill all in one call).",
-)
-@click.option(
-    "--pin-memory/--no-pin-memory",
-    default=False,
-    show_default=True,
-    help="Use pinned host memory for batches; no effect without a GPU.",
-)
-@click.option(
-    "--offload",
-    default="none",
-    show_default=True,
-    help="Offload to host memory in each step: none, parameters or activations.",
-)
-@click.option("--stacks", is_flag=True, help="Record Python call stacks; slows the profile.")
-@click.option("--no-profile", is_flag=True, help="Time and sample a workload without profiling.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Random seed of parameters and data.")
-@click.option("--keep-trace", is_flag=True, help="Keep the raw trace as trace.json.gz in the run.")
+@declared_options(*chain(*_DECLARED.values()))
 @store_option
 @format_option
 @click.pass_context
 def command(
-    ctx: click.Context,
-    /,
-    *,
-    program: tuple[str, ...],
-    workload: str | None,
-    start_step: int,
-    collector: str,
-    repeat: int,
-    label: str | None,
-    keep_trace: bool,
-    store: str | None,
-    output_format: str,
-    **options: Any,
+    ctx: click.Context, /, *, program: tuple[str, ...], store: str | None, output_format: str, **given: Any
 ) -> int:
     """Profile a built-in workload, or your program, into the store.
 
@@ -128,25 +53,29 @@ def command(
     Standard output is your program's: the run id and the summary (see --format) go to standard error. The
     exit code is the program's; 5 means that nothing was recorded.
     """  # noqa: D301 (click reads the \b)
-    choose(ctx, program=program, workload=workload)
+    choose(ctx, program=program, workload=given["workload"])
     place = open_store(store)
-    shared: dict[str, Any] = {"collector": collector, "label": label, "keep_trace": keep_trace}
+    from tracekit.collecting import Program, Request, collect
+
     if program:
-        from tracekit.collecting import Program
-
-        own = {name: options[name] for name in ("steps", "stacks")}
-        wanted = Program(command=program, start_step=start_step, **own)
-        return record(place, wanted, repeat=repeat, output_format=output_format, **shared)
+        wanted = Program(command=program, **_of(Program, given))
+        check(wanted)
+        return record(place, wanted, output_format=output_format)
     from tracekit.cli.progress import step_progress
-    from tracekit.collecting import Request, collect
 
-    request = Request(workload=str(workload), **options)
+    request = Request(**_of(Request, given))
+    check(request)
     runs = []
-    for number in range(1, repeat + 1):
-        with step_progress(f"{number}/{repeat} " if repeat > 1 else "") as progress:
-            run = collect(place, request, progress=progress, **shared)
+    for number in range(1, request.repeat + 1):
+        with step_progress(f"{number}/{request.repeat} " if request.repeat > 1 else "") as progress:
+            run = collect(place, request, progress=progress)
         runs.append(run)
         if output_format == "table":
             click.echo(run.id)  # printed now, as a later run may fail
     show(runs, output_format)
     return 0
+
+
+def _of(kind: type, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the given values of the options that a dataclass declares."""
+    return {one.name: given[one.name] for one in declared(kind)}

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tracekit.store import Store
+    from tracekit.workloads.options import Option
 
     Decorator = Callable[[Callable[..., object]], Callable[..., object]]
 
@@ -30,6 +31,26 @@ store_option = click.option(
 )
 
 fresh_option = click.option("--no-cache", "fresh", is_flag=True, help="Ignore cached results.")
+
+
+def declared_options(*options: Option) -> Decorator:
+    """Return the decorator that adds declared options of `tracekit collect` to a command."""
+
+    def add(function: Callable[..., object]) -> Callable[..., object]:
+        for one in reversed(options):
+            flags = f"{one.flag}/--no-{one.flag[2:]}" if one.negatable else one.flag
+            function = click.option(
+                flags,
+                type=one.kind,
+                is_flag=one.kind is bool or None,
+                default=one.default,
+                show_default=True,
+                metavar=one.metavar,
+                help=one.help,
+            )(function)
+        return function
+
+    return add
 
 
 def scheduler_option(text: str) -> Decorator:

@@ -9,32 +9,12 @@ from click.core import ParameterSource
 from tracekit.cli import lazy_click as click
 from tracekit.cli.collected import show
 from tracekit.errors import ProgramFailedError
+from tracekit.workloads.options import ProgramOptions, WorkloadOptions, declared
 
 if TYPE_CHECKING:
     from tracekit.collecting import Program
     from tracekit.run import Run
     from tracekit.store import Store
-
-OF_WORKLOADS = (
-    "device",
-    "mode",
-    "level",
-    "backend",
-    "size",
-    "dataset_shape",
-    "batch_size",
-    "resolution",
-    "dtype",
-    "warmup",
-    "threads",
-    "zero_grad",
-    "pin_memory",
-    "offload",
-    "seed",
-    "no_profile",
-)
-"""Options of built-in workloads, refused for programs."""
-OF_PROGRAMS = ("start_step",)
 
 
 def choose(ctx: click.Context, *, program: tuple[str, ...], workload: str | None) -> None:
@@ -47,7 +27,8 @@ def choose(ctx: click.Context, *, program: tuple[str, ...], workload: str | None
         raise click.UsageError(f"--workload {workload} and the program {program[0]} cannot be combined.")
     if not program and not workload:
         raise click.UsageError("Give a built-in workload with --workload, or your program after --.")
-    given = [option(name) for name in (OF_WORKLOADS if program else OF_PROGRAMS) if _is_given(ctx, name)]
+    others = WorkloadOptions if program else ProgramOptions
+    given = [one.flag for one in declared(others) if _is_given(ctx, one.name)]
     if given:
         kind, whose = (
             ("a built-in workload", "pass your program's options after its name")
@@ -58,35 +39,19 @@ def choose(ctx: click.Context, *, program: tuple[str, ...], workload: str | None
         raise click.UsageError(f"{', '.join(given)} {is_are} of {kind}; {whose}.")
 
 
-def option(name: str) -> str:
-    """Return the command-line spelling of an option."""
-    return "--" + name.replace("_", "-")
-
-
 def _is_given(ctx: click.Context, name: str) -> bool:
     return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
-def record(
-    store: Store,
-    program: Program,
-    *,
-    repeat: int,
-    output_format: str,
-    collector: str,
-    label: str | None,
-    keep_trace: bool,
-) -> int:
+def record(store: Store, program: Program, *, output_format: str) -> int:
     """Run the program, report the new runs on standard error, and return the program's exit code."""
     from tracekit.collecting import collect_program
 
     runs: list[Run] = []
     code = 0
-    while len(runs) < repeat and not code:
+    while len(runs) < program.repeat and not code:
         try:
-            run = collect_program(
-                store, program, collector=collector, label=label, keep_trace=keep_trace, progress=_progress
-            )
+            run = collect_program(store, program, progress=_progress)
         except ProgramFailedError as error:
             click.echo(f"tracekit: {error.message}; {error.hint}", err=True)
             return error.program_code

@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tracekit.cli import lazy_click as click
-from tracekit.cli.options import format_option, open_store, store_option
+from tracekit.cli.options import declared_options, format_option, open_store, store_option
 from tracekit.errors import ExitCode
+from tracekit.workloads.options import RecordingOptions, WorkloadOptions, declared, flag
 
 if TYPE_CHECKING:
     from tracekit.sweeping import Folder, Plan
@@ -25,6 +26,7 @@ _AXES = {
     "--offload": "Offload to host memory: none,parameters,activations.",
     "--dataset-shape": "Use image shapes of these data sets: mnist,cifar10.",
 }
+_OF_COLLECT = {one.name: one for kind in (RecordingOptions, WorkloadOptions) for one in declared(kind)}
 
 
 def _axes(function: Any) -> Any:
@@ -34,20 +36,12 @@ def _axes(function: Any) -> Any:
 
 
 @click.command("sweep")
-@click.option("--workload", metavar="NAME", help="Workload to run; see `tracekit workloads`.")
+@declared_options(_OF_COLLECT["workload"])
 @_axes
 @click.option("--repeat", type=click.IntRange(min=1), default=1, show_default=True, help="Runs per cell.")
 @click.option("--steps", type=click.IntRange(min=1), default=5, show_default=True, help="Steps to time.")
 @click.option("--warmup", type=click.IntRange(min=0), default=2, show_default=True, help="Warm-up steps.")
-@click.option(
-    "--size",
-    default="default",
-    show_default=True,
-    help="Preset for batch size, resolution and model: default, test (for a CPU) or gpu.",
-)
-@click.option("--device", default="auto", show_default=True, help="auto, cpu or cuda.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Random seed of parameters and data.")
-@click.option("--collector", default="auto", show_default=True, metavar="NAME", help="torch, nsys or auto.")
+@declared_options(*(_OF_COLLECT[name] for name in ("size", "device", "seed", "collector")))
 @click.option("--no-profile", is_flag=True, help="Time and sample the cells without profiling.")
 @click.option(
     "--search-batch", is_flag=True, help="Search the batch size with the best throughput by doubling."
@@ -145,7 +139,7 @@ def _values(given: dict[str, Any]) -> dict[str, Any]:
         "pin_memory": grid.switches,
     }
     return {
-        name: readers.get(name, grid.names)(given[name], f"--{name.replace('_', '-')}")
+        name: readers.get(name, grid.names)(given[name], flag(name))
         for name in grid.AXES
         if given[name] is not None
     }

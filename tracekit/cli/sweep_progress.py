@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from tracekit.cli import lazy_click as click
 from tracekit.cli import watched
 from tracekit.cli.progress import step_progress
+from tracekit.workloads.base import INDUCTOR
+from tracekit.workloads.options import WorkloadOptions, declared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,15 +79,7 @@ def _end(cell: Cell, record: Record) -> None:
 def named(cell: Cell) -> str:
     """Describe a cell by its settings that differ from the defaults."""
     known = asdict(cell.settings)
-    usual = {
-        "dtype": "float32",
-        "zero_grad": "default",
-        "device": "auto",
-        "offload": "none",
-        "backend": "inductor",
-        "dataset_shape": "none",
-        "size": "default",
-    }
+    usual = {**{one.name: one.default for one in declared(WorkloadOptions)}, "backend": INDUCTOR}
     others = [
         f"{name} {value}".replace("_", " ")
         for name, value in known.items()

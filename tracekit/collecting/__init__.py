@@ -6,12 +6,11 @@ Collectors are plug-ins, reached through the registry only.
 from tracekit.collecting.keeping import KEPT_TRACE
 from tracekit.collecting.own import collect_program
 from tracekit.collecting.recording import Collector, Progress, Recording, silent
-from tracekit.collecting.request import DEVICES, Program, Request
+from tracekit.collecting.request import Program, Request
 from tracekit.collecting.workload import DEFAULT_COLLECTOR, collect, command, decide
 
 __all__ = [
     "DEFAULT_COLLECTOR",
-    "DEVICES",
     "KEPT_TRACE",
     "Collector",
     "Program",

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 from tracekit import gitinfo, places, registry
 from tracekit.collecting.keeping import keep
 from tracekit.collecting.recording import silent
-from tracekit.collecting.workload import DEFAULT_COLLECTOR
+from tracekit.collecting.workload import collector_name
 from tracekit.errors import UnusableInputError
 from tracekit.fingerprint import fingerprint
 from tracekit.ingest import import_recording
 from tracekit.meta import Collector as CollectorMeta
 from tracekit.meta import RunMeta
 from tracekit.store import new_run_id, timestamp
+from tracekit.workloads.options import Scope, check, values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,15 +32,7 @@ _INTERPRETERS = ("python", "torchrun", "accelerate", "deepspeed", "bash", "sh")
 """Programs that are named for what they run."""
 
 
-def collect_program(
-    store: Store,
-    program: Program,
-    *,
-    collector: str = "auto",
-    label: str | None = None,
-    keep_trace: bool = False,
-    progress: Progress = silent,
-) -> Run:
+def collect_program(store: Store, program: Program, *, progress: Progress = silent) -> Run:
     """Record one run of the user's program into the store.
 
     The program keeps the standard streams of this process. Its exit code is `workload["exit_code"]` of the
@@ -47,10 +40,7 @@ def collect_program(
 
     Args:
         store: Where the run goes; nothing is left there unless the run is whole.
-        program: What to run, and which of its steps to record.
-        collector: Registered name; `auto` takes torch's profiler.
-        label: Label of the run.
-        keep_trace: Keep the profiler's own file of the first rank, gzipped, beside the tables.
+        program: What to run, and which of its steps to record; one run of it, whatever its `repeat`.
         progress: Told how far it is once the program has ended.
 
     Raises:
@@ -58,38 +48,26 @@ def collect_program(
         CollectionError: The program ended well, and nothing was recorded.
         UnusableInputError: The program cannot be started.
     """
-    _check(program)
-    name = DEFAULT_COLLECTOR if collector == "auto" else collector
+    if not program.command:
+        raise UnusableInputError("no program to record", hint="give a command after --")
+    check(program)
+    name = collector_name(program)
     plugin: Collector = registry.load(registry.COLLECTORS, name)()
     git, now = gitinfo.state(), datetime.now(UTC)
     with store.draft() as draft:
         recording = plugin.record_program(program, draft.path, progress=progress)
         progress("import", 0, 1)
-        kept = keep(recording.traces[0], draft) if keep_trace else None
-        window = {
-            "start_step": program.start_step,
-            "steps": program.steps,
-            "exit_code": recording.exit_code,
-        }
+        kept = keep(recording.traces[0], draft) if program.keep_trace else None
+        window = {**values(program, Scope.WORK), "exit_code": recording.exit_code}
         meta = run_meta(
             title(program.command), recording, window, collector=name, command=program.command, now=now
         )
-        meta = replace(meta, git=git, label=label)
+        meta = replace(meta, git=git, label=program.label)
         run = import_recording(store, recording.traces, meta, samples=recording.samples)
         if kept:
             places.move(kept, run.path / kept.name)
         progress("import", 1, 1)
     return run
-
-
-def _check(program: Program) -> None:
-    if not program.command:
-        raise UnusableInputError("no program to record", hint="give a command after --")
-    for name, least in (("start_step", 0), ("steps", 1)):
-        value = getattr(program, name)
-        if value < least:
-            option = f"--{name.replace('_', '-')}"
-            raise UnusableInputError(f"{option} {value} is too low", hint=f"use {option} {least} or more")
 
 
 def run_meta(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from tracekit import compilation, gitinfo, places, registry
 from tracekit.collecting.keeping import keep
 from tracekit.collecting.recording import silent
-from tracekit.collecting.request import DEVICES, Request
 from tracekit.errors import UnusableInputError
 from tracekit.fingerprint import fingerprint
 from tracekit.ingest import import_recording, import_unprofiled
@@ -17,12 +16,15 @@ from tracekit.meta import Collector as CollectorMeta
 from tracekit.meta import Diagnostic, Level, RunMeta
 from tracekit.store import new_run_id, timestamp
 from tracekit.workloads.base import COMPILE, INDUCTOR, LIBTORCH
+from tracekit.workloads.options import Scope, check, flag, values
 
 if TYPE_CHECKING:
     from tracekit.collecting.recording import Collector, Progress, Recording
+    from tracekit.collecting.request import Request
     from tracekit.run import Run
     from tracekit.store import Store
     from tracekit.workloads.base import Workload
+    from tracekit.workloads.options import RecordingOptions
 
 DEFAULT_COLLECTOR = "torch"
 
@@ -42,41 +44,19 @@ def decide(request: Request) -> Request:
         resolution=_or(request.resolution, defaults["resolution"]),
         backend=_backend(request),
     )
-    for name, least in (("steps", 1), ("warmup", 0), ("threads", 1)):
-        value = getattr(decided, name)
-        if value is not None and value < least:
-            raise UnusableInputError(f"--{name} {value} is too low", hint=f"use --{name} {least} or more")
-    if decided.device not in DEVICES:
-        raise UnusableInputError(
-            f"unknown device {decided.device!r}", hint=f"use --device {' or '.join(DEVICES)}"
-        )
-    if decided.no_profile and decided.stacks:
-        raise UnusableInputError("--stacks cannot be combined with --no-profile", hint="remove one of them")
-    if decided.no_profile and decided.level == LIBTORCH:
-        raise UnusableInputError(
-            f"--level {LIBTORCH} cannot be combined with --no-profile", hint="remove --no-profile"
-        )
+    check(decided)
+    if decided.no_profile:
+        _refuse_profiling(decided)
     workload.validate(decided.options(device=decided.device))
     return decided
 
 
-def collect(
-    store: Store,
-    request: Request,
-    *,
-    collector: str = "auto",
-    label: str | None = None,
-    keep_trace: bool = False,
-    progress: Progress = silent,
-) -> Run:
+def collect(store: Store, request: Request, *, progress: Progress = silent) -> Run:
     """Record one run of a built-in workload into the store.
 
     Args:
         store: Where the run goes; nothing is left there unless the run is whole.
-        request: What to run.
-        collector: Registered name; `auto` takes torch's profiler.
-        label: Label of the run.
-        keep_trace: Keep the profiler's own file, gzipped, beside the tables.
+        request: What to run; one run of it, whatever its `repeat`.
         progress: Told how far it is.
 
     Raises:
@@ -84,17 +64,15 @@ def collect(
         UnusableInputError: The request cannot be met.
     """
     decided = decide(request)
-    name = DEFAULT_COLLECTOR if collector == "auto" else collector
-    if decided.no_profile:
-        _no_profile(name, keep_trace=keep_trace)
+    name = collector_name(decided)
     plugin: Collector = registry.load(registry.COLLECTORS, name)()
     git, now = gitinfo.state(), datetime.now(UTC)
     # a draft lies beside the runs, so a large trace fits where runs fit, and it vanishes whatever happens
     with store.draft() as draft:
         recording = plugin.record(decided, draft.path, progress=progress)
         progress("import", 0, 1)
-        kept = keep(recording.traces[0], draft) if keep_trace else None
-        meta = replace(_meta(decided, recording, collector=name, now=now), git=git, label=label)
+        kept = keep(recording.traces[0], draft) if decided.keep_trace else None
+        meta = replace(_meta(decided, recording, collector=name, now=now), git=git, label=decided.label)
         if decided.no_profile:
             run = import_unprofiled(store, meta, recording.samples)
         else:
@@ -105,27 +83,32 @@ def collect(
     return run
 
 
-def _no_profile(collector: str, *, keep_trace: bool) -> None:
-    """Refuse what asks for a profile where none is wanted."""
-    if collector != DEFAULT_COLLECTOR:
-        raise UnusableInputError(
-            f"--no-profile cannot be combined with --collector {collector}",
-            hint="remove one of them",
-        )
-    if keep_trace:
-        raise UnusableInputError(
-            "--keep-trace cannot be combined with --no-profile", hint="remove one of them"
-        )
+def collector_name(options: RecordingOptions) -> str:
+    """Return the registered name of the collector; `auto` takes torch's profiler."""
+    return DEFAULT_COLLECTOR if options.collector == "auto" else options.collector
+
+
+def _refuse_profiling(request: Request) -> None:
+    """Refuse options that need a profile."""
+    collector = collector_name(request)
+    refused = {
+        "--stacks": request.stacks,
+        "--keep-trace": request.keep_trace,
+        f"--level {LIBTORCH}": request.level == LIBTORCH,
+        f"--collector {collector}": collector != DEFAULT_COLLECTOR,
+    }
+    for words, given in refused.items():
+        if given:
+            message = f"{words} cannot be combined with --no-profile"
+            raise UnusableInputError(message, hint="remove one of them")
 
 
 def _meta(request: Request, recording: Recording, *, collector: str, now: datetime) -> RunMeta:
-    asked = asdict(request)
-    del asked["stacks"], asked["no_profile"]  # options of the profiler
-    workload = {"name": asked.pop("workload"), **asked}
+    outcome = _outcome(request, recording)
+    work = values(outcome, Scope.WORK)
+    workload = {"name": work.pop("workload"), **work}
     if recording.compilation is not None:
         workload[compilation.KEY] = recording.compilation
-    outcome = _outcome(request, recording)
-    workload |= {name: getattr(outcome, name) for name in ("device", "threads", "pin_memory")}
     return RunMeta(
         run_id=new_run_id(f"{request.workload}-{request.mode}", now=now),
         created_at=timestamp(now),
@@ -161,16 +144,16 @@ def command(request: Request) -> list[str]:
     """The command that collects the same again: every option decided, no path in it.
 
     Example:
+        >>> from tracekit.collecting import Request
         >>> command(Request(workload="resnet50", batch_size=8))[:4]
         ['tracekit', 'collect', '--workload', 'resnet50']
     """
     words = ["tracekit", "collect"]
-    for name, value in asdict(request).items():
-        option = "--" + name.replace("_", "-")
+    for name, value in values(request).items():
         if value is True:
-            words.append(option)
+            words.append(flag(name))
         elif value is not None and value is not False:
-            words += [option, str(value)]
+            words += [flag(name), str(value)]
     return words
 
 

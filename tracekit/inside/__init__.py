@@ -30,8 +30,8 @@ def begin(request: str) -> None:
     """Wait for torch, then for steps; called once, before the program.
 
     Args:
-        request: JSON of `directory`, `start_step`, `steps`, `stacks`, and `profiler`: `torch`, or `outside`
-            for one that watches the process.
+        request: JSON of `directory`, the options of `tracekit collect` by name, and `profiler`: `torch`, or
+            `outside` for one that watches the process.
     """
     from .importing import after_import
 

@@ -47,7 +47,7 @@ class Agent:
 
     def _new(self, start_step: int, steps: int, *, fallback: bool = False) -> Window:
         kind = NvtxRecorder if self._outside else TorchRecorder
-        recorder = kind(self._torch, stacks=self._request["stacks"])
+        recorder = kind(self._torch, self._request)
         self._said = recorder.notes
         window = Window(start_step, steps, recorder)
         recorder.trace = lambda: self._report.place(fallback=fallback)

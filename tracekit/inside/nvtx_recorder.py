@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .recorder import STEP_NAME, TorchRecorder, peaks
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 
@@ -22,8 +23,8 @@ class NvtxRecorder(TorchRecorder):
     opened = False
     """Whether this process has opened the window outside."""
 
-    def __init__(self, torch: Any, *, stacks: bool = False) -> None:
-        super().__init__(torch, stacks=stacks)
+    def __init__(self, torch: Any, options: Mapping[str, Any]) -> None:
+        super().__init__(torch, options)
         self._ops: Any = None
         self._number: int | None = None
 

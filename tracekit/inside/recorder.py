@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
 STEP_NAME = "ProfilerStep#"
@@ -16,12 +16,21 @@ OPEN_NAME = "tracekit: behind the last step"
 """Name of what was recorded between the last whole step and the end of the program."""
 
 
+def profiler_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of `torch.profiler.profile` that `run.json` contains.
+
+    Args:
+        options: Options of `tracekit collect` by name.
+    """
+    return {"record_shapes": True, "profile_memory": True, "with_stack": options["stacks"]}
+
+
 class TorchRecorder:
     """Implements `window.Recorder`.
 
     Args:
         torch: The program's torch.
-        stacks: Record Python call stacks.
+        options: Options of `tracekit collect` by name.
 
     Attributes:
         trace: Where the trace goes; asked when recording begins, None keeps the process unrecorded.
@@ -32,8 +41,8 @@ class TorchRecorder:
         began_unix_ns: When the recording began, ns since the epoch.
     """
 
-    def __init__(self, torch: Any, *, stacks: bool = False) -> None:
-        self._torch, self._stacks = torch, stacks
+    def __init__(self, torch: Any, options: Mapping[str, Any]) -> None:
+        self._torch, self._options = torch, options
         self._marks: list[Any] = []
         self._on_device = False
         self._profiler: Any = None
@@ -59,7 +68,7 @@ class TorchRecorder:
     @property
     def options(self) -> dict[str, Any]:
         """Options of the profiler."""
-        return {"record_shapes": True, "profile_memory": True, "with_stack": self._stacks}
+        return profiler_options(self._options)
 
     def mark(self) -> None:
         """See `window.Recorder`: on a device its own clock tells, without making it wait for the host."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tracekit import render
 from tracekit.sweeping import search
 from tracekit.sweeping.table import COLUMNS, DEVICE_COLUMNS, NO_GPU, SETTINGS
+from tracekit.workloads.options import WorkloadOptions, declared
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 PENDING = "pending"
 _ALWAYS_COLUMNS = ("resolution", "batch_size")
+_ALWAYS_NAMED = ("mode", "level", "dtype")
 _MACHINE_ONLY = {"part", "seconds", "device_reason", "size", "device", "ran_on", "threads_used", "gpu"}
 
 
@@ -78,14 +80,7 @@ def held(found: Sequence[Row]) -> str:
     flat = [row.flat() for row in found]
     names = [name for name in SETTINGS if name not in {*_ALWAYS_COLUMNS, "size", "device"}]
     same = {name: flat[0][name] for name in names if len({repr(row[name]) for row in flat}) == 1}
-    usual = {
-        "dataset_shape": "none",
-        "offload": "none",
-        "pin_memory": False,
-        "zero_grad": "default",
-        "threads": None,
-        "backend": None,
-    }
+    usual = {one.name: one.default for one in declared(WorkloadOptions) if one.name not in _ALWAYS_NAMED}
     return ", ".join(_setting(name, value) for name, value in same.items() if value != usual.get(name, ""))
 
 

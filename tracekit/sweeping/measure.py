@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
 from tracekit import analysis, compilation
-from tracekit.collecting import collect, decide
+from tracekit.collecting import Request, collect, decide
 from tracekit.errors import CollectionError, TracekitError, UnusableInputError
 from tracekit.schema import C
 from tracekit.sweeping.model import Outcome, Record, Values
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from tracekit.collecting import Progress, Request
+    from tracekit.collecting import Progress
     from tracekit.run import Run
     from tracekit.store import Store
     from tracekit.sweeping.model import Plan, Settings
@@ -58,16 +58,13 @@ def measured(
         label: Label of the run.
         progress: Callback for progress.
     """
-    request = _request(settings, plan)
-    return _timed(
-        settings.key,
-        repeat,
-        lambda: collect(store, request, collector=plan.collector, label=label, progress=progress),
-    )
+    request = replace(_request(settings, plan), label=label)
+    return _timed(settings.key, repeat, lambda: collect(store, request, progress=progress))
 
 
 def _request(settings: Settings, plan: Plan) -> Request:
-    return settings.request(steps=plan.steps, warmup=plan.warmup, seed=plan.seed, profile=plan.profile)
+    planned = {name: getattr(plan, name) for name in ("collector", "steps", "warmup", "seed")}
+    return Request(**asdict(settings), **planned, no_profile=not plan.profile)
 
 
 def _timed(key: str, repeat: int, collected: Callable[[], Run]) -> Record:

@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from tracekit.collecting import Request
 from tracekit.workloads.base import DEFAULT_SIZE, OWN_SHAPE
 
 SWEEP, SUITE = "sweep", "suite"
@@ -68,17 +67,6 @@ class Settings:
         return tuple(
             value for name, value in asdict(self).items() if name not in {"resolution", "batch_size"}
         )
-
-    def request(self, *, steps: int, warmup: int, seed: int, profile: bool = True) -> Request:
-        """Return the request for the collector.
-
-        Args:
-            steps: Steps to time, and as many to profile.
-            warmup: Steps before them.
-            seed: Of parameters and data.
-            profile: Whether to profile them at all.
-        """
-        return Request(**asdict(self), steps=steps, warmup=warmup, seed=seed, no_profile=not profile)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tracekit.errors import UnusableInputError
 from tracekit.workloads.datasets import DATASET_SHAPES
+from tracekit.workloads.options import WorkloadOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -21,46 +22,29 @@ LEVELS = (EAGER, TORCHSCRIPT, COMPILE, LIBTORCH)
 """Ways to run a model: op by op from Python, as a TorchScript trace, through `torch.compile`, and its trace
 from a C++ program."""
 INDUCTOR = "inductor"
-DEFAULT_SIZE = "default"
-OWN_SHAPE = "none"
+DEFAULT_SIZE = WorkloadOptions.size
+OWN_SHAPE = WorkloadOptions.dataset_shape
 BUILT_IN = "tracekit"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
-    """How to build a workload; every value is decided.
+class Options(WorkloadOptions):
+    """How to build a workload: the options of `tracekit collect`, every value decided.
 
     Attributes:
-        mode: `train` or `infer`.
         device: `cpu` or `cuda`.
-        batch_size: Samples in a step.
         resolution: What `Workload.resolution_means` says: pixels of a side, tokens, points.
-        dtype: Element type of parameters and inputs, by its torch name.
-        zero_grad: `default` drops the gradients, `zero` fills each with zeros by itself, `foreach` fills
-            them all in one call.
         pin_memory: Batches come in page-locked host memory and are copied without waiting.
-        seed: Seeds parameters and data.
-        offload: What goes to host memory and comes back in each step: `none`, the `parameters`, or the
-            `activations` kept for the backward pass.
-        dataset_shape: Data set whose channels and classes a workload on images takes; `none` leaves its own.
         size: `default`, or a name in `Workload.sizes`; a workload whose reference model is too large for a
             purpose builds a smaller one of the same kind for it.
-        level: How the model is run, one of `LEVELS`.
         backend: What compiles at level `compile`.
     """
 
-    mode: str
-    device: str
-    batch_size: int
-    resolution: int
-    dtype: str = "float32"
-    zero_grad: str = "default"
-    pin_memory: bool = False
-    seed: int = 0
-    offload: str = "none"
-    dataset_shape: str = OWN_SHAPE
-    size: str = DEFAULT_SIZE
-    level: str = EAGER
+    workload: str = ""
+    mode: str = field()
+    device: str = field()
+    batch_size: int = field()
+    resolution: int = field()
     backend: str = INDUCTOR
 
 

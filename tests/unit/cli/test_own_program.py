@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tracekit.cli.main import run
-from tracekit.cli.own_program import OF_WORKLOADS
-from tracekit.collecting import Request
 from tracekit.collecting.own import title
 
 if TYPE_CHECKING:
@@ -30,6 +27,8 @@ PROGRAM = ["--", "python", "train.py"]
         (["--workload", "mnist_cnn", "--start-step", "3"], "--start-step is an option of your program"),
         (["--start-step", "-1", *PROGRAM], "--start-step -1 is too low; use --start-step 0 or more"),
         (["--steps", "0", *PROGRAM], "--steps 0 is too low; use --steps 1 or more"),
+        (["--repeat", "0", *PROGRAM], "--repeat 0 is too low; use --repeat 1 or more"),
+        (["--repeat", "0", "--workload", "mnist_cnn"], "--repeat 0 is too low; use --repeat 1 or more"),
         (["--", "no-such-program", "a"], "no-such-program not found"),
     ],
 )
@@ -58,8 +57,3 @@ def test_what_cannot_be_is_one_line_and_leaves_nothing(
 )
 def test_a_run_is_named_for_what_runs_not_for_what_starts_it(command: str, name: str) -> None:
     assert title(tuple(command.split())) == name
-
-
-def test_every_option_of_a_workload_is_refused_beside_a_program() -> None:
-    shared = {"workload", "steps", "stacks"}
-    assert {one.name for one in fields(Request)} - shared == set(OF_WORKLOADS)

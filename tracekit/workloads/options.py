@@ -1,0 +1,200 @@
+"""Options of `tracekit collect`, each declared once.
+
+A field of `RecordingOptions`, `ProgramOptions` or `WorkloadOptions` declares an option. The parameter of the
+command and its help panel, the check of its range, the values handed to recorded processes, and what
+`run.json` contains are derived from it. Only the code that uses the option names it again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, MISSING, dataclass, fields, replace
+from enum import Enum
+from functools import cache
+from typing import Annotated, Any, get_args, get_type_hints
+
+from tracekit.errors import UnusableInputError
+
+
+class Scope(Enum):
+    """What an option is about, which decides where its value goes."""
+
+    WORK = "work"
+    """The recorded work: `workload` and `command` of `run.json`, and the recorded process."""
+    PROFILER = "profiler"
+    """The profiler: `command` of `run.json`, and the recorded process."""
+    RUN = "run"
+    """The stored run: neither."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """Annotation of a field that declares an option.
+
+    Attributes:
+        help: Text of the help page.
+        metavar: Placeholder of its value in the help page; by default its type.
+        least: Smallest value.
+        choices: Values, if they are the same for all workloads and collectors.
+        negatable: Whether there is a switch `--no-...` too.
+        scope: What it is about.
+        compared: Whether it is a field of the fingerprint of a built-in workload.
+        name: Name of the field.
+        kind: `bool`, `int` or `str`.
+        default: Default value; None if there is none.
+    """
+
+    help: str
+    _: KW_ONLY
+    metavar: str | None = None
+    least: int | None = None
+    choices: tuple[str, ...] = ()
+    negatable: bool = False
+    scope: Scope = Scope.WORK
+    compared: bool = True
+    name: str = ""
+    kind: type = str
+    default: Any = None
+
+    @property
+    def flag(self) -> str:
+        """The spelling on the command line."""
+        return flag(self.name)
+
+    def check(self, value: Any) -> None:
+        """Refuse a value that is too low or not among the choices.
+
+        Raises:
+            UnusableInputError: The value is refused; the hint names those that are possible.
+        """
+        if value is None:
+            return
+        if self.least is not None and value < self.least:
+            hint = f"use {self.flag} {self.least} or more"
+            raise UnusableInputError(f"{self.flag} {value} is too low", hint=hint)
+        if self.choices and value not in self.choices:
+            hint = f"use {self.flag} {' or '.join(self.choices)}"
+            raise UnusableInputError(f"unknown {self.name} {value!r}", hint=hint)
+
+
+def flag(name: str) -> str:
+    """Return the spelling of an option on the command line.
+
+    Example:
+        >>> flag("keep_trace")
+        '--keep-trace'
+    """
+    return "--" + name.replace("_", "-")
+
+
+@cache
+def declared(options: type) -> tuple[Option, ...]:
+    """Return the options that a dataclass declares, in the order of its fields.
+
+    Example:
+        >>> [(one.flag, one.kind, one.default) for one in declared(ProgramOptions)]
+        [('--start-step', <class 'int'>, 3)]
+    """
+    hints = get_type_hints(options, include_extras=True)
+    found = []
+    for one in fields(options):
+        plain, *annotations = get_args(hints[one.name]) or (None,)
+        default = None if one.default is MISSING else one.default
+        kind = (get_args(plain) or (plain,))[0]  # of `int | None`, int
+        known: dict[str, Any] = {"name": one.name, "kind": kind, "default": default}
+        found += [replace(item, **known) for item in annotations if isinstance(item, Option)]
+    return tuple(found)
+
+
+def values(options: Any, *scopes: Scope) -> dict[str, Any]:
+    """Return the values of options by name: of those about the work and the profiler, or of these scopes.
+
+    Example:
+        >>> values(ProgramOptions(start_step=10))
+        {'start_step': 10}
+    """
+    wanted = scopes or (Scope.WORK, Scope.PROFILER)
+    return {one.name: getattr(options, one.name) for one in declared(type(options)) if one.scope in wanted}
+
+
+def check(options: Any) -> None:
+    """Refuse values that are too low or not among the choices.
+
+    Raises:
+        UnusableInputError: A value is refused.
+    """
+    for one in declared(type(options)):
+        one.check(getattr(options, one.name))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordingOptions:
+    """Options of every recording."""
+
+    collector: Annotated[str, Option("torch, nsys or auto.", metavar="NAME", scope=Scope.RUN)] = "auto"
+    steps: Annotated[int, Option("Steps to profile; a workload also times as many.", least=1)] = 5
+    repeat: Annotated[int, Option("Number of runs.", least=1, scope=Scope.RUN)] = 1
+    label: Annotated[str | None, Option("Name for the run.", scope=Scope.RUN)] = None
+    stacks: Annotated[
+        bool, Option("Record Python call stacks; slows the profile.", scope=Scope.PROFILER)
+    ] = False
+    keep_trace: Annotated[
+        bool, Option("Keep the raw trace as trace.json.gz in the run.", scope=Scope.RUN)
+    ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProgramOptions:
+    """Options of the user's own program."""
+
+    start_step: Annotated[int, Option("Steps to run before profiling starts.", least=0)] = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkloadOptions:
+    """Options of a built-in workload; None leaves a value to the workload, or to torch."""
+
+    workload: Annotated[
+        str, Option("Workload to run; see `tracekit workloads`.", metavar="NAME", compared=False)
+    ]
+    device: Annotated[
+        str, Option("auto, cpu or cuda; auto uses a GPU if there is one.", choices=("auto", "cpu", "cuda"))
+    ] = "auto"
+    mode: Annotated[str, Option("train or infer.")] = "train"
+    level: Annotated[str, Option("Execution mode: eager, torchscript, compile or libtorch (C++).")] = "eager"
+    backend: Annotated[
+        str | None,
+        Option("Backend of --level compile: inductor (default), aot_eager or any that torch lists."),
+    ] = None
+    size: Annotated[
+        str, Option("Preset for batch size, resolution and model: default, test (for a CPU) or gpu.")
+    ] = "default"
+    dataset_shape: Annotated[
+        str,
+        Option(
+            "Use shape, classes and batch size of mnist, cifar10, stl10 or pascal; the data stays random."
+        ),
+    ] = "none"
+    batch_size: Annotated[int | None, Option("Samples per step; default: the workload's.")] = None
+    resolution: Annotated[
+        int | None,
+        Option("Image height and width, or tokens or points per sample; default: the workload's."),
+    ] = None
+    dtype: Annotated[str, Option("float32, float64, bfloat16 or float16.")] = "float32"
+    warmup: Annotated[int, Option("Warm-up steps.", least=0, compared=False)] = 2
+    threads: Annotated[int | None, Option("Intra-op CPU threads; default: torch's.", least=1)] = None
+    zero_grad: Annotated[
+        str,
+        Option(
+            "Clear gradients by: default (set to None), zero (fill each) or foreach (fill all in one call)."
+        ),
+    ] = "default"
+    pin_memory: Annotated[
+        bool, Option("Use pinned host memory for batches; no effect without a GPU.", negatable=True)
+    ] = False
+    offload: Annotated[
+        str, Option("Offload to host memory in each step: none, parameters or activations.")
+    ] = "none"
+    seed: Annotated[int, Option("Random seed of parameters and data.", compared=False)] = 0
+    no_profile: Annotated[
+        bool, Option("Time and sample a workload without profiling.", scope=Scope.PROFILER, compared=False)
+    ] = False
