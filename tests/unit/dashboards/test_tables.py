@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from tracekit.dashboards.context import Context
 from tracekit.dashboards.grids import table
-from tracekit.dashboards.grids.long_rows import holding, in_order, part
+from tracekit.dashboards.grids.long_rows import filtered, ordered, page_rows
 from tracekit.dashboards.results import Results
 from tracekit.dashboards.view import View
 
@@ -121,16 +121,16 @@ def test_a_table_of_no_analysis_is_cut_and_says_so(context: Context) -> None:
 
 def test_long_tables_are_sorted_and_cut_where_they_are_kept() -> None:
     whole = frame(50)
-    rows = part(in_order(whole, ("sum_ns", False)), SPEC, {"startRow": 0, "endRow": 3})
+    rows = page_rows(ordered(whole, ("sum_ns", False)), SPEC, {"startRow": 0, "endRow": 3})
     assert [row["sum_ns"] for row in rows] == [49, 48, 47]
-    assert part(whole, SPEC, {"startRow": 48, "endRow": 10**9})[-1]["first_row"] == 49
+    assert page_rows(whole, SPEC, {"startRow": 48, "endRow": 10**9})[-1]["first_row"] == 49
 
 
 def test_long_tables_are_filtered_where_they_are_kept() -> None:
-    found = holding(frame(50), "G_4")
+    found = filtered(frame(50), "G_4")
     assert found["first_row"].tolist() == [4, *range(40, 50)]
-    assert len(holding(frame(50), "BECAUSE")) == 50
-    assert len(holding(frame(50), "(")) == 0
+    assert len(filtered(frame(50), "BECAUSE")) == 50
+    assert len(filtered(frame(50), "(")) == 0
 
 
 def test_many_columns_make_a_table_long_sooner(context: Context) -> None:
