@@ -13,7 +13,7 @@ from ..page import Page, Section
 from ..parts.aria import aria
 from ..parts.notes import finding, note
 from ._compare import export, ledgers, progress
-from ._compare.requested import compared, requested, with_analyses
+from ._compare.asked import compared, requested, with_analyses
 from ._compare.sides import sides
 from ._compare.summary import summary
 

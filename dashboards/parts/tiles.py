@@ -76,7 +76,7 @@ def change(tile: Tile, base: Tile) -> tuple[str, str]:
         return "", ""
     difference = tile.low - base.low
     if tile.unit == "share":
-        text, significant = f"{abs(100 * difference):.1f} pp", abs(difference) >= _MIN_CHANGE
+        text, significant = f"{abs(100 * difference):.1f} points", abs(difference) >= _MIN_CHANGE
     elif base.low:
         text, significant = (
             f"{abs(100 * difference / base.low):.1f}%",

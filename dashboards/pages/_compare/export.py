@@ -10,7 +10,7 @@ from tracekit.diff.model import Verdict
 from tracekit.errors import ExitCode, TracekitError
 
 from ...view import View
-from .requested import compared, requested
+from .asked import compared, requested
 
 if TYPE_CHECKING:
     from tracekit.diff import Diff

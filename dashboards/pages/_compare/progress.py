@@ -9,7 +9,7 @@ from flask import jsonify, request
 from tracekit.errors import TracekitError
 
 from ...view import View
-from .requested import STAGES, requested
+from .asked import STAGES, requested
 
 if TYPE_CHECKING:
     from flask import Response

@@ -12,7 +12,7 @@ from tracekit.diff.comparability import DECIDES, EXPLAINS
 
 from ...parts.links import Choice, choices
 from ...parts.rows import rows
-from .requested import lines, repeats, requested
+from .asked import lines, repeats, requested
 
 if TYPE_CHECKING:
     from dash.development.base_component import Component

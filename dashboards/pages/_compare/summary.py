@@ -15,7 +15,7 @@ from tracekit.render import diff_words, human
 
 from ...parts.links import copyable
 from ...parts.rows import rows
-from .parameters import varying
+from .asked import varying
 
 if TYPE_CHECKING:
     from dash.development.base_component import Component

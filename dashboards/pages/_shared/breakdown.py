@@ -68,7 +68,7 @@ def per_step(context: Context, result: Result, *, height: int = 250) -> list[Com
     figure["layout"]["height"] = height
     name = looked.places(frame)[0]
     more = "" if len(one) == len(frame) else " Choose another device at the top of the page."
-    caption = f"Each profiled step on {name}, from its start to the end of the last kernel it launched.{more}"
+    caption = f"Each profiled step on {name}, from its start to the end of the device work it launched.{more}"
     return [chart(context, "steps", figure, caption=caption)]
 
 

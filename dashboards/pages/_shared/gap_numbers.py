@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ...view import View
 
 _IDLE = (
-    ("GPU idle", "idle_share", "share", "of the capture"),
+    ("GPU idle", "idle_share", "share", "from first start to last end"),
     ("Caused by the host", "host_late_ns", "ns", "launch-bound, synchronization, data, profiler"),
     ("Work was queued", "had_work_ns", "ns", "between kernels, stream dependencies"),
     ("Unknown cause", "unknown_ns", "ns", "next launch not recorded"),

@@ -118,7 +118,7 @@ def test_every_key_opens_one_page() -> None:
     ("view", "said"),
     [
         (View(page="nothing"), "Page not found"),
-        (View(page="kernels", run="gone"), "does not hold a readable run gone"),
+        (View(page="kernels", run="gone"), "has no readable run gone"),
         (View(page="kernels"), "has no runs yet"),
     ],
 )
@@ -154,7 +154,7 @@ def test_rows_say_what_is_known_of_a_run(store: Store) -> None:
     assert times.work(listing.runs)
     (row,) = rows(listing.runs, times)
     assert (row["label"], row["workload"], row["gpu"]) == ("base\\x1bline", "resnet50", "2 × A100")
-    assert (row["commit"], row["diagnostics"]) == ("aaaaaaaaa+", "1 warning, 1 remark")
+    assert (row["commit"], row["diagnostics"]) == ("aaaaaaaaa+", "1 warning, 1 info message")
     assert (row["step"], row["step_text"], row["steps"], row["messages"]) == (10, "10 ns", 3, "one\ntwo")
     assert not times.work(listing.runs)
 

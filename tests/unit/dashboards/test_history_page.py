@@ -147,7 +147,7 @@ def test_a_store_without_commits_says_what_to_run(store: Store) -> None:
 
 
 def test_a_metric_that_was_not_measured_is_said_to_be_absent(store: Store, slower: list[Run]) -> None:
-    assert "measured the device peak memory" in shown(store, metric="device_peak")
+    assert "has device peak memory" in shown(store, metric="device_peak")
 
 
 def test_marks_stand_before_their_commit_and_dirty_runs_are_open() -> None:

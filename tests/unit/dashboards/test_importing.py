@@ -147,7 +147,7 @@ def test_what_a_page_left_behind_is_deleted(
 ) -> None:
     left_behind = sent(imports, "a.json", b"abc")
     assert left(store) != []
-    monkeypatch.setattr(jobs, "IDLE_S", -1)
+    monkeypatch.setattr(jobs, "ABANDONED_S", -1)
     imports.cancel(sent(imports, "b.json", b"abc").id)
     assert imports.wait(left_behind.id, seconds=0).phase is Phase.CANCELLED
     assert left(store) == []

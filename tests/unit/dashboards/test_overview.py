@@ -144,8 +144,8 @@ def test_the_baselines_value_and_the_change_are_shown(store: Store) -> None:
     ]
     head = make_run(store.path, meta={"run_id": "20261121T000001Z-head-000000"}, **slower)
     for page, name in (("overview", "device_tiles"), ("steps", "numbers"), ("idle_gaps", "numbers")):
-        assert "against" in filled(store, page, name, run=head.path.name, base=base.path.name)
-        assert "against" not in filled(store, page, name, run=head.path.name)
+        assert "vs. " in filled(store, page, name, run=head.path.name, base=base.path.name)
+        assert "vs. " not in filled(store, page, name, run=head.path.name)
 
 
 def test_without_a_comparable_baseline_no_change_is_shown(store: Store) -> None:
@@ -156,7 +156,7 @@ def test_without_a_comparable_baseline_no_change_is_shown(store: Store) -> None:
     )
     view = {"run": head.path.name, "base": base.path.name}
     assert "not comparable" in filled(store, "overview", "baseline", **view)
-    assert "against" not in filled(store, "overview", "device_tiles", **view)
+    assert "vs. " not in filled(store, "overview", "device_tiles", **view)
 
 
 def test_overhead_is_shown_where_it_was_measured(store: Store) -> None:

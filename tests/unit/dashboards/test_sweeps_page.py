@@ -111,7 +111,7 @@ def test_a_store_without_a_sweep_says_what_to_run(store: Store) -> None:
 def test_a_metric_that_nothing_measured_is_said_to_be_absent(store: Store) -> None:
     for at, size in enumerate((8, 16)):
         swept(store, at, 100, batch_size=size)
-    assert "measured the device peak" in shown(store, y="device_peak")
+    assert "has device peak" in shown(store, y="device_peak")
 
 
 def test_points_carry_the_address_of_their_run(store: Store) -> None:

@@ -82,7 +82,7 @@ def test_names_stretch_and_numbers_do_not(context: Context) -> None:
 
 def test_a_column_without_values_is_named_not_shown(context: Context) -> None:
     assert "nothing" not in definitions(context)
-    assert "Without values here: nothing." in str(table.table(context, "things", SPEC, frame()))
+    assert "Columns hidden (no data): nothing." in str(table.table(context, "things", SPEC, frame()))
 
 
 def test_rows_of_the_run_lead_to_the_timeline(context: Context) -> None:
@@ -116,7 +116,7 @@ def test_a_table_of_no_analysis_is_cut_and_says_so(context: Context) -> None:
     shown = table.table(context, "things", SPEC, frame(table.MOST + 5))
     (grid,) = grids(shown)
     assert len(grid.rowData) == table.MOST
-    assert "the first 20,000 of 20,005 rows" in str(shown)
+    assert "first 20,000 of 20,005 rows" in str(shown)
 
 
 def test_long_tables_are_sorted_and_cut_where_they_are_kept() -> None:
