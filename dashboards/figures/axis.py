@@ -57,7 +57,7 @@ def titled(title: str, scale: str) -> str:
     Example:
         >>> titled("sum", "ms"), titled("", "ms"), titled("step", "")
         ('sum (ms)', 'ms', 'step')
-            >>> titled("launches", "count")
+        >>> titled("launches", "count")
         'launches'
     """
     name = label(title)

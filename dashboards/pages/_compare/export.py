@@ -72,7 +72,7 @@ def quoted(value: object) -> object:
     """Quote text that a spreadsheet would evaluate.
 
     Example:
-        >>> guarded("=1+1"), guarded(-5)
+        >>> quoted("=1+1"), quoted(-5)
         ("'=1+1", -5)
     """
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
