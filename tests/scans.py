@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tracekit.ingest.kineto.batches import to_batches
 from tracekit.ingest.kineto.events import decode
-from tracekit.ingest.kineto.scan import ready
+from tracekit.ingest.kineto.scan import loader
 from tracekit.ingest.kineto.source import open_trace
 from tracekit.ingest.kineto.split import ROOM, Text, chunks, closes_events, read_opening
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @cache
 def scanner() -> Scanner:
     """One scanner for all tests of a process: what it has met before must not matter."""
-    return ready.load()()
+    return loader.load()()
 
 
 def text_of(content: bytes) -> Text:

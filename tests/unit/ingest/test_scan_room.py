@@ -11,7 +11,7 @@ import pytest
 
 from tests.scans import agrees, scanner, text_of
 from tests.unit.ingest.events import EVENTS, OP, UNKNOWN, changed, text
-from tracekit.ingest.kineto.scan import layout, native, ready, sheets
+from tracekit.ingest.kineto.scan import layout, loader, native, sheets
 from tracekit.ingest.kineto.scan.interner import Interner
 from tracekit.ingest.kineto.split import ROOM
 
@@ -75,11 +75,11 @@ def test_more_texts_than_fit_are_no_problem() -> None:
         {"name": f"op {number} " + "x" * 80, "ts": number, "tid": number % 7} for number in range(120_000)
     )
     content = text(*({**base, **row} for row in rows))
-    assert agrees(content, by=ready.load()())
+    assert agrees(content, by=loader.load()())
 
 
 def test_texts_of_a_chunk_that_was_given_up_leave_room_for_others() -> None:
-    mine = ready.load()()
+    mine = loader.load()()
     base = changed(UNKNOWN | {"args": {}, "cat": "cpu_op"})
     names = (f"op {number} " + "x" * 120 for number in range(58_000))
     assert mine.scan(text_of(text(*({**base, "name": name} for name in names)) + b",")) is None

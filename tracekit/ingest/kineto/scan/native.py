@@ -115,11 +115,11 @@ class Code(msgspec.Struct, frozen=True):
     """What is compiled; called with addresses and numbers, other threads run beside it.
 
     Attributes:
-        scan: `machine.events.scan`.
-        code_of: `machine.interning.code_of`.
-        distinct: `machine.distinct.distinct`.
-        nest: `machine.nest.nest`.
-        inherit: `machine.nest.inherit`.
+        scan: `codegen.events.scan`.
+        code_of: `codegen.interning.code_of`.
+        distinct: `codegen.distinct.distinct`.
+        nest: `codegen.nest.nest`.
+        inherit: `codegen.nest.inherit`.
         engine: What holds the code.
     """
 
@@ -156,10 +156,10 @@ def _machine() -> Any:
 
 def _module() -> Any:
     """All of it as one module of LLVM's."""
-    from tracekit.ingest.kineto.scan.machine.distinct import distinct
-    from tracekit.ingest.kineto.scan.machine.events import scan
-    from tracekit.ingest.kineto.scan.machine.interning import code_of
-    from tracekit.ingest.kineto.scan.machine.nest import inherit, nest
+    from tracekit.ingest.kineto.scan.codegen.distinct import distinct
+    from tracekit.ingest.kineto.scan.codegen.events import scan
+    from tracekit.ingest.kineto.scan.codegen.interning import code_of
+    from tracekit.ingest.kineto.scan.codegen.nest import inherit, nest
 
     whole = llvm.parse_assembly("")
     for name, function in zip(_ARGUMENTS, (scan, code_of, distinct, nest, inherit), strict=True):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tracekit.ingest.kineto.scan import native, ready
+from tracekit.ingest.kineto.scan import loader, native
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ class CompiledNest:
 
     def __reduce__(self) -> tuple[Callable[[], Nest], tuple[()]]:
         """Another process has code of its own, or none."""
-        return ready.nest, ()
+        return loader.nest, ()
 
     def nested(
         self, thread: Ints, start: Ints, end: Ints, known: Ints, values: Sequence[Ints]

@@ -7,8 +7,8 @@ in the event it lies; so the same bytes there lead to the same place, and need o
 
 from __future__ import annotations
 
+from tracekit.ingest.kineto.scan.codegen.intrinsics import compiled, peek, poke, same
 from tracekit.ingest.kineto.scan.layout import GAP_FIELDS, GAP_WAYS, MOST_GAPS
-from tracekit.ingest.kineto.scan.machine.words import compiled, peek, poke, same
 from tracekit.ingest.kineto.split import ROOM
 
 UNKNOWN, START = 0, 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tracekit.ingest.kineto.scan.codegen.intrinsics import WORD, compiled, peek, poke, same, word
 from tracekit.ingest.kineto.scan.interner import (
     AT_PLACES,
     AT_SPANS,
@@ -15,7 +16,6 @@ from tracekit.ingest.kineto.scan.interner import (
     PLACES,
     USED,
 )
-from tracekit.ingest.kineto.scan.machine.words import WORD, compiled, peek, poke, same, word
 
 _MIX = 0x9E3779B97F4A7C15 - (1 << 64)
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tracekit.ingest.kineto.scan.layout import BLOCK_Y, GRID_Y, NULL
-from tracekit.ingest.kineto.scan.machine.digits import MINUS, TENTHS, read_number, starts_number
-from tracekit.ingest.kineto.scan.machine.grammar import (
+from tracekit.ingest.kineto.scan.codegen.digits import MINUS, TENTHS, read_number, starts_number
+from tracekit.ingest.kineto.scan.codegen.grammar import (
     COMMA,
     LIST,
     LIST_END,
@@ -17,9 +16,10 @@ from tracekit.ingest.kineto.scan.machine.grammar import (
     text_end,
     value_end,
 )
-from tracekit.ingest.kineto.scan.machine.known import behind
-from tracekit.ingest.kineto.scan.machine.spans import span
-from tracekit.ingest.kineto.scan.machine.words import BAD, bits, byte, compiled, peek, poke
+from tracekit.ingest.kineto.scan.codegen.intrinsics import BAD, bits, byte, compiled, peek, poke
+from tracekit.ingest.kineto.scan.codegen.spans import span
+from tracekit.ingest.kineto.scan.codegen.value_cache import behind
+from tracekit.ingest.kineto.scan.layout import BLOCK_Y, GRID_Y, NULL
 from tracekit.ingest.kineto.scan.slots import KINDS, SLOT, Kind
 from tracekit.ingest.limits import LATEST_NS
 

@@ -6,10 +6,10 @@ the event's name decide where a value is looked for.
 
 from __future__ import annotations
 
+from tracekit.ingest.kineto.scan.codegen.grammar import LIST, OPEN, value_end
+from tracekit.ingest.kineto.scan.codegen.intrinsics import BAD, WORD, byte, compiled, peek, poke, same, word
+from tracekit.ingest.kineto.scan.codegen.spans import length_of, start_of
 from tracekit.ingest.kineto.scan.layout import KNOWN_BITS, NULL, VALUES
-from tracekit.ingest.kineto.scan.machine.grammar import LIST, OPEN, value_end
-from tracekit.ingest.kineto.scan.machine.spans import length_of, start_of
-from tracekit.ingest.kineto.scan.machine.words import BAD, WORD, byte, compiled, peek, poke, same, word
 from tracekit.ingest.kineto.scan.slots import SLOT
 
 _NAME = SLOT.name

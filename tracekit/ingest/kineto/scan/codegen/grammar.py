@@ -9,8 +9,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from tracekit.ingest.kineto.scan.machine.digits import number_end, starts_number
-from tracekit.ingest.kineto.scan.machine.words import BAD, WIDE, byte, compiled, lowest, solid, special, word
+from tracekit.ingest.kineto.scan.codegen.digits import number_end, starts_number
+from tracekit.ingest.kineto.scan.codegen.intrinsics import (
+    BAD,
+    WIDE,
+    byte,
+    compiled,
+    lowest,
+    solid,
+    special,
+    word,
+)
 
 DEEPEST = 60
 """Nested arrays and objects that are followed."""

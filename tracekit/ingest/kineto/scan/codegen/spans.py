@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tracekit.ingest.kineto.scan.codegen.intrinsics import compiled
 from tracekit.ingest.kineto.scan.layout import NULL
-from tracekit.ingest.kineto.scan.machine.words import compiled
 
 _LENGTH_BITS = 24
 _LENGTH = (1 << _LENGTH_BITS) - 1

@@ -6,8 +6,7 @@ that is not plain, the scan ends and the reference decodes the chunk.
 
 from __future__ import annotations
 
-from tracekit.ingest.kineto.scan.layout import GAPS, NULL, SLOTS
-from tracekit.ingest.kineto.scan.machine.gaps import (
+from tracekit.ingest.kineto.scan.codegen.gaps import (
     START,
     UNKNOWN,
     follower,
@@ -17,7 +16,7 @@ from tracekit.ingest.kineto.scan.machine.gaps import (
     remember,
     slot_behind,
 )
-from tracekit.ingest.kineto.scan.machine.grammar import (
+from tracekit.ingest.kineto.scan.codegen.grammar import (
     CLOSE,
     COLON,
     COMMA,
@@ -29,11 +28,12 @@ from tracekit.ingest.kineto.scan.machine.grammar import (
     literal_end,
     plain_end,
 )
-from tracekit.ingest.kineto.scan.machine.keys import NOT_KEPT, slot_of
-from tracekit.ingest.kineto.scan.machine.known import behind, forget_values
-from tracekit.ingest.kineto.scan.machine.rows import add_row, counted
-from tracekit.ingest.kineto.scan.machine.values import take_value
-from tracekit.ingest.kineto.scan.machine.words import BAD, WORD, byte, compiled, poke
+from tracekit.ingest.kineto.scan.codegen.intrinsics import BAD, WORD, byte, compiled, poke
+from tracekit.ingest.kineto.scan.codegen.keys import NOT_KEPT, slot_of
+from tracekit.ingest.kineto.scan.codegen.rows import add_row, counted
+from tracekit.ingest.kineto.scan.codegen.value_cache import behind, forget_values
+from tracekit.ingest.kineto.scan.codegen.values import take_value
+from tracekit.ingest.kineto.scan.layout import GAPS, NULL, SLOTS
 from tracekit.ingest.kineto.scan.sheets import CLOSED, DONE, N_EVENTS, PLACE, SURPRISED
 from tracekit.ingest.kineto.scan.slots import SLOT
 

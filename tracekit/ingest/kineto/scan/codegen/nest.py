@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tracekit.ingest.kineto.scan.machine.words import compiled, peek, poke
+from tracekit.ingest.kineto.scan.codegen.intrinsics import compiled, peek, poke
 
 _NONE = -1
 

@@ -6,12 +6,12 @@ import numpy as np
 
 from tracekit.ingest.kineto import names
 from tracekit.ingest.kineto.scan import layout
+from tracekit.ingest.kineto.scan.codegen.grammar import plain_end
+from tracekit.ingest.kineto.scan.codegen.interning import code_of
+from tracekit.ingest.kineto.scan.codegen.intrinsics import WORD, byte, compiled, peek, poke, word
+from tracekit.ingest.kineto.scan.codegen.spans import length_of, start_of
 from tracekit.ingest.kineto.scan.interner import FULL
 from tracekit.ingest.kineto.scan.layout import KIND_BITS, MEANING, NULL, Row
-from tracekit.ingest.kineto.scan.machine.grammar import plain_end
-from tracekit.ingest.kineto.scan.machine.interning import code_of
-from tracekit.ingest.kineto.scan.machine.spans import length_of, start_of
-from tracekit.ingest.kineto.scan.machine.words import WORD, byte, compiled, peek, poke, word
 from tracekit.ingest.kineto.scan.sheets import (
     COUNTERS,
     CROWDED,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tracekit.ingest.kineto.scan.machine.words import (
+from tracekit.ingest.kineto.scan.codegen.intrinsics import (
     BAD,
     WIDEST,
     WORD,

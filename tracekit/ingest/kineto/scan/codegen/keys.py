@@ -6,7 +6,7 @@ from itertools import count
 
 import numpy as np
 
-from tracekit.ingest.kineto.scan.machine.words import WORD, compiled, word
+from tracekit.ingest.kineto.scan.codegen.intrinsics import WORD, compiled, word
 from tracekit.ingest.kineto.scan.slots import COUNT, KEYS
 
 NOT_KEPT = -1
