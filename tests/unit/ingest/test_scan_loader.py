@@ -94,6 +94,6 @@ def test_nothing_is_compiled_that_cannot_be_kept(tmp_path: Path, monkeypatch: py
 def test_what_cannot_be_kept_can_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    monkeypatch.setattr(native, "_module", lambda: llvm.parse_assembly(""))
+    monkeypatch.setattr(native, "generated", lambda: llvm.parse_assembly(""))
     assert native.compiled()
     assert not native.is_compiled()

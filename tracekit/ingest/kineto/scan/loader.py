@@ -1,7 +1,8 @@
-"""The scanner when it is ready: loaded at once where its machine code is there, else compiled meanwhile.
+"""Load the compiled code where it is cached, else compile it in a separate process while the import runs.
 
-Compiling takes seconds, once on a machine; the reference decodes until that is done. A process of its own
-compiles: it takes nothing from this one's threads, nobody waits for it, and it can be ended at any moment.
+Compiling takes seconds, once per machine; the reference decoder decodes until it is done. The separate
+process takes no time from this one's threads, nobody waits for it, and it can be killed at any moment. This
+module loads neither Numba nor LLVM until they are needed.
 """
 
 from __future__ import annotations
@@ -11,18 +12,23 @@ import subprocess
 import sys
 import threading
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from tracekit.ingest.nesting import Jumping
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from tracekit.ingest.kineto.scan.scanner import Scanner
     from tracekit.ingest.nesting import Nest
 
+Ints: TypeAlias = npt.NDArray[np.integer[Any]]
+
 WORTH_COMPILING = 64 << 20
-"""Bytes of a trace that has the scanner compiled: who has one so large will have another."""
+"""Bytes of a trace from which on the decoder is compiled: further traces as large are likely to follow."""
 COMPILE = """
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])
@@ -32,16 +38,16 @@ native.compiled()
 
 
 class Scanners:
-    """A scanner for each thread, from the moment on at which they are ready."""
+    """One scanner per thread, as soon as the compiled code is available."""
 
     def __init__(self) -> None:
         self._make: Callable[[], Scanner] | None = None
-        self._mine = threading.local()
+        self._local = threading.local()
         self._compiler: subprocess.Popen[bytes] | None = None
-        self._looking = threading.Lock()
+        self._lock = threading.Lock()
 
     def start(self, *, compiling: bool) -> None:
-        """Load the scanner; begin to compile it where that is needed, asked for, and can be kept."""
+        """Load the compiled code; if there is none, start to compile it where asked for and cacheable."""
         with suppress(Exception):  # whatever a machine may lack for this, the reference decodes the trace
             from tracekit.ingest.kineto.scan import native
 
@@ -51,24 +57,24 @@ class Scanners:
                 self._compiler = _compiler()
 
     def use(self, make: Callable[[], Scanner]) -> None:
-        """Give every thread that asks from now on a scanner of its own."""
+        """Use this function to create each thread's scanner."""
         self._make = make
 
     def mine(self) -> Scanner | None:
-        """This thread's scanner; None as long as there is none."""
+        """Return this thread's scanner; None as long as the compiled code is not available."""
         if self._compiler:
-            self._look()
-        if self._make and not hasattr(self._mine, "scanner"):
-            self._mine.scanner = self._make()
-        return getattr(self._mine, "scanner", None)
+            self._poll_compiler()
+        if self._make and not hasattr(self._local, "scanner"):
+            self._local.scanner = self._make()
+        return getattr(self._local, "scanner", None)
 
     def nest(self) -> Nest:
-        """How nesting is found: by machine code where that is loaded."""
+        """Return what finds nesting: compiled if the scanners are."""
         return Jumping() if self._make is None else nest()
 
-    def _look(self) -> None:
-        """Load what is compiled meanwhile; what could not be compiled never will be."""
-        with self._looking:
+    def _poll_compiler(self) -> None:
+        """Load the compiled code once the compiler has ended; one that failed is not started again."""
+        with self._lock:
             if self._compiler and self._compiler.poll() is not None:
                 self._compiler = None
                 self.start(compiling=False)
@@ -79,12 +85,12 @@ class Scanners:
             compiler.wait()
 
     def leave(self) -> None:
-        """Let the compiler come to its end by itself; the next trace has what it makes."""
+        """Let the compiler finish in the background, for the next trace."""
         if self._compiler:
             threading.Thread(target=self.wait, name="tracekit-compiler", daemon=True).start()
 
     def close(self) -> None:
-        """End the compiler if it still runs."""
+        """Kill the compiler if it is still running."""
         if compiler := self._compiler:
             compiler.kill()
             compiler.wait()
@@ -102,7 +108,7 @@ def _compiler() -> subprocess.Popen[bytes]:
 
 @contextmanager
 def scanners(size: int) -> Iterator[Scanners]:
-    """Scanners for so many bytes of text; a compiler outlives imports that are done, not those that fail."""
+    """Provide scanners for a trace of so many bytes; the compiler outlives a successful import only."""
     found = Scanners()
     try:
         if size:
@@ -114,21 +120,51 @@ def scanners(size: int) -> Iterator[Scanners]:
     found.leave()
 
 
+def load() -> type[Scanner]:
+    """Load the scanner, compiling it now if it is not cached."""
+    from tracekit.ingest.kineto.scan import native
+    from tracekit.ingest.kineto.scan.scanner import Scanner
+
+    native.load()
+    return Scanner
+
+
 def nest() -> Nest:
-    """How nesting is found in this process: by machine code where there is any already."""
+    """Return what finds nesting in this process: compiled if the compiled code is cached."""
     with suppress(Exception):
         from tracekit.ingest.kineto.scan import native
-        from tracekit.ingest.kineto.scan.nest import CompiledNest
 
         if native.is_compiled():
             return CompiledNest()
     return Jumping()
 
 
-def load() -> type[Scanner]:
-    """The scanner, compiled now where it is not yet."""
-    from tracekit.ingest.kineto.scan import native
-    from tracekit.ingest.kineto.scan.scanner import Scanner
+class CompiledNest:
+    """The compiled `nesting.Nest`: row by row, several times faster than by pointer jumping."""
 
-    native.load()
-    return Scanner
+    def __init__(self) -> None:
+        from tracekit.ingest.kineto.scan import native
+
+        self._code = native.load()
+
+    def __reduce__(self) -> tuple[Callable[[], Nest], tuple[()]]:
+        """Let another process use its own compiled code, or none."""
+        return nest, ()
+
+    def nested(
+        self, thread: Ints, start: Ints, end: Ints, known: Ints, values: Sequence[Ints]
+    ) -> tuple[Ints, Ints, list[Ints]]:
+        """See `Nest.nested`."""
+        count = len(thread)
+        parent, depth = np.empty(count, np.int64), np.empty(count, np.int64)
+        depth[: len(known)] = known
+        latest = np.full(int(thread.max(initial=-1)) + 1, -1)
+        given = [np.ascontiguousarray(column, np.int64) for column in (thread, start, end)]
+        addresses = [column.ctypes.data for column in (*given, parent, depth, latest)]
+        self._code.nest(count, len(known), *addresses)
+        return parent, depth, [self._inherited(parent, column) for column in values]
+
+    def _inherited(self, parent: Ints, column: Ints) -> Ints:
+        found = np.ascontiguousarray(column, np.int64)
+        self._code.inherit(len(found), parent.ctypes.data, found.ctypes.data)
+        return found

@@ -1,1 +1,1 @@
-"""What is compiled. Only compiling imports it; loading what was compiled needs no compiler."""
+"""Numba source of the compiled decoder; imported only to compile it, never to load compiled code."""

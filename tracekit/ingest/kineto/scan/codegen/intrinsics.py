@@ -1,8 +1,7 @@
-"""Bytes as the machine sees them: a byte, a word, or the places among some bytes where something stands.
+"""LLVM instructions as functions: memory access and SIMD comparisons on raw addresses.
 
-Numba has no type for an address, and none for a vector; these few functions are LLVM's own instructions,
-which it lowers to what the processor has. They read up to `WIDEST` bytes from an address on: there must be
-room for that behind the end of a text. All numbers are int64, and wrap.
+Numba has no pointer type and no vector type. An address is an int64 here, all numbers are int64, and
+arithmetic wraps. The comparisons read up to `WIDE_BLOCK` bytes from an address, so padding follows a text.
 """
 
 from __future__ import annotations
@@ -18,14 +17,17 @@ if TYPE_CHECKING:
 
     Function = TypeVar("Function", bound=Callable[..., Any])
 
-WIDE = 16
-"""Bytes of a string or of white space that are looked at at once: most are shorter."""
-WIDEST = 32
-"""Bytes of a number, or of two texts that are compared, that are looked at at once."""
+BLOCK = 16
+"""Bytes compared at once in strings and white space, most of which are shorter."""
+WIDE_BLOCK = 32
+"""Bytes compared at once in numbers and between two texts."""
 WORD = 8
-"""Bytes of a word."""
-BAD = -1
-"""The address behind something that is not valid JSON, or that only the reference decoder handles."""
+"""Bytes of an int64."""
+INVALID = -1
+"""Returned as an end address for JSON that is invalid, or that only the reference decoder supports."""
+
+MIX = 0x9E3779B97F4A7C15 - (1 << 64)
+"""Multiplier of the hash functions: 2^64 divided by the golden ratio."""
 
 _BYTE, _WORD = ir.IntType(8), ir.IntType(64)
 _QUOTE, _BACKSLASH, _SPACE, _ZERO, _NINE = 0x22, 0x5C, 0x20, 0x30, 0x39
@@ -33,19 +35,32 @@ _BLANKS = (0x20, 0x09, 0x0A, 0x0D)
 
 
 def compiled(function: Function) -> Function:
-    """Have a function compiled when it is first called; other threads run beside it."""
+    """Compile a function with Numba when it is first called; it runs without the GIL."""
     return cast("Function", njit(nogil=True)(function))
 
 
-def _instruction(result: Any, generate: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of one address or number."""
+def _unary(generate: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a function of one number that returns an int64."""
 
     @intrinsic  # type: ignore[untyped-decorator]
-    def call(_context: Any, given: Any) -> Any:
+    def call(_context: Any, argument: Any) -> Any:
         def codegen(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
             return generate(builder, *arguments)
 
-        return result(given), codegen
+        return types.int64(argument), codegen
+
+    return cast("Callable[..., Any]", call)
+
+
+def _binary(generate: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a function of two numbers that returns an int64."""
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def call(_context: Any, left: Any, right: Any) -> Any:
+        def codegen(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            return generate(builder, *arguments)
+
+        return types.int64(left, right), codegen
 
     return cast("Callable[..., Any]", call)
 
@@ -69,117 +84,100 @@ def _bytes(builder: Any, address: Any, width: int) -> Any:
 
 
 def _compared(builder: Any, how: str, text: Any, value: int) -> Any:
-    """Each byte compared with a value."""
-    everywhere = ir.Constant(text.type, [ir.Constant(_BYTE, value)] * text.type.count)
-    return builder.icmp_unsigned(how, text, everywhere)
+    """Compare each byte with a value."""
+    constant = ir.Constant(text.type, [ir.Constant(_BYTE, value)] * text.type.count)
+    return builder.icmp_unsigned(how, text, constant)
 
 
-def _places(builder: Any, hits: Any) -> Any:
-    """One bit for each comparison, the first the lowest."""
+def _mask(builder: Any, hits: Any) -> Any:
+    """Pack comparisons into an int64, the first as the lowest bit."""
     return builder.zext(builder.bitcast(hits, ir.IntType(hits.type.count)), _WORD)
 
 
 def _special(builder: Any, address: Any) -> Any:
-    text = _bytes(builder, address, WIDE)
+    text = _bytes(builder, address, BLOCK)
     quote = _compared(builder, "==", text, _QUOTE)
     escape = _compared(builder, "==", text, _BACKSLASH)
     control = _compared(builder, "<", text, _SPACE)
-    return _places(builder, builder.or_(builder.or_(quote, escape), control))
+    return _mask(builder, builder.or_(builder.or_(quote, escape), control))
 
 
-def _solid(builder: Any, address: Any) -> Any:
-    text = _bytes(builder, address, WIDE)
-    solid = _compared(builder, "!=", text, _BLANKS[0])
+def _non_blanks(builder: Any, address: Any) -> Any:
+    text = _bytes(builder, address, BLOCK)
+    hits = _compared(builder, "!=", text, _BLANKS[0])
     for blank in _BLANKS[1:]:
-        solid = builder.and_(solid, _compared(builder, "!=", text, blank))
-    return _places(builder, solid)
+        hits = builder.and_(hits, _compared(builder, "!=", text, blank))
+    return _mask(builder, hits)
 
 
-def _no_digits(builder: Any, address: Any) -> Any:
-    text = _bytes(builder, address, WIDEST)
-    return _places(
-        builder, builder.or_(_compared(builder, "<", text, _ZERO), _compared(builder, ">", text, _NINE))
-    )
+def _non_digits(builder: Any, address: Any) -> Any:
+    text = _bytes(builder, address, WIDE_BLOCK)
+    below, above = _compared(builder, "<", text, _ZERO), _compared(builder, ">", text, _NINE)
+    return _mask(builder, builder.or_(below, above))
 
 
 def _differences(builder: Any, left: Any, right: Any) -> Any:
-    texts = [_bytes(builder, address, WIDEST) for address in (left, right)]
-    return _places(builder, builder.icmp_unsigned("!=", *texts))
+    texts = [_bytes(builder, address, WIDE_BLOCK) for address in (left, right)]
+    return _mask(builder, builder.icmp_unsigned("!=", *texts))
 
 
-def _lowest(builder: Any, word: Any) -> Any:
+def _lowest_bit(builder: Any, word: Any) -> Any:
     return builder.cttz(word, ir.Constant(ir.IntType(1), 0))
 
 
-def _bits(builder: Any, real: Any) -> Any:
+def _float_bits(builder: Any, real: Any) -> Any:
     return builder.bitcast(real, _WORD)
 
 
-byte: Callable[[int], int] = _instruction(types.int64, _byte)
-"""The byte at an address, 0 to 255."""
-word: Callable[[int], int] = _instruction(types.int64, _word)
-"""The eight bytes at an address, the first the lowest."""
-special: Callable[[int], int] = _instruction(types.int64, _special)
-"""Where, in `WIDE` bytes, a string ends or needs a closer look: quotes, backslashes, control characters."""
-solid: Callable[[int], int] = _instruction(types.int64, _solid)
-"""Where, in `WIDE` bytes, there is no white space."""
-no_digits: Callable[[int], int] = _instruction(types.int64, _no_digits)
-"""Where, in `WIDEST` bytes, there is no digit."""
-lowest: Callable[[int], int] = _instruction(types.int64, _lowest)
-"""Number of the lowest bit that is set; there must be one."""
-bits: Callable[[float], int] = _instruction(types.int64, _bits)
-"""A float64 as the int64 of the same bits."""
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def _differ(_context: Any, left: Any, right: Any) -> Any:
-    def codegen(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        return _differences(builder, *arguments)
-
-    return types.int64(left, right), codegen
-
-
-differences: Callable[[int, int], int] = _differ
-"""Where, in `WIDEST` bytes, two texts differ."""
-
-
 def _element(builder: Any, base: Any, index: Any) -> Any:
-    place = builder.add(base, builder.mul(index, ir.Constant(_WORD, WORD)))
-    return builder.inttoptr(place, _WORD.as_pointer())
+    address = builder.add(base, builder.mul(index, ir.Constant(_WORD, WORD)))
+    return builder.inttoptr(address, _WORD.as_pointer())
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _peek(_context: Any, base: Any, index: Any) -> Any:
-    def codegen(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        return builder.load(_element(builder, *arguments))
-
-    return types.int64(base, index), codegen
+def _peek(builder: Any, base: Any, index: Any) -> Any:
+    return builder.load(_element(builder, base, index))
 
 
 @intrinsic  # type: ignore[untyped-decorator]
 def _poke(_context: Any, base: Any, index: Any, value: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         base, index, value = arguments
-        whole = context.cast(builder, value, signature.args[2], types.int64)
-        builder.store(whole, _element(builder, base, index))
+        widened = context.cast(builder, value, signature.args[2], types.int64)
+        builder.store(widened, _element(builder, base, index))
         return context.get_dummy_value()
 
     return types.void(base, index, value), codegen
 
 
-peek: Callable[[int, int], int] = _peek
-"""The number at a place of the array at an address."""
+byte: Callable[[int], int] = _unary(_byte)
+"""The byte at an address, 0 to 255."""
+word: Callable[[int], int] = _unary(_word)
+"""The eight bytes at an address, little-endian."""
+special: Callable[[int], int] = _unary(_special)
+"""Mask of the quotes, backslashes and control characters in the next `BLOCK` bytes."""
+non_blanks: Callable[[int], int] = _unary(_non_blanks)
+"""Mask of the bytes other than white space in the next `BLOCK` bytes."""
+non_digits: Callable[[int], int] = _unary(_non_digits)
+"""Mask of the bytes other than digits in the next `WIDE_BLOCK` bytes."""
+lowest_bit: Callable[[int], int] = _unary(_lowest_bit)
+"""Index of the lowest bit that is set; the argument must not be zero."""
+float_bits: Callable[[float], int] = _unary(_float_bits)
+"""A float64 as the int64 of the same bits."""
+differences: Callable[[int, int], int] = _binary(_differences)
+"""Mask of the bytes that differ in the next `WIDE_BLOCK` bytes of two addresses."""
+peek: Callable[[int, int], int] = _binary(_peek)
+"""Element of the int64 array at an address: `peek(base, index)`."""
 poke: Callable[[int, int, int], None] = _poke
-"""Write a number to a place of the array at an address."""
+"""Set an element of the int64 array at an address: `poke(base, index, value)`."""
 
 
 @compiled
-def same(left: int, right: int, length: int) -> bool:
-    """Whether two texts of a length are the same."""
-    while length >= WIDEST:
+def equal(left: int, right: int, length: int) -> bool:
+    """Compare two texts of the same length."""
+    while length >= WIDE_BLOCK:
         if differences(left, right) != 0:
             return False
-        left += WIDEST
-        right += WIDEST
-        length -= WIDEST
+        left += WIDE_BLOCK
+        right += WIDE_BLOCK
+        length -= WIDE_BLOCK
     return differences(left, right) & ((1 << length) - 1) == 0
