@@ -99,6 +99,7 @@ def named(page: Page, title: str) -> Any:
     return page.get_by_role("region", name=title, exact=True)
 
 
+@pytest.mark.slow
 def test_names_of_traces_are_text_in_cells_and_tooltips(page: Page, address: str) -> None:
     leave(page, f"{address}/kernels?sort=names:sum_ns:asc")
     cell = named(page, "By full name").locator('[col-id="name"] .tk-name', has_text="<script>")
@@ -166,7 +167,7 @@ def test_without_a_network_the_trace_can_be_saved(apart: Page, address: str) -> 
     with apart.expect_popup():
         button.click()
     apart.clock.run_for(25_000)
-    expect(apart.get_by_role("status").filter(has_text="did not answer")).to_be_visible()
+    expect(apart.get_by_role("status").filter(has_text="no response from")).to_be_visible()
     expect(apart.get_by_role("link", name="Save the trace")).to_be_visible()
 
 

@@ -1,6 +1,6 @@
 """A process in which `tracekit collect` has one more option: its declaration, and a collector that uses it.
 
-Prints the help page, what the recorded processes were handed, and `run.json` of both runs, as one JSON object.
+Prints the help page, what the recorded processes were handed, and `run.json` of both runs as one object.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ def declare() -> None:
 
 def main() -> None:
     declare()
+    from tracekit.collectors.protocol import converse
+    from tracekit.collectors.torch_program import run as run_program
+
     from samples.simulator import Program, write
     from tracekit import registry
     from tracekit.cli.main import run
     from tracekit.collecting import Recording
-    from tracekit.collectors.protocol import converse
-    from tracekit.collectors.torch_program import run as run_program
 
     handed: list[Any] = []
 

@@ -86,7 +86,8 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> type[Recorder]:
 
 WORKLOAD = {
     "workload": "resnet50", "device": "cuda", "mode": "infer", "level": "compile", "backend": "aot_eager",
-    "size": "test", "dataset_shape": "stl10", "dtype": "float64", "zero_grad": "zero", "offload": "parameters",
+    "size": "test", "dataset_shape": "stl10", "dtype": "float64", "zero_grad": "zero",
+    "offload": "parameters",
 }  # fmt: skip
 """Values of text that a workload takes, none of them the default."""
 

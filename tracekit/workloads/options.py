@@ -134,9 +134,9 @@ class RecordingOptions:
     steps: Annotated[int, Option("Steps to profile; a workload also times as many.", least=1)] = 5
     repeat: Annotated[int, Option("Number of runs.", least=1, scope=Scope.RUN)] = 1
     label: Annotated[str | None, Option("Name for the run.", scope=Scope.RUN)] = None
-    stacks: Annotated[
-        bool, Option("Record Python call stacks; slows the profile.", scope=Scope.PROFILER)
-    ] = False
+    stacks: Annotated[bool, Option("Record Python call stacks; slows the profile.", scope=Scope.PROFILER)] = (
+        False
+    )
     keep_trace: Annotated[
         bool, Option("Keep the raw trace as trace.json.gz in the run.", scope=Scope.RUN)
     ] = False
