@@ -39,7 +39,7 @@ def panels(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) 
     assert tracekit(["collect", "--help"]) == 0
     found: dict[str, list[str]] = {}
     for line in capsys.readouterr().out.splitlines():
-        if title := re.match(r"╭─ ([\w ]+) ─", line):
+        if title := re.match(r"╭─ ([-\w ]+) ─", line):
             flags = found.setdefault(title[1], [])
         elif option := re.match(r"│ +(--[a-z-]+)", line):
             flags.append(option[1])

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, MISSING, dataclass, fields, replace
 from enum import Enum
-from functools import cache
 from typing import Annotated, Any, get_args, get_type_hints
 
 from tracekit.errors import UnusableInputError
@@ -86,7 +85,6 @@ def flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-@cache
 def declared(options: type) -> tuple[Option, ...]:
     """Return the options that a dataclass declares, in the order of its fields.
 
