@@ -28,8 +28,8 @@ NEAR = 0.30
 _KEYS = [C.RANK, C.DEVICE, OP, C.INPUT_SHAPES, PRECISION, C.FLOPS, MOVED, MATRIX]
 
 
-def is_told(calls: pd.DataFrame) -> pd.Series:
-    """Whether anything is known of the work of each call."""
+def has_work(calls: pd.DataFrame) -> pd.Series:
+    """Whether FLOPs or bytes of each call are known."""
     return (calls[C.FLOPS] != UNKNOWN) | (calls[MOVED] != UNKNOWN)
 
 
