@@ -1,1 +1,1 @@
-"""The Dash dashboard over finished analysis results: one module per page, figures as pure functions."""
+"""Dash dashboard over finished analysis results: one module per page, figures as pure functions."""

@@ -1,6 +1,6 @@
-"""What a page shows first is begun when its address is asked for, while the browser loads the page's scripts.
+"""Start computing a page's first results when its address is requested.
 
-A browser takes about a second until it asks for the first block; the server has nothing else to do by then.
+The browser spends about a second loading scripts before it asks for the first block.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from .site import Site
 
 _LOG = logging.getLogger(__name__)
-NAME = "tracekit-ahead"
-"""Name of the thread that works ahead; there is one at a time."""
+NAME = "tracekit-prefetch"
+"""Name of the prefetch thread; at most one runs at a time."""
 
 
 def connect(site: Site) -> None:
-    """Work ahead for each page that a browser opens; after whatever refuses requests."""
+    """Prefetch for each page that a browser opens; install after the request checks."""
     server: Flask = site.app.server
     free = threading.Lock()
 
     @server.before_request
-    def begin() -> None:
+    def prefetch() -> None:
         if "text/html" not in request.headers.get("Accept", "") or request.method != "GET":
             return
         view = View.parse(request.path, request.query_string.decode(errors="replace"))
@@ -41,22 +41,22 @@ def connect(site: Site) -> None:
 
 def _work(site: Site, view: View, free: threading.Lock) -> None:
     try:
-        begin(site, view)
+        prefetch(site, view)
     except TracekitError:
-        pass  # whoever shows it says why
+        pass  # the page shows the error
     except Exception:
-        _LOG.exception("working ahead for page %s failed", view.page)
+        _LOG.exception("prefetch for page %s failed", view.page)
     finally:
         free.release()
 
 
-def begin(site: Site, view: View) -> None:
-    """Have the results computed that a page shows first, if its run is there.
+def prefetch(site: Site, view: View) -> None:
+    """Compute the results that a page shows first, if its run exists.
 
     Raises:
         PluginError: An analysis failed.
     """
     page, run = site.pages[view.page], site.context(view, dark=False).chosen
     if run is not None:
-        for name in page.ahead or page.covers:
+        for name in page.prefetch or page.covers:
             site.results.of(run, name)

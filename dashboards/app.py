@@ -1,4 +1,4 @@
-"""The app: `create_app(store)` makes a dashboard over a store, ready to be served."""
+"""Create the Dash app over a store."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def create_app(
     token: str = "",
     upload_limit: int = UPLOAD_LIMIT,
 ) -> Dash:
-    """A dashboard over the runs of a store.
+    """Create a dashboard over the runs of a store.
 
     Args:
-        store: The runs; those that appear later show up by themselves.
-        hosts: Names under which the server may be addressed.
-        token: What a browser must show once; empty where only this machine can connect.
-        upload_limit: Bytes of traces that one import in the browser may send.
+        store: The runs; new ones appear without a reload.
+        hosts: Host names that the server answers to.
+        token: Access token; empty for loopback.
+        upload_limit: Maximum bytes of one browser import.
 
     Returns:
         The app, with every page connected; `app.server` is the WSGI application.
@@ -50,13 +50,13 @@ def create_app(
         "tracekit.dashboards",
         title="tracekit",
         update_title="",
-        suppress_callback_exceptions=True,  # blocks come and go with their pages
+        suppress_callback_exceptions=True,  # blocks exist only on their pages
         compress=False,
         serve_locally=True,
-        assets_ignore=r"early\.js$",  # the frame asks for it by itself, before anything is painted
+        assets_ignore=r"early\.js$",  # loaded by the frame before first paint
         index_string=shell.INDEX,
     )
-    site = Site(app=app, store=store, pages=registered(), results=Results(by=Shelf(store).analyze))
+    site = Site(app=app, store=store, pages=registered(), results=Results(analyze=Shelf(store).analyze))
     app.layout = shell.frame(site.pages)
     shell.connect(site)
     pickers.connect(site)

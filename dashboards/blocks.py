@@ -1,4 +1,4 @@
-"""Blocks: places of a page that are filled by a computation of their own, with a skeleton until then."""
+"""Blocks: parts of a page that are computed separately and show a skeleton until ready."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 KIND = "block"
 AGAIN = "again"
-"""Type of the store whose change fills a block again."""
+"""Type of the store whose change recomputes a block."""
 RETRY = "retry"
 
 
 def block(page: str, name: str, *, height: int = 120) -> Component:
-    """The place of a block in a layout.
+    """Create the placeholder of a block.
 
     Args:
         page: Name of the page.
-        name: Name of the block among the page's.
-        height: Height of the skeleton, in pixels: about that of what comes, so that nothing jumps.
+        name: Name of the block, unique on the page.
+        height: Height of the skeleton in pixels; close to the final height, to avoid layout shift.
     """
     place = html.Div(
         dmc.Skeleton(height=height, radius="sm"),
@@ -43,7 +43,7 @@ def block(page: str, name: str, *, height: int = 120) -> Component:
 
 
 def connect(site: Site) -> None:
-    """The one callback that fills every block of every page, and the one that tries again."""
+    """Register the callbacks that fill and retry blocks."""
 
     @site.app.callback(
         Output({"type": KIND, "page": MATCH, "name": MATCH}, "children"),
@@ -54,10 +54,10 @@ def connect(site: Site) -> None:
         State({"type": KIND, "page": MATCH, "name": MATCH}, "id"),
     )
     def fill(view: dict[str, str], theme: str, _: Any, place: dict[str, str]) -> tuple[Any, Any]:
-        looked_at = View.parse(view["path"], view["search"])
-        if looked_at.page != place["page"]:
-            return no_update, no_update  # the page is being left
-        return content(site, looked_at, place["name"], dark=theme == "dark"), "false"
+        requested = View.parse(view["path"], view["search"])
+        if requested.page != place["page"]:
+            return no_update, no_update  # the user has navigated away
+        return content(site, requested, place["name"], dark=theme == "dark"), "false"
 
     site.app.clientside_callback(
         ClientsideFunction("tracekit", "again"),
@@ -68,27 +68,27 @@ def connect(site: Site) -> None:
 
 
 def content(site: Site, view: View, name: str, *, dark: bool) -> Any:
-    """What a block shows: its component, or why there is none."""
+    """Compute a block, or an error message if it failed."""
     try:
         return site.pages[view.page].blocks[name](site.context(view, dark=dark))
     except TracekitError as error:
-        return trouble(error.message, error.hint, again=(view.page, name))
+        return error_alert(error.message, error.hint, again=(view.page, name))
     except Exception as error:
         _LOG.exception("block %s of page %s failed", name, view.page)
-        return trouble(
-            f"this part failed: {type(error).__name__}",
-            "the traceback is where the dashboard runs",
+        return error_alert(
+            f"this section failed: {type(error).__name__}",
+            "see the traceback in the terminal that runs the dashboard",
             again=(view.page, name),
         )
 
 
-def trouble(message: str, hint: str = "", *, again: tuple[str, str] | None = None) -> Component:
-    """Why something is not shown, and what to do.
+def error_alert(message: str, hint: str = "", *, again: tuple[str, str] | None = None) -> Component:
+    """Show an error with its hint.
 
     Args:
         message: What went wrong.
-        hint: The next step.
-        again: Page and block that a button tries again; None for no button.
+        hint: What to do.
+        again: Page and block that the retry button recomputes; None for no button.
     """
     retry = []
     if again:
@@ -99,5 +99,5 @@ def trouble(message: str, hint: str = "", *, again: tuple[str, str] | None = Non
         title=message,
         color="red",
         variant="light",
-        className="tk-trouble",
+        className="tk-error",
     )

@@ -1,4 +1,4 @@
-"""The store's runs as the dashboard lists them: each `run.json` is read once, and again when it changes."""
+"""Listing of the store's runs; each `run.json` is read again only when it changes."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Unreadable:
-    """A run that is listed and cannot be read.
+    """A run that cannot be read.
 
     Attributes:
         name: Name of its folder.
-        message: Why.
+        message: What is wrong.
         hint: What to do.
     """
 
@@ -34,12 +34,12 @@ class Unreadable:
 
 @dataclass(frozen=True)
 class Listing:
-    """What the store holds at a moment, oldest first.
+    """Snapshot of the store, oldest run first.
 
     Attributes:
         runs: The runs that can be read.
         unreadable: Those that cannot.
-        stamp: Changes whenever a run came, went or was written again.
+        stamp: Changes whenever a run is added, deleted or rewritten.
     """
 
     runs: tuple[Run, ...] = ()
@@ -47,31 +47,31 @@ class Listing:
     stamp: int = 0
 
     def find(self, name: str) -> Run | None:
-        """The run whose folder has this name; None when there is none that can be read."""
+        """Return the readable run with this folder name, or None."""
         return next((run for run in self.runs if run.path.name == name), None)
 
 
 @dataclass
 class Catalogue:
-    """Lists a store again and again at the cost of looking at each run's modification time."""
+    """Cached listing of a store; listing again costs one stat per run."""
 
     store: Store
     _known: dict[Stamp, Run | Unreadable] = field(default_factory=dict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def listing(self) -> Listing:
-        """What the store holds now."""
+        """List the store."""
         with self._guard:
             found = {stamp: run for run in self.store.runs() if (stamp := _stamp(run))}
             self._known = {stamp: self._known.get(stamp) or _read(run) for stamp, run in found.items()}
-            kept = list(self._known.values())
-        unreadable = tuple(one for one in kept if isinstance(one, Unreadable))
-        runs = tuple(one for one in kept if not isinstance(one, Unreadable))
+            listed = list(self._known.values())
+        unreadable = tuple(one for one in listed if isinstance(one, Unreadable))
+        runs = tuple(one for one in listed if not isinstance(one, Unreadable))
         return Listing(runs, unreadable, hash(tuple(found)))
 
 
 def _stamp(run: Run) -> Stamp | None:
-    """Name and time of a run; None when it was deleted meanwhile."""
+    """Return name and modification time of a run; None if it has been deleted."""
     try:
         return run.path.name, run.written_ns
     except OSError:

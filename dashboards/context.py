@@ -1,4 +1,4 @@
-"""What a block is given: the view, the runs it names, and results of analyses."""
+"""Input of a block: the view, its runs, and analysis results."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """What is looked at, and what it takes to compute it.
+    """The current view with everything needed to compute it.
 
     Attributes:
-        view: What the address says, with the id of the run filled in where it said the latest.
+        view: Parsed address, with the id of the latest run filled in if it names none.
         dark: Whether the dark theme is on.
         store: The runs.
-        results: Results that were computed already.
-        chosen: The run the view names; None where the store has none.
-        base: The run it is compared with; None without one.
+        results: Cache of results.
+        chosen: The selected run; None if the store has none.
+        base: The baseline run; None without one.
     """
 
     view: View
@@ -38,22 +38,22 @@ class Context:
 
     @property
     def run(self) -> Run:
-        """The run looked at.
+        """The selected run.
 
         Raises:
             RunNotFoundError: There is none.
         """
         if self.chosen is None and self.view.run:
             raise RunNotFoundError(
-                f"the store no longer holds a readable run {self.view.run[:80]}",
-                hint="choose another at the top",
+                f"the store has no readable run {self.view.run[:80]}",
+                hint="choose another one at the top of the page",
             )
         if self.chosen is None:
-            raise RunNotFoundError("no run is chosen", hint="choose one at the top of the page")
+            raise RunNotFoundError("no run selected", hint="choose one at the top of the page")
         return self.chosen
 
     def result(self, name: str) -> Result:
-        """The result of one analysis of the run.
+        """Return the result of one analysis of the run.
 
         Raises:
             RunNotFoundError: There is no run.

@@ -1,9 +1,8 @@
-"""What a page is: metadata for the menu, a layout that is cheap, and blocks that are computed when looked at.
+"""Page definition: menu metadata, a cheap layout, and blocks that are computed on demand.
 
-A page is a value, registered under the entry point group `tracekit.pages` by built-ins and outsiders alike.
-Its layout places blocks; each block is a pure function from a `Context` to a component, called in a thread
-of its own when the page is opened and again when what it looks at changes. A block that fails says so in its
-place, and the others go on.
+Built-in and external pages are registered under the entry point group `tracekit.pages`. The layout places
+blocks; each block is a pure function from a `Context` to a component, called in a separate request when the
+page is opened and whenever the view changes. A block that fails shows its error; other blocks are unaffected.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Section(StrEnum):
-    """Headings of the menu, in order."""
+    """Menu headings, in order."""
 
     START = "Start"
     TIME = "Where time goes"
@@ -38,7 +37,7 @@ class Section(StrEnum):
 
 
 class Needs(StrEnum):
-    """What must be chosen before a page has anything to show."""
+    """What must be selected before a page can show anything."""
 
     NOTHING = "nothing"
     RUN = "a run"
@@ -46,23 +45,22 @@ class Needs(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """One page.
+    """A dashboard page.
 
     Attributes:
         name: Registered name, also its path.
         title: Heading and menu entry.
         question: The question it answers, in one sentence.
-        section: Heading of the menu under which it stands.
-        order: Place among all pages.
-        layout: What it places, without computing: controls, and `block(...)` for what is computed.
-        blocks: What is computed, by name.
-        needs: What must be chosen first.
-        covers: Analyses that it shows whole; they have no page of their own in the menu.
-        exports: Analyses that its files hold besides those it covers.
-        advice: Findings with which its report opens, in place of those of each analysis alone.
-        ahead: Analyses that are begun when the address is asked for, the quickest first; by default those
-            that it covers.
-        connect: Adds what goes beyond blocks (callbacks, routes), once per app.
+        section: Menu heading.
+        order: Sort key in the menu.
+        layout: Returns controls and `block(...)` placeholders, without computing anything.
+        blocks: Functions that compute the blocks, by name.
+        needs: What must be selected first.
+        covers: Analyses that it shows completely; they get no separate menu entry.
+        exports: Further analyses to include in its exported files.
+        advice: Findings at the top of its report; they replace those of the single analyses.
+        prefetch: Analyses to start when the address is requested, fastest first; default: `covers`.
+        connect: Registers further callbacks and routes, once per app.
     """
 
     name: str
@@ -76,5 +74,5 @@ class Page:
     covers: tuple[str, ...] = ()
     exports: tuple[str, ...] = ()
     advice: Callable[[Context], Sequence[Finding]] | None = None
-    ahead: tuple[str, ...] = ()
+    prefetch: tuple[str, ...] = ()
     connect: Callable[[Site], None] | None = None

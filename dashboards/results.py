@@ -1,4 +1,4 @@
-"""Results of analyses, kept while they are looked at, so that a page and its exports ask once."""
+"""LRU cache of analysis results, shared by pages and exports."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from tracekit.analysis import Analyze, Result
     from tracekit.run import Run
 
-KEPT = 64
-"""Results kept at most; the longest unused goes first."""
+CAPACITY = 64
+"""Default number of cached results."""
 
 
 def _computed(run: Run, name: str) -> Result:
@@ -25,31 +25,31 @@ def _computed(run: Run, name: str) -> Result:
 
 @dataclass
 class Results:
-    """A cache of what is computed of runs; two who ask for the same at once wait for one computation.
+    """LRU cache of values computed from runs; concurrent requests for one key share one computation.
 
-    Runs never change once they are stored, so nothing here grows stale.
+    Stored runs never change, so entries never expire.
 
     Attributes:
-        kept: Results kept at most.
-        by: What gives the results of analyses.
+        capacity: Maximum number of entries.
+        analyze: Function that runs an analysis.
     """
 
-    kept: int = KEPT
-    by: Analyze = _computed
+    capacity: int = CAPACITY
+    analyze: Analyze = _computed
     _done: OrderedDict[Hashable, Any] = field(default_factory=OrderedDict)
     _locks: dict[Hashable, threading.Lock] = field(default_factory=dict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def of(self, run: Run, name: str) -> Result:
-        """The result of one analysis of a run.
+        """Return the result of one analysis of a run.
 
         Raises:
             PluginError: The analysis is unknown or failed.
         """
-        return self.get((run.path, name), lambda: self.by(run, name))
+        return self.get((run.path, name), lambda: self.analyze(run, name))
 
     def between(self, base: Run, head: Run, name: str) -> Result:
-        """How a head differs from a base, by one analysis.
+        """Return the comparison of two runs by one analysis.
 
         Raises:
             PluginError: The analysis is unknown or failed.
@@ -57,7 +57,7 @@ class Results:
         return self.get((base.path, head.path, name), lambda: analysis.compare(base, head, name))
 
     def get(self, key: Hashable, compute: Callable[[], Any]) -> Any:
-        """What was computed under a key, else computed now; an error is not kept."""
+        """Return the cached value of a key, or compute it; errors are not cached."""
         with self._guard:
             if key in self._done:
                 self._done.move_to_end(key)
@@ -71,6 +71,6 @@ class Results:
             with self._guard:
                 self._done[key] = value
                 self._locks.pop(key, None)
-                while len(self._done) > self.kept:
+                while len(self._done) > self.capacity:
                     self._done.popitem(last=False)
         return value

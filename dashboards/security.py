@@ -1,4 +1,4 @@
-"""What keeps the dashboard to the person at this machine: hosts, origins, a content policy and a token.
+"""Restrict access to the dashboard: allowed hosts, origin checks, a content security policy and a token.
 
 Traces are files from anywhere: their text is data, never markup or code. The policy forbids every script but
 the app's own, and every address but the app's own.
@@ -22,7 +22,7 @@ LOOPBACK = ("127.0.0.1", "localhost")
 COOKIE = "tracekit_token"
 HEALTH = "/healthz"
 LARGEST_BODY = 32 << 20
-"""Bytes of a request at most; a trace is sent in slices below this."""
+"""Maximum bytes of a request; traces are uploaded in smaller slices."""
 _READING = {"GET", "HEAD", "OPTIONS"}
 _POLICY = (
     "default-src 'self'; script-src 'self' {hashes}; style-src 'self' 'unsafe-inline'; "
@@ -35,18 +35,18 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "X-Frame-Options": "DENY",
 }
-"""What every answer says, beside its policy."""
+"""Headers of every response, in addition to its policy."""
 BARE_POLICY = "default-src 'none'; frame-ancestors 'none'"
-"""The policy of an answer that is plain text."""
+"""Content security policy of plain-text responses."""
 
 
 def protect(app: Dash, *, hosts: tuple[str, ...] = LOOPBACK, token: str = "") -> None:
-    """Make a server refuse what did not come from its own pages.
+    """Reject requests that do not come from the dashboard's pages.
 
     Args:
         app: The app, with all its callbacks.
-        hosts: Names under which it may be addressed, any where empty.
-        token: What a browser must show once, in the address; empty where only this machine can connect.
+        hosts: Allowed host names; empty allows any.
+        token: Access token that a browser must send once, in the address; empty for loopback.
     """
     server: Flask = app.server
     server.config["MAX_CONTENT_LENGTH"] = LARGEST_BODY
@@ -54,13 +54,13 @@ def protect(app: Dash, *, hosts: tuple[str, ...] = LOOPBACK, token: str = "") ->
 
     def refuse() -> Response | None:
         if hosts and _host() not in hosts:
-            abort(400, "unknown host name")  # else a foreign name that leads here could read runs
+            abort(400, "unknown host name")  # prevents DNS rebinding
         if request.method not in _READING and not _own_page():
             abort(403, "not from a page of this dashboard")
         return _authorize(token) if token and request.path != HEALTH else None
 
     server.before_request_funcs.setdefault(None, []).insert(0, refuse)
-    server.register_error_handler(DependencyException, lambda _: NotFound())  # else a traceback for each typo
+    server.register_error_handler(DependencyException, lambda _: NotFound())  # instead of a traceback
 
     @server.after_request
     def add_headers(response: Response) -> Response:
@@ -74,7 +74,7 @@ def _hashes(app: Dash) -> list[str]:
 
 
 def _host() -> str:
-    """The name by which the server was addressed, without port and brackets."""
+    """Return the requested host name without port and brackets."""
     try:
         return urlsplit(f"//{request.headers.get('Host', '')}").hostname or ""
     except ValueError:
@@ -82,7 +82,7 @@ def _host() -> str:
 
 
 def _own_page() -> bool:
-    """Whether a browser says the request comes from a page of this server, or says nothing of pages."""
+    """Return whether the request comes from a page of this server or from a non-browser client."""
     site = request.headers.get("Sec-Fetch-Site", "same-origin")
     origin = request.headers.get("Origin")
     same = origin is None or urlsplit(origin).netloc == request.headers.get("Host", "")
@@ -90,18 +90,18 @@ def _own_page() -> bool:
 
 
 def _authorize(token: str) -> Response | None:
-    cookie = f"{COOKIE}_{request.environ.get('SERVER_PORT', '')}"  # cookies of a machine know no ports
+    cookie = f"{COOKIE}_{request.environ.get('SERVER_PORT', '')}"  # cookies are shared between ports
     shown = request.args.get("token", "")
     if shown and hmac.compare_digest(shown.encode(), token.encode()):
         response = redirect(_without_token())
         response.set_cookie(cookie, token, httponly=True, samesite="Strict")
         return response  # type: ignore[return-value]
     if not hmac.compare_digest(request.cookies.get(cookie, "").encode(), token.encode()):
-        abort(401, "open the address that `tracekit dashboard` printed: it holds a token")
+        abort(401, "open the address printed by `tracekit dashboard`, which includes the access token")
     return None
 
 
 def _without_token() -> str:
-    """The address asked for, on this server, without the token."""
+    """Return the requested path and query without the token."""
     rest = [(name, value) for name, value in request.args.items(multi=True) if name != "token"]
     return "/" + request.path.lstrip("/\\") + (f"?{urlencode(rest)}" if rest else "")

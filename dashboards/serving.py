@@ -1,4 +1,4 @@
-"""Serving the dashboard with waitress until it is interrupted."""
+"""Serve the dashboard with waitress."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from tracekit.store import Store
 
 THREADS = 8
-WAKE_SECONDS = 0.5  # a signal can arrive just before the loop begins to wait, and is seen this much later
+WAKE_SECONDS = 0.5  # a signal that arrives just before the loop waits is noticed this much later
 
 
 class _Refusal(ErrorTask):  # type: ignore[misc]
-    """What waitress answers before the app is asked: a malformed or too large request."""
+    """Error response of waitress itself, such as for a malformed or too large request."""
 
     def execute(self) -> None:
         policy = {"Content-Security-Policy": BARE_POLICY}
@@ -48,27 +48,27 @@ def serve(
     *,
     host: str,
     port: int,
-    tell: Callable[[str], None],
+    on_ready: Callable[[str], None],
     open_browser: bool = False,
     upload_limit: int = UPLOAD_LIMIT,
 ) -> None:
-    """Serve a store's dashboard until interrupted: the KeyboardInterrupt or SystemExit goes on to the caller.
+    """Serve a store's dashboard until interrupted; KeyboardInterrupt and SystemExit propagate.
 
     Args:
         store: The runs.
-        host: Address to listen on; beyond this machine, a token guards it.
-        port: Port to listen on; 0 takes a free one.
-        tell: Told the address once the port is open.
-        open_browser: Whether to show it in the person's browser.
-        upload_limit: Bytes of traces that one import in the browser may send.
+        host: Address to listen on; other than loopback requires a token.
+        port: Port to listen on; 0 picks a free one.
+        on_ready: Called with the address once the port is open.
+        open_browser: Whether to open it in the default browser.
+        upload_limit: Maximum bytes of one browser import.
 
     Raises:
         UnusableInputError: The address cannot be listened on.
     """
     token = "" if _is_loopback(host) else secrets.token_urlsafe(16)
     hosts = () if token else (*LOOPBACK, host)
-    listening = _bound(host, port)
-    logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # a page that waits its turn is no warning
+    listening = _bind(host, port)
+    logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # queued requests are normal
     app = create_app(store, hosts=hosts, token=token, upload_limit=upload_limit)
     connections: dict[int, object] = {}
     server = waitress.create_server(
@@ -80,20 +80,20 @@ def serve(
         max_request_body_size=LARGEST_BODY,  # refused before it is written to a temporary file
     )
     server.channel_class = _Channel
-    address = f"http://{_named(host)}:{listening.getsockname()[1]}/" + (f"?token={token}" if token else "")
-    tell(address)
+    address = f"http://{_url_host(host)}:{listening.getsockname()[1]}/" + (f"?token={token}" if token else "")
+    on_ready(address)
     if open_browser:
         threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
     try:
-        # Not `server.run`, which swallows an interruption. The loop looks for one each time it wakes up.
+        # Not `server.run`, which swallows KeyboardInterrupt.
         wasyncore.loop(timeout=WAKE_SECONDS, use_poll=True, map=connections)
     finally:
-        logging.getLogger("waitress").disabled = True  # an answer that is cut off now is no error
+        logging.getLogger("waitress").disabled = True  # responses cut off by the shutdown are not errors
         wasyncore.close_all(connections, ignore_all=True)
 
 
-def _bound(host: str, port: int) -> socket.socket:
-    """A socket at the address; a name that has addresses of both kinds gives the older."""
+def _bind(host: str, port: int) -> socket.socket:
+    """Bind a socket; prefer IPv4 for a name with addresses of both versions."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         family, _, _, _, address = min(found, key=lambda one: one[0] != socket.AF_INET)
@@ -107,14 +107,14 @@ def _bound(host: str, port: int) -> socket.socket:
     except OSError as error:
         raise UnusableInputError(
             f"cannot listen on {_bracketed(host)}:{port}: {error.strerror or error}",
-            hint=f"{_taken(host, port) if error.errno == errno.EADDRINUSE else ''}"
-            "choose another with --port; 0 takes a free one",
+            hint=f"{_already_running(host, port) if error.errno == errno.EADDRINUSE else ''}"
+            "choose another port with --port (0 picks a free one)",
         ) from error
     return listening
 
 
-def _taken(host: str, port: int) -> str:
-    return f"a dashboard that runs already would be at http://{_named(host)}:{port}/; else "
+def _already_running(host: str, port: int) -> str:
+    return f"if a dashboard is already running, open http://{_url_host(host)}:{port}/; otherwise "
 
 
 def _is_loopback(host: str) -> bool:
@@ -124,8 +124,8 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _named(host: str) -> str:
-    """The host as an address names it; one that means every interface gives this machine's name."""
+def _url_host(host: str) -> str:
+    """Return the host for a URL; the machine's name for a wildcard address."""
     return socket.gethostname() if host in {"0.0.0.0", "::"} else _bracketed(host)  # noqa: S104
 
 

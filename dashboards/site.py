@@ -1,4 +1,4 @@
-"""The site: the app, the store behind it, and its pages; what a view means is found out here."""
+"""The site: the app, its store and its pages; resolves views to runs."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    """The parts that pages share.
+    """State shared by all pages.
 
     Attributes:
         app: The Dash app, whose `server` is the Flask app.
         store: The runs.
-        pages: By name, in the order of the menu.
-        results: Results that were computed already.
+        pages: Pages by name, in menu order.
+        results: Cache of results.
     """
 
     app: Dash
@@ -42,24 +42,24 @@ class Site:
 
     @property
     def covered(self) -> set[str]:
-        """Analyses that a page shows whole, under another name."""
+        """Analyses that a page with another name covers."""
         return {name for page in self.pages.values() for name in page.covers if name != page.name}
 
     @cached_property
     def catalogue(self) -> Catalogue:
-        """The store's runs, each read once."""
+        """Cached listing of the store's runs."""
         return Catalogue(self.store)
 
     def run(self, run_id: str) -> Run | None:
-        """A run of the store by its whole id; None when there is none. Looked up, never a path."""
+        """Return the run with this full id, or None; the id is never used as a path."""
         return self.catalogue.listing().find(run_id)
 
     def latest(self) -> Run | None:
-        """The latest run that can be read; None in an empty store."""
+        """Return the latest readable run; None in an empty store."""
         return next(reversed(self.catalogue.listing().runs), None)
 
     def context(self, view: View, *, dark: bool) -> Context:
-        """What blocks are given for a view; without a run in it, the latest is meant."""
+        """Resolve a view to the context of its blocks; without a run, the latest is used."""
         listing = self.catalogue.listing()
         chosen = listing.find(view.run) if view.run else next(reversed(listing.runs), None)
         filled = replace(view, run=chosen.path.name) if chosen else view
@@ -70,13 +70,13 @@ class Site:
 
 
 def registered() -> dict[str, Page]:
-    """Every page that can be loaded, and one for each other analysis, by name, in the order of the menu."""
+    """Return all loadable pages, plus a generated page per remaining analysis, by name in menu order."""
     found: list[Page] = []
     for name in registry.names(registry.PAGES):
         try:
             found.append(registry.load(registry.PAGES, name))
         except TracekitError:
-            continue  # `tracekit doctor` names it; it must not break the others
+            continue  # reported by `tracekit doctor`
     named = {page.name for page in found}
     found += [of_analysis(one) for one in analysis.available() if one.name not in named]
     return {page.name: page for page in sorted(found, key=lambda page: (page.order, page.name))}

@@ -1,7 +1,7 @@
-"""What an address says: the page, the runs, and what of them is shown. Everything a person chose is in it.
+"""Parse and build addresses. The whole UI state is in the address.
 
-An address is a path, the page's name, and a query, as in `/timeline?run=ID&rank=0&from=100&to=900`. Words
-that no field claims are options of the page.
+An address is the page's name and a query, as in `/timeline?run=ID&rank=0&from=100&to=900`. Query parameters
+that are not a field of `View` are options of the page.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _NUMBER = re.compile(r"-?\d{1,18}")
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """What is looked at.
+    """The state in an address.
 
     Attributes:
         page: Name of the page.
         run: Id of the run; empty for the latest.
-        base: Id of the run it is compared with; empty for none.
+        base: Id of the baseline run; empty for none.
         rank: Only this rank; None for all.
         device: Only this device; None for all.
-        start_ns: Start of the shown time, relative to the run's; None for the start of the capture.
-        end_ns: End of the shown time; None for the end of the capture.
-        row: The selected row of a table, as `device_intervals:7`; empty for none.
-        options: What the page itself keeps in the address, by name.
+        start_ns: Start of the visible range, relative to the run's t0; None for the start of the capture.
+        end_ns: End of the visible range; None for the end of the capture.
+        row: The selected row, such as `device_intervals:7`; empty for none.
+        options: Page-specific parameters, by name.
 
     Example:
         >>> view = View.parse("/timeline", "?run=r1&from=100&to=900&lanes=gpu")
@@ -55,7 +55,7 @@ class View:
 
     @classmethod
     def parse(cls, path: str | None, search: str | None) -> View:
-        """The view of an address; what is malformed in it is left out."""
+        """Parse an address; malformed parameters are ignored."""
         page = (path or "").strip("/") or HOME
         words = {name: value[:_LONGEST] for name, value in parse_qsl((search or "").lstrip("?"))}
         row = words.pop("row", "")
@@ -72,7 +72,7 @@ class View:
         )
 
     def search(self) -> str:
-        """The query of its address, with the question mark; empty when it says nothing."""
+        """Return the query string with the question mark; empty if all fields have defaults."""
         words = {
             "run": self.run,
             "base": self.base,
@@ -87,7 +87,7 @@ class View:
         return f"?{query}" if query else ""
 
     def href(self, **changes: Any) -> str:
-        """Address of this view with some fields changed.
+        """Return the address of this view with some fields changed.
 
         Args:
             changes: Fields by name, as in `dataclasses.replace`.
@@ -96,9 +96,9 @@ class View:
         return f"/{changed.page}{changed.search()}"
 
     def elsewhere(self, page: str, **changes: Any) -> str:
-        """Address of another page on the same runs, rank and device; time, row and options stay behind."""
-        left = replace(self, page=page, start_ns=None, end_ns=None, row="", options={})
-        return left.href(**changes)
+        """Return the address of another page with the same runs, rank and device."""
+        other = replace(self, page=page, start_ns=None, end_ns=None, row="", options={})
+        return other.href(**changes)
 
 
 def _integer(text: str) -> int | None:
@@ -106,7 +106,7 @@ def _integer(text: str) -> int | None:
 
 
 def selected(row: str) -> tuple[str, int] | None:
-    """Table and row id that a selection names; None when it names none.
+    """Parse a selected row into table and row id; None if it is invalid.
 
     Example:
         >>> selected("device_intervals:7"), selected("passwd:1")

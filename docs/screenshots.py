@@ -77,14 +77,14 @@ PICTURES = (
     Picture("idle-gaps", "idle_gaps", "job"),
     Picture("kernels", "kernels", "job"),
     Picture("ops", "ops", "cpu"),
-    Picture("compare", "compare", "after", base="before", heading="Where the step went"),
+    Picture("compare", "compare", "after", base="before", heading="Step time breakdown"),
     Picture(f"{TUTORIAL}ops", "ops", "slow"),
     Picture(
         f"{TUTORIAL}compare",
         "compare",
         "slow",
         base="fast",
-        heading="Where the step went",
+        heading="Step time breakdown",
         words={"varying": "dtype"},
     ),
 )
@@ -134,7 +134,7 @@ def take(browser: Browser, site: Served, picture: Picture, scheme: Scheme) -> Pa
             canvas = page.locator('#timeline-canvas[data-settled="true"]')
             expect(canvas).to_be_visible(timeout=SETTLED_MS)
         if picture.page == "overview":  # its findings come one by one
-            expect(page.get_by_text("rules were asked")).to_be_visible(timeout=SETTLED_MS)
+            expect(page.get_by_text("rules checked")).to_be_visible(timeout=SETTLED_MS)
         page.wait_for_function(_DRAWN, timeout=SETTLED_MS)
         page.wait_for_load_state("networkidle")
         if picture.heading:

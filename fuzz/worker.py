@@ -22,7 +22,7 @@ import psutil
 
 from benchmarks.runner.memory import highest
 from fuzz.readers import reader
-from tracekit.ingest.kineto.scan import ready
+from tracekit.ingest.kineto.scan import loader
 
 if TYPE_CHECKING:
     from fuzz.case import Case
@@ -66,7 +66,7 @@ def work(task: Task) -> None:
     """Read the inputs; what finds a defect is kept, and the next one is read."""
     by, place, found = reader(task.reader), Path(task.work), _Found(task)
     with suppress(ImportError):  # without a compiler the reference is fuzzed alone
-        ready.load()
+        loader.load()
     _limit()
     progress = place / "number"
     peak = accepted = 0

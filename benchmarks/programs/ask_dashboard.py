@@ -65,7 +65,7 @@ def asked(address: str, output: str, page: str, blocks: list[str], run: str) -> 
         fetched(f"{address}_dash-update-component", question(output, page, block, run)) for block in blocks
     ]
     took = (time.perf_counter() - start) * 1e3
-    return took, sum(map(len, answers)), sum(b"tk-trouble" in answer for answer in answers)
+    return took, sum(map(len, answers)), sum(b"tk-error" in answer for answer in answers)
 
 
 def main() -> None:

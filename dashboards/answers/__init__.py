@@ -1,1 +1,1 @@
-"""Pages that are generated: of any analysis, and of an answer with its figures and tables."""
+"""Generated pages: for any analysis, and for answers with figures and tables."""

@@ -1,6 +1,6 @@
-"""The page of any analysis, from its metadata: findings, notes, a standard figure, its tables, definitions.
+"""Generated page of an analysis: findings, notes, a standard figure, tables and definitions.
 
-An analysis that an outside package brings gets such a page by being registered, and nothing else.
+Every registered analysis without a page of its name gets one, including those of plug-ins.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from ..context import Context
 
 FIRST = 1_000
-"""Pages of analyses come after those made by hand."""
+"""Generated pages come after the hand-written ones."""
 
 
 def of_analysis(analysis: Analysis) -> Page:
-    """The page of one analysis."""
+    """Create the page of an analysis."""
     return Page(
         name=analysis.name,
         title=analysis.title,
@@ -40,7 +40,7 @@ def of_analysis(analysis: Analysis) -> Page:
         section=Section.MORE,
         order=FIRST + analysis.order,
         layout=partial(_layout, analysis),
-        ahead=(analysis.name,),
+        prefetch=(analysis.name,),
         blocks={"result": partial(_result, analysis)},
     )
 
@@ -54,11 +54,11 @@ def _result(analysis: Analysis, context: Context) -> list[Component]:
 
 
 def _compared(analysis: Analysis, context: Context) -> list[Component]:
-    """What the analysis says of the baseline against the run; where none is chosen, that one can be."""
+    """Compare with the baseline, or suggest choosing one."""
     if analysis.compare is None:
         return []
     if context.base is None:
-        return [notes.note("choose a baseline above to see what this analysis says of both runs")]
+        return [notes.note("choose a baseline above to compare with it")]
     result = context.results.between(context.base, context.run, analysis.name)
     shown: list[Component] = [notes.finding(context, one) for one in result.findings]
     shown += [notes.note(note) for note in result.notes]
@@ -79,8 +79,8 @@ def _own(analysis: Analysis, context: Context) -> list[Component]:
 def tables(
     context: Context, analysis: Analysis, specs: Iterable[TableSpec], result: Result
 ) -> list[Component]:
-    """Every table of a result under its title; those without rows say why, or that there was nothing."""
-    why = " ".join(map(sentence, result.notes)) or "This run has nothing of the kind."
+    """Show every table of a result under its title; empty tables show the notes."""
+    why = " ".join(map(sentence, result.notes)) or "This run has no such data."
     return [
         table(context, analysis.name, spec, result.tables[spec.name], title=spec.title, empty=why)
         for spec in specs
@@ -90,6 +90,6 @@ def tables(
 
 def _nothing(analysis: Analysis) -> Component:
     return dmc.Text(
-        f"This run has nothing that {analysis.title.lower()} could be told from, and no rule applied.",
+        f"This run has no data for {analysis.title.lower()}.",
         c="dimmed",
     )

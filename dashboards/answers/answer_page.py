@@ -1,4 +1,4 @@
-"""Pages that answer a question: the answer in a sentence, figures, tables, then how numbers are defined."""
+"""Pages that answer a question: one sentence, figures, tables, and definitions."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ def answer_page(
     hidden: Sequence[str] = (),
     height: int = 360,
 ) -> Page:
-    """A page of one analysis or several.
+    """Create a page of one or more analyses.
 
     Args:
         name: Name of the page.
-        section: Heading of the menu.
-        order: Place among the pages.
-        answer: The question answered, from the results.
-        figures: What is drawn, from the results.
-        analyses: What it shows; the analysis of its name by default.
-        title: Heading; the analysis' by default.
-        question: What it answers; the analysis' question by default.
-        hidden: Tables that the figures hold already and that are too long to be read.
-        height: Height of the figures, for their skeleton.
+        section: Menu heading.
+        order: Sort key in the menu.
+        answer: Returns the answer.
+        figures: Returns the figures.
+        analyses: The analyses shown; default: the one with the page's name.
+        title: Heading; default: the analysis' title.
+        question: The question answered; default: the analysis' question.
+        hidden: Tables to leave out because the figures show them.
+        height: Skeleton height of the figures, in pixels.
     """
     names = tuple(analyses) or (name,)
     main = analysis.get(names[0])
@@ -70,39 +70,39 @@ def answer_page(
             *(notes.definition(analysis.get(each), named=len(names) > 1) for each in names),
         ],
         blocks={
-            "answer": lambda context: _answered(Reading(context, names), answer),
-            "figures": lambda context: figures(Reading(context, names)) if _any(context, names) else [],
+            "answer": lambda context: _answer(Reading(context, names), answer),
+            "figures": lambda context: figures(Reading(context, names)) if _has_rows(context, names) else [],
             "tables": lambda context: _tables(context, names, frozenset(hidden)),
         },
         covers=names,
     )
 
 
-def _any(context: Context, names: Sequence[str]) -> bool:
+def _has_rows(context: Context, names: Sequence[str]) -> bool:
     return any(len(frame) for name in names for frame in context.result(name).tables.values())
 
 
-def _answered(reading: Reading, answer: Part) -> list[Component]:
-    said = answer(reading) if _any(reading.context, reading.names) else []
-    if not said and not reading.notes:
-        said = [nothing("This run has nothing to show here.")]
+def _answer(reading: Reading, answer: Part) -> list[Component]:
+    answered = answer(reading) if _has_rows(reading.context, reading.names) else []
+    if not answered and not reading.notes:
+        answered = [nothing("This run has no data for this page.")]
     return [
-        *said,
+        *answered,
         *(notes.note(note) for note in reading.notes),
         *(notes.finding(reading.context, one) for one in reading.findings),
     ]
 
 
 def _tables(context: Context, names: Sequence[str], hidden: frozenset[str]) -> list[Component]:
-    """Every table of the analyses, one at a time, those of a comparison first."""
+    """Show every table in a tab; comparison tables first."""
     shown: list[tuple[str, str, TableSpec, Result]] = []
     for name in names:
         one, result = analysis.get(name), context.result(name)
         if context.base is not None and one.compare is not None:
             compared = context.results.between(context.base, context.run, name)
-            shown += _held(one, compared, one.comparison, "against the baseline: ")
+            shown += _present(one, compared, one.comparison, "vs. baseline: ")
         prefix = f"{one.title}: " if len(names) > 1 else ""
-        shown += _held(one, result, [spec for spec in one.tables if spec.name not in hidden], prefix)
+        shown += _present(one, result, [spec for spec in one.tables if spec.name not in hidden], prefix)
     if not shown:
         return []
     first = shown[0][2].name
@@ -116,7 +116,7 @@ def _tables(context: Context, names: Sequence[str], hidden: frozenset[str]) -> l
                     for at, (_, name, spec, result) in enumerate(shown)
                 ),
             ],
-            value=f"{_opened(context, [spec.name for _, _, spec, _ in shown])}",
+            value=f"{_active_tab(context, [spec.name for _, _, spec, _ in shown])}",
             keepMounted=False,
             className="tk-tabs",
             id={"type": "tabs", "name": first},
@@ -124,20 +124,20 @@ def _tables(context: Context, names: Sequence[str], hidden: frozenset[str]) -> l
     ]
 
 
-def _opened(context: Context, tables: list[str]) -> int:
-    """Place of the table that the address sorts, or of the first."""
+def _active_tab(context: Context, tables: list[str]) -> int:
+    """Return the index of the table sorted in the address, or 0."""
     sort = context.view.options.get("sort", "")
     return next((at for at, name in enumerate(tables) if sort.startswith(f"{name}:")), 0)
 
 
-def _held(
+def _present(
     one: Analysis, result: Result, specs: Sequence[TableSpec], prefix: str
 ) -> list[tuple[str, str, TableSpec, Result]]:
     present = [spec for spec in specs if spec.name in result.tables]
-    return [(_title(prefix, spec.title.split(";")[0]), one.name, spec, result) for spec in present]
+    return [(_sentence_case(prefix, spec.title.split(";")[0]), one.name, spec, result) for spec in present]
 
 
-def _title(prefix: str, title: str) -> str:
+def _sentence_case(prefix: str, title: str) -> str:
     return f"{prefix}{title}"[:1].upper() + f"{prefix}{title}"[1:]
 
 

@@ -1,4 +1,4 @@
-"""Reading results: the tables of a page's analyses as the view narrows them, and sentences about them."""
+"""Read results filtered by the view, and build answer sentences and short tables."""
 
 from __future__ import annotations
 
@@ -29,31 +29,31 @@ if TYPE_CHECKING:
 
 NUMBERS = {"ns", "bytes", "share", "count", "GB/s", "TFLOP/s", "FLOP", "×"}
 WIDTH = 46
-"""Characters of a name in a short table; its title holds all of it."""
+"""Maximum characters of a name in a short table; the tooltip has the full name."""
 CROWDED, NARROW = 10, 30
-"""From so many columns on, names are cut to so many characters."""
+"""With this many columns or more, names are cut to this many characters."""
 DEVICE_TABLE = "device_intervals"
 HOST_TABLE = "host_intervals"
 
 
 @dataclass(frozen=True)
 class Reading:
-    """Results of the analyses of a page, as its view narrows them.
+    """Results of a page's analyses, filtered by rank and device.
 
     Attributes:
-        context: What is looked at.
-        names: The analyses, the first of them the page's main one.
+        context: The current context.
+        names: The analyses, the main one first.
     """
 
     context: Context
     names: tuple[str, ...]
 
     def frame(self, table: str, name: str = "") -> pd.DataFrame:
-        """A table of an analysis, of the chosen rank and device alone; empty where there is none.
+        """Return a table filtered by rank and device; empty if the analysis did not return it.
 
         Args:
             table: Name of the table.
-            name: The analysis; the main one by default.
+            name: The analysis; default: the main one.
         """
         found = self.context.result(name or self.names[0]).tables.get(table)
         if found is None:
@@ -65,30 +65,30 @@ class Reading:
         return found.reset_index(drop=True)
 
     def spec(self, table: str, name: str = "") -> TableSpec:
-        """What a table of an analysis declares."""
+        """Return the specification of a table."""
         specs = analysis.get(name or self.names[0]).tables
         return next(spec for spec in specs if spec.name == table)
 
     def columns(self, table: str, *wanted: str, name: str = "") -> list[Column]:
-        """Columns of a table, in the order wanted."""
+        """Return columns of a table, in the given order."""
         known = {column.name: column for column in self.spec(table, name).columns}
         return [known[each] for each in wanted]
 
     @property
     def notes(self) -> list[str]:
-        """What the analyses say was absent, each thing once."""
+        """Notes of the analyses, without duplicates."""
         found = [note for name in self.names for note in self.context.result(name).notes]
         return list(dict.fromkeys(found))
 
     @property
     def findings(self) -> list[Finding]:
-        """The advice of the analyses, the largest saving first."""
+        """Findings of the analyses, largest saving first."""
         found = [one for name in self.names for one in self.context.result(name).findings]
         return sorted(found, key=lambda one: -(one.saving_ns_per_step or 0))
 
 
 def largest(frame: pd.DataFrame, by: str = "") -> dict[str, Any]:
-    """The row with the largest value of a column, else the first, as plain values: integers stay exact.
+    """Return the row with the largest value of a column, or the first row, as plain Python values.
 
     Args:
         frame: Rows, at least one.
@@ -99,40 +99,40 @@ def largest(frame: pd.DataFrame, by: str = "") -> dict[str, Any]:
 
 
 def some(value: Any, unit: str) -> Component:
-    """A number inside a sentence."""
+    """Format a number inside a sentence."""
     return html.Strong(human(data.plain(value), unit))
 
 
 def named(text: Any) -> Component:
-    """A name inside a sentence, cut where it is long."""
-    whole = clean(str(text))
-    return html.Code(brief(whole, WIDTH), title=whole, className="tk-quoted")
+    """Format a name inside a sentence; long names are cut."""
+    full = clean(str(text))
+    return html.Code(brief(full, WIDTH), title=full, className="tk-quoted")
 
 
 def answer(*sentence: Any) -> Component:
-    """The page's question answered in a sentence."""
+    """Show the answer to the page's question."""
     return html.P(list(sentence), className="tk-answer")
 
 
 def nothing(text: str) -> Component:
-    """Why a part has nothing to show."""
+    """Show why a section is empty."""
     return dmc.Text(text, c="dimmed", size="sm")
 
 
 def switch(context: Context, option: str, label: str, choices: Sequence[tuple[str, str]]) -> Component:
-    """Ways to look at a page, of which the address holds one.
+    """Show a segmented control whose state is in the address.
 
     Args:
-        context: What is looked at.
-        option: Name of the option in the address; its first choice is the default.
-        label: What is chosen, for assistive technology.
-        choices: Value and words of each.
+        context: The current context.
+        option: Query parameter; the first choice is the default.
+        label: Accessible label.
+        choices: Value and text of each choice.
     """
     chosen = chosen_of(context, option, choices)
     default = choices[0][0]
     links: list[Component] = []
     for value, words in choices:
-        options = {name: held for name, held in context.view.options.items() if name != option}
+        options = {name: other for name, other in context.view.options.items() if name != option}
         options |= {} if value == default else {option: value}
         here = value == chosen
         if here:
@@ -144,9 +144,9 @@ def switch(context: Context, option: str, label: str, choices: Sequence[tuple[st
 
 
 def chosen_of(context: Context, option: str, choices: Sequence[tuple[str, str]]) -> str:
-    """The choice in the address; the first where it holds none of them."""
-    held = context.view.options.get(option, "")
-    return held if held in {value for value, _ in choices} else choices[0][0]
+    """Return the choice in the address, or the first one."""
+    requested = context.view.options.get(option, "")
+    return requested if requested in {value for value, _ in choices} else choices[0][0]
 
 
 def short(
@@ -159,16 +159,16 @@ def short(
     table: str = DEVICE_TABLE,
     limit: int = 10,
 ) -> Component:
-    """The first rows of a table as a plain one, with a link to the timeline per row.
+    """Show the first rows of a table as plain HTML, with a timeline link per row.
 
     Args:
-        context: What is looked at.
+        context: The current context.
         frame: The rows.
-        columns: What is shown of them, as far as there are values.
+        columns: Columns to show; empty ones are left out.
         title: Heading.
-        row: Column that holds a row to show on the timeline; empty for none.
-        table: Table of the run which these rows are of.
-        limit: Rows at most.
+        row: Column with the row id to link to; empty for none.
+        table: Table that the row ids refer to.
+        limit: Maximum number of rows.
     """
     first = frame.head(limit)
     columns = [column for column in columns if first[column.name].notna().any()]
@@ -183,10 +183,10 @@ def short(
     ]
     head: list[Component] = [html.Th("Timeline", scope="col")] if row else []
     head += [_heading(column, numbers) for column in columns]
-    left = f" (first {limit} of {len(frame):,})" if len(frame) > limit else ""
+    cut = f" (first {limit} of {len(frame):,})" if len(frame) > limit else ""
     return html.Section(
         [
-            dmc.Title(f"{title}{left}", order=2, size="h4"),
+            dmc.Title(f"{title}{cut}", order=2, size="h4"),
             html.Div(
                 html.Table([html.Thead(html.Tr(head)), html.Tbody(body)], className="tk-short"),
                 className="tk-scroll",

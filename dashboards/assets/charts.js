@@ -1,4 +1,4 @@
-/* A chart as a picture: the buttons below it save what is shown, on the colour of the page. */
+/* PNG and SVG download buttons of charts. */
 (() => {
   "use strict";
 
@@ -10,8 +10,8 @@
     }
     const { format, name } = button.dataset;
     const layout = { ...plot.layout, paper_bgcolor: getComputedStyle(document.body).backgroundColor };
-    const picture = { data: plot.data, layout, config: { staticPlot: true } };
+    const figure = { data: plot.data, layout, config: { staticPlot: true } };
     const { clientWidth: width, clientHeight: height } = plot;
-    window.Plotly.downloadImage(picture, { format, filename: name, width, height, scale: format === "png" ? 2 : 1 });
+    window.Plotly.downloadImage(figure, { format, filename: name, width, height, scale: format === "png" ? 2 : 1 });
   });
 })();

@@ -1,31 +1,31 @@
-/* What a comparison computes now, asked of the server until it has ended: callbacks wait for one another, this does not. */
+/* Poll the progress of a running comparison. Not a Dash callback, since those wait for one another. */
 "use strict";
 (() => {
-  const EVERY_MS = 700;
+  const POLL_MS = 700;
   const PAGE = "/compare";
   let ended = "";
-  let asking = false;
+  let polling = false;
 
   function show(text) {
     const place = document.getElementById("compare-stage");
     if (place && place.textContent !== text) place.textContent = text;
   }
 
-  async function ask() {
+  async function poll() {
     const address = window.location.pathname + window.location.search;
-    if (asking || window.location.pathname !== PAGE || address === ended) return;
-    asking = true;
+    if (polling || window.location.pathname !== PAGE || address === ended) return;
+    polling = true;
     try {
       const answer = await fetch(`/progress/compare${window.location.search}`);
-      const told = answer.ok ? await answer.json() : { text: "", ended: true };
-      show(told.text);
-      if (told.ended) ended = address;
+      const progress = answer.ok ? await answer.json() : { text: "", ended: true };
+      show(progress.text);
+      if (progress.ended) ended = address;
     } catch {
       show("");
     } finally {
-      asking = false;
+      polling = false;
     }
   }
 
-  window.setInterval(ask, EVERY_MS);
+  window.setInterval(poll, POLL_MS);
 })();

@@ -1,4 +1,4 @@
-/* What the grids call by name: text of numbers, and what happens in a grid. `grid*.js` hold the functions. */
+/* Functions that grids call by name; implemented in `grid*.js`. */
 (() => {
   "use strict";
   window.tracekit = window.tracekit || {};

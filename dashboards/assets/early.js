@@ -1,4 +1,4 @@
-/* Before anything is painted: the theme that was chosen, else the system's. */
+/* Set the stored theme, or the system's, before first paint. */
 "use strict";
 (function () {
   let chosen = null;
@@ -6,7 +6,7 @@
     chosen = JSON.parse(window.localStorage.getItem("theme-chosen"));
     const scheme = chosen === "dark" || chosen === "light" ? chosen : "auto";
     window.localStorage.setItem("mantine-color-scheme-value", scheme);
-  } catch (_) { /* without storage, the system's */ }
+  } catch (_) { /* storage is unavailable: use the system's */ }
   const system = window.matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
   const theme = chosen === "dark" || chosen === "light" ? chosen : system;
   document.documentElement.setAttribute("data-mantine-color-scheme", theme);

@@ -1,4 +1,4 @@
-/* A flame graph that zooms, searches and is read by keyboard; see flame_tree.js and flame_draw.js. */
+/* Interactive flame graph: zoom, search, keyboard; see flame_tree.js and flame_draw.js. */
 "use strict";
 (function () {
   window.dash_clientside = window.dash_clientside || {};
@@ -21,13 +21,13 @@
       this.canvas.addEventListener("mousemove", (event) => this.hover(event));
       this.canvas.addEventListener("mouseleave", () => { this.tip.hidden = true; });
       this.canvas.addEventListener("keydown", (event) => this.key(event));
-      this.watcher = new ResizeObserver(() => this.draw());
-      this.watcher.observe(host);
+      this.resizeObserver = new ResizeObserver(() => this.draw());
+      this.resizeObserver.observe(host);
       this.draw();
     }
 
     draw() {
-      if (!this.host.isConnected) return this.watcher.disconnect();
+      if (!this.host.isConnected) return this.resizeObserver.disconnect();
       this.boxes = window.tracekit.flameDraw.draw(this.canvas, this.tree, this.state);
       return undefined;
     }
@@ -52,10 +52,10 @@
     go(at) {
       this.state.current = at;
       this.draw();
-      const said = document.getElementById("flame-said");
-      const path = [...this.tree.around(at), at].map((each) => this.tree.name(each));
+      const status = document.getElementById("flame-status");
+      const path = [...this.tree.ancestors(at), at].map((each) => this.tree.name(each));
       const text = `${this.tree.lines(at).slice(1).join(" · ")} · ${path.join(" › ")}`;
-      if (said) said.textContent = text;
+      if (status) status.textContent = text;
       this.canvas.setAttribute("aria-label", text);
     }
 
@@ -86,8 +86,8 @@
       event.preventDefault();
       event.stopPropagation();
       moves[event.key]();
-      const widened = !this.boxes.some((box) => box.at === this.state.current);
-      if (widened) this.zoom(this.tree.data.parent[this.state.current]);
+      const outside = !this.boxes.some((box) => box.at === this.state.current);
+      if (outside) this.zoom(this.tree.data.parent[this.state.current]);
     }
 
     up(current) {
@@ -105,9 +105,9 @@
       this.state.found = found;
       this.draw();
       if (!text.trim()) return "";
-      if (!found.size) return "no name holds this";
+      if (!found.size) return "no matches";
       const { time, share } = window.tracekit.flameTree;
-      return `${found.size.toLocaleString("en-US")} nodes, ${time(sum)}, ${share(sum, this.tree.total(0))} of all`;
+      return `${found.size.toLocaleString("en-US")} ${found.size === 1 ? "node" : "nodes"}, ${time(sum)}, ${share(sum, this.tree.total(0))} of total`;
     }
   }
 
@@ -115,7 +115,7 @@
     flame(data, theme) {
       const host = document.getElementById("flame");
       if (!host || !data) return "";
-      shown?.watcher.disconnect();
+      shown?.resizeObserver.disconnect();
       shown = new Flame(host, data, theme === "dark");
       return "";
     },

@@ -1,4 +1,4 @@
-/* Drawing of a flame graph on a canvas, in the colours of the theme. */
+/* Draw a flame graph on a canvas in the theme's colours. */
 "use strict";
 (function () {
   window.tracekit = window.tracekit || {};
@@ -19,37 +19,37 @@
     };
   }
 
-  /* One name keeps one hue wherever it stands. */
+  /* The hue of a name, by hash. */
   function hue(name) {
     let sum = 7;
     for (let at = 0; at < name.length; at += 1) sum = (sum * 31 + name.charCodeAt(at)) >>> 0;
     return sum % HUES.length;
   }
 
-  function fitted(pen, text, width) {
+  function fitted(context, text, width) {
     if (width < 24) return "";
-    if (pen.measureText(text).width <= width) return text;
+    if (context.measureText(text).width <= width) return text;
     const bare = text.slice(0, 300).replace(/^(?:autograd::engine::evaluate_function: |aten::)/, "");
-    if (pen.measureText(bare).width <= width) return bare;
+    if (context.measureText(bare).width <= width) return bare;
     for (let letters = Math.min(bare.length, Math.ceil(width / 5)); letters >= 3; letters -= 1) {
       const head = Math.ceil(letters / 2);
       const cut = `${bare.slice(0, head)}…${bare.slice(bare.length - (letters - head))}`;
-      if (pen.measureText(cut).width <= width) return cut;
+      if (context.measureText(cut).width <= width) return cut;
     }
     return "";
   }
 
-  /* Boxes of what is visible: the nodes around the zoomed one over the whole width, and all below it. */
+  /* Boxes of the visible nodes: ancestors of the zoomed node at full width, and its descendants. */
   function boxes(tree, zoomed, width) {
-    const found = tree.around(zoomed).map((at) => ({ at, x: 0, w: width, y: tree.depth[at] * ROW, over: true }));
+    const found = tree.ancestors(zoomed).map((at) => ({ at, x: 0, w: width, y: tree.depth[at] * ROW, ancestor: true }));
     const scale = width / Math.max(1, tree.total(zoomed));
-    const waiting = [zoomed];
-    while (waiting.length) {
-      const at = waiting.pop();
+    const stack = [zoomed];
+    while (stack.length) {
+      const at = stack.pop();
       const w = tree.total(at) * scale;
       if (w < 0.5) continue;
-      found.push({ at, x: (tree.start[at] - tree.start[zoomed]) * scale, w, y: tree.depth[at] * ROW, over: false });
-      for (const child of tree.children[at]) waiting.push(child);
+      found.push({ at, x: (tree.start[at] - tree.start[zoomed]) * scale, w, y: tree.depth[at] * ROW, ancestor: false });
+      for (const child of tree.children[at]) stack.push(child);
     }
     return found;
   }
@@ -62,35 +62,35 @@
     canvas.width = Math.round(width * ratio);
     canvas.height = Math.round(height * ratio);
     canvas.style.height = `${height}px`;
-    const pen = canvas.getContext("2d");
-    pen.setTransform(ratio, 0, 0, ratio, 0, 0);
-    pen.font = FONT;
-    pen.textBaseline = "middle";
+    const context = canvas.getContext("2d");
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.font = FONT;
+    context.textBaseline = "middle";
     const shade = colours(state.dark);
-    pen.fillStyle = shade.body;
-    pen.fillRect(0, 0, width, height);
-    for (const box of found) bar(pen, tree, box, state, shade);
+    context.fillStyle = shade.body;
+    context.fillRect(0, 0, width, height);
+    for (const box of found) bar(context, tree, box, state, shade);
     return found;
   }
 
-  function bar(pen, tree, box, state, shade) {
+  function bar(context, tree, box, state, shade) {
     const name = tree.name(box.at);
     const dimmed = state.found.size > 0 && !state.found.has(box.at);
-    pen.globalAlpha = box.over ? 0.45 * shade.alpha : shade.alpha;
-    pen.fillStyle = dimmed || box.at === 0 ? shade.faded : shade.fills[hue(name)];
-    pen.fillRect(box.x, box.y, Math.max(0.5, box.w - 1), ROW - 1);
-    pen.globalAlpha = 1;
-    if (box.at === state.current || state.found.has(box.at)) outline(pen, box, box.at === state.current, shade);
-    const text = fitted(pen, name, box.w - 10);
+    context.globalAlpha = box.ancestor ? 0.45 * shade.alpha : shade.alpha;
+    context.fillStyle = dimmed || box.at === 0 ? shade.faded : shade.fills[hue(name)];
+    context.fillRect(box.x, box.y, Math.max(0.5, box.w - 1), ROW - 1);
+    context.globalAlpha = 1;
+    if (box.at === state.current || state.found.has(box.at)) outline(context, box, box.at === state.current, shade);
+    const text = fitted(context, name, box.w - 10);
     if (!text) return;
-    pen.fillStyle = shade.text;
-    pen.fillText(text, box.x + 5, box.y + ROW / 2);
+    context.fillStyle = shade.text;
+    context.fillText(text, box.x + 5, box.y + ROW / 2);
   }
 
-  function outline(pen, box, strong, shade) {
-    pen.strokeStyle = strong ? shade.edge : shade.text;
-    pen.lineWidth = strong ? 2 : 1;
-    pen.strokeRect(box.x + 1, box.y + 1, Math.max(1, box.w - 3), ROW - 3);
+  function outline(context, box, strong, shade) {
+    context.strokeStyle = strong ? shade.edge : shade.text;
+    context.lineWidth = strong ? 2 : 1;
+    context.strokeRect(box.x + 1, box.y + 1, Math.max(1, box.w - 3), ROW - 3);
   }
 
   window.tracekit.flameDraw = { draw };

@@ -1,4 +1,4 @@
-/* The call tree of a flame graph: children, places and numbers, without drawing. */
+/* Call tree of a flame graph: children, positions and search. */
 "use strict";
 (function () {
   window.tracekit = window.tracekit || {};
@@ -11,8 +11,8 @@
     return `${ns} ns`;
   }
 
-  function share(part, whole) {
-    return whole ? `${((100 * part) / whole).toFixed(1)}%` : "–";
+  function share(part, overall) {
+    return overall ? `${((100 * part) / overall).toFixed(1)}%` : "–";
   }
 
   class Tree {
@@ -31,15 +31,15 @@
       this.deepest = this.depth.reduce((most, each) => Math.max(most, each), 0);
     }
 
-    /* Children side by side from their parent's start; parents come before children. */
+    /* Place children side by side, from their parent's start. */
     place(at, start) {
-      const waiting = [[at, start]];
-      while (waiting.length) {
-        const [node, from] = waiting.pop();
+      const stack = [[at, start]];
+      while (stack.length) {
+        const [node, from] = stack.pop();
         this.start[node] = from;
         let next = from;
         for (const child of this.children[node]) {
-          waiting.push([child, next]);
+          stack.push([child, next]);
           next += this.data.total[child];
         }
       }
@@ -53,8 +53,8 @@
       return this.data.total[at];
     }
 
-    /* The nodes around one, the outermost first, itself left out. */
-    around(at) {
+    /* Ancestors of a node, outermost first. */
+    ancestors(at) {
       const found = [];
       for (let up = this.data.parent[at]; up >= 0; up = this.data.parent[up]) found.unshift(up);
       return found;
@@ -68,17 +68,17 @@
     }
 
     lines(at) {
-      const whole = this.total(0);
+      const overall = this.total(0);
       const side = this.data.side;
-      const said = [this.name(at), `${side} total ${time(this.total(at))}, ${share(this.total(at), whole)} of all`];
+      const result = [this.name(at), `${side} total ${time(this.total(at))}, ${share(this.total(at), overall)} of total`];
       if (this.data.calls[at]) {
-        said.push(`${side} self ${time(this.data.self[at])}`);
-        said.push(`${this.data.calls[at].toLocaleString("en-US")} calls`);
+        result.push(`${side} self ${time(this.data.self[at])}`);
+        result.push(`${this.data.calls[at].toLocaleString("en-US")} ${this.data.calls[at] === 1 ? "call" : "calls"}`);
       }
-      return said;
+      return result;
     }
 
-    /* Nodes whose name holds a text, and the time of the outermost of them. */
+    /* Nodes whose name contains a text, and the total time of the outermost ones. */
     search(text) {
       const wanted = text.trim().toLowerCase();
       const found = new Set();
@@ -88,7 +88,7 @@
       this.data.names.forEach((name, code) => { if (name.toLowerCase().includes(wanted)) codes.add(code); });
       for (let at = 0; at < this.size; at += 1) {
         if (!codes.has(this.data.name[at])) continue;
-        if (!this.around(at).some((up) => found.has(up))) sum += this.total(at);
+        if (!this.ancestors(at).some((up) => found.has(up))) sum += this.total(at);
         found.add(at);
       }
       return { found, sum };

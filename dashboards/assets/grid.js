@@ -1,9 +1,9 @@
-/* What happens in and around a grid: names for assistive technology, quick filter, sort in the address, copying. */
+/* Grid behaviour: accessible names, quick filter, sort order in the address, copying. */
 (() => {
   "use strict";
   window.tracekit = window.tracekit || {};
 
-  /* The grid within an element; null until it is there. */
+  /* The grid API of a table; null until the grid exists. */
   function apiOf(place) {
     const grid = place && place.querySelector(".tk-grid");
     const known = grid && grid.id && window.dash_ag_grid && window.dash_ag_grid.getApi;
@@ -18,8 +18,8 @@
     return { "--tk-share": `${width.toFixed(2)}%` };
   }
 
-  /* New grids get their name, and the sort that the address says. */
-  function greet() {
+  /* Give new grids their accessible name, and the sort order in the address. */
+  function initNewGrids() {
     waiting = false;
     for (const root of document.querySelectorAll(".tk-table .ag-root:not([aria-label])")) {
       const place = root.closest(".tk-table");
@@ -35,11 +35,11 @@
   new MutationObserver(() => {
     if (!waiting) {
       waiting = true;
-      requestAnimationFrame(greet);
+      requestAnimationFrame(initNewGrids);
     }
   }).observe(document, { childList: true, subtree: true });
 
-  /* The address may say another sort than when the page was made: it changes without the page being made anew. */
+  /* Apply the sort order in the address, which can change without reloading the page. */
   function resort(api) {
     const [table, column, order] = split(new URLSearchParams(window.location.search).get("sort") || "");
     const now = api.getColumnState().find((one) => one.sort);
@@ -49,12 +49,12 @@
     api.applyColumnState({ state: [{ colId: column, sort: order }], defaultState: { sort: null } });
   }
 
-  function split(asked) {
-    const [, table, column, order] = /^([^:]*):(.*):(asc|desc)$/.exec(asked) || [];
+  function split(sort) {
+    const [, table, column, order] = /^([^:]*):(.*):(asc|desc)$/.exec(sort) || [];
     return [table, column, order];
   }
 
-  /* Without telling Dash, which would compute the page anew. */
+  /* Write the sort order to the address without notifying Dash, which would recompute the page. */
   function sorted(params) {
     const by = params.api.getColumnState().find((one) => one.sort);
     const address = new URL(window.location.href);
@@ -68,9 +68,9 @@
     window.history.replaceState(window.history.state, "", address.pathname + search + address.hash);
   }
 
-  /* Rows that are not here are filtered by the server, once no more is typed. */
+  /* Paged tables are filtered by the server, after typing has paused. */
   let typing = null;
-  function ask(api, column, text) {
+  function filterOnServer(api, column, text) {
     clearTimeout(typing);
     typing = setTimeout(async () => {
       const model = text ? { filterType: "text", type: "contains", filter: text } : null;
@@ -79,19 +79,19 @@
     }, 300);
   }
 
-  /* How many rows are left stands where their number stood. */
-  function counted(place, api, text) {
+  /* Show the number of matching rows. */
+  function updateCount(place, api, text) {
     const count = place.querySelector(".tk-count");
     count.dataset.all = count.dataset.all || count.textContent;
     const left = api.getDisplayedRowCount().toLocaleString("en-US");
     count.textContent = text ? `${left} of ${count.dataset.all}` : count.dataset.all;
   }
 
-  const watched = new WeakSet();
+  const observed = new WeakSet();
   function watch(place, api, box) {
-    if (!watched.has(api)) {
-      watched.add(api);
-      api.addEventListener("modelUpdated", () => counted(place, api, box.value));
+    if (!observed.has(api)) {
+      observed.add(api);
+      api.addEventListener("modelUpdated", () => updateCount(place, api, box.value));
     }
   }
 
@@ -104,13 +104,13 @@
     watch(place, api, event.target);
     const column = api.getGridOption("context").filter;
     if (column) {
-      ask(api, column, event.target.value);
+      filterOnServer(api, column, event.target.value);
     } else {
       api.setGridOption("quickFilterText", event.target.value);
     }
   });
 
-  /* Enter follows the link of a cell; Ctrl+C copies all of a cell that is shown cut. */
+  /* Enter follows the link of a cell; Ctrl+C copies the full text of a cell. */
   document.addEventListener("keydown", (event) => {
     const cell = event.target.closest && event.target.closest(".tk-grid .ag-cell");
     if (!cell) {

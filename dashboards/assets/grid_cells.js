@@ -1,4 +1,4 @@
-/* Cells that are more than text: long names cut in the middle, and links to the timeline. */
+/* Cell renderers: long names cut in the middle, and timeline links. */
 (() => {
   "use strict";
   const TAIL = 14;
@@ -21,7 +21,7 @@
     );
   };
 
-  /* As a link of Dash does it: the address changes and the page stays. */
+  /* Follow a link without reloading, like dcc.Link. */
   function follow(event, address) {
     if (event.ctrlKey || event.metaKey || event.shiftKey || event.button) {
       return;

@@ -1,10 +1,10 @@
-/* Values for people, exactly as `tracekit.render.cells.human` writes them; scales come from there. */
+/* Format values exactly like `tracekit.render.cells.human`; the scales come from there. */
 (() => {
   "use strict";
   window.tracekit = window.tracekit || {};
   const MISSING = "–";
 
-  /* toFixed rounds exact halves up, Python to even: a half of the last digit is odd / 2^(digits + 1). */
+  /* Round half to even like Python; toFixed rounds half up. An exact tie is odd / 2^(digits + 1). */
   function fixed(value, digits) {
     const halves = Math.abs(value) * 2 ** (digits + 1);
     if (halves % 2 === 1) {
@@ -16,7 +16,7 @@
     return Object.is(value, -0) || (value < 0 && !text.startsWith("-")) ? `-${text.replace("-", "")}` : text;
   }
 
-  /* What rounds to zero has no sign. */
+  /* Remove the sign of a value that rounds to zero. */
   function unsigned(text) {
     return Number(text) === 0 ? text.replace("-", "") : text;
   }
@@ -27,7 +27,7 @@
     return fraction === undefined ? spaced : `${spaced}.${fraction}`;
   }
 
-  /* Python's `%g`: six digits, no zeros at the end. */
+  /* Python's `%g`: six digits, no trailing zeros. */
   function general(value) {
     if (value === 0) {
       return Object.is(value, -0) ? "-0" : "0";
@@ -69,7 +69,7 @@
     }
   }
 
-  /* All digits, for the tooltip of a number that its cell rounds. */
+  /* All digits, for tooltips of rounded numbers. */
   window.tracekit.exact = (value, base) =>
     typeof value === "number" ? `${value.toLocaleString("en-US", { maximumFractionDigits: 20 })} ${base}` : null;
 

@@ -1,4 +1,4 @@
-/* A trace dropped anywhere on the page is imported; a folder is looked through. */
+/* Import traces dropped anywhere on the page; folders are searched recursively. */
 "use strict";
 (function () {
   const TRACE = /\.(json|gz|sqlite|nsys-rep)$/i;
@@ -30,7 +30,7 @@
   async function dropped(transfer) {
     const roots = Array.from(transfer.items).filter((item) => item.kind === "file")
       .map((item) => (item.webkitGetAsEntry ? item.webkitGetAsEntry() : null));
-    const direct = Array.from(transfer.files); // read now: it is empty once this function has waited
+    const direct = Array.from(transfer.files); // read before the first await, which empties it
     if (!roots.some((entry) => entry && entry.isDirectory)) { return direct; }
     return (await Promise.all(roots.filter(Boolean).map(filesOf))).flat();
   }
@@ -53,8 +53,8 @@
     if (files.length) {
       window.tracekit.send(files);
     } else {
-      window.tracekit.imports.begin([{ name: "what was dropped", size: 0 }])
-        .failed(new Error("it holds no trace (.json, .json.gz, .sqlite)"));
+      window.tracekit.imports.begin([{ name: "dropped files", size: 0 }])
+        .failed(new Error("no traces found (.json, .json.gz, .sqlite)"));
     }
   });
 })();

@@ -1,4 +1,4 @@
-/* Imports and how far they are, in a corner of every page. Text only: names come from anywhere. */
+/* Import progress panel. Names are untrusted and only ever set as text. */
 "use strict";
 window.tracekit = window.tracekit || {};
 (function () {
@@ -9,18 +9,18 @@ window.tracekit = window.tracekit || {};
   let made = 0;
 
   function element(tag, className, text) {
-    const made_ = document.createElement(tag);
-    made_.className = className;
-    if (text !== undefined) { made_.textContent = text; }
-    return made_;
+    const node = document.createElement(tag);
+    node.className = className;
+    if (text !== undefined) { node.textContent = text; }
+    return node;
   }
 
   function button(text, label, act) {
-    const made_ = element("button", "tk-button", text);
-    made_.type = "button";
-    made_.setAttribute("aria-label", label);
-    made_.addEventListener("click", act);
-    return made_;
+    const node = element("button", "tk-button", text);
+    node.type = "button";
+    node.setAttribute("aria-label", label);
+    node.addEventListener("click", act);
+    return node;
   }
 
   function share(job) {
@@ -29,18 +29,18 @@ window.tracekit = window.tracekit || {};
     return phase === "importing" && size && read < size ? read / size : null;
   }
 
-  function said(job) {
+  function statusText(job) {
     const { phase, runs, warnings } = job.state;
     const part = share(job);
     const percent = part === null ? "" : ` ${Math.floor(100 * part)}%`;
-    if (phase === "receiving") { return `sending${percent}`; }
-    if (phase === "waiting") { return "waiting for another import"; }
+    if (phase === "receiving") { return `uploading${percent}`; }
+    if (phase === "waiting") { return "queued"; }
     if (phase === "importing") { return job.state.read && !percent ? "writing the run" : `reading${percent}`; }
     if (phase === "done") {
-      const noted = warnings ? `, ${warnings} warning${warnings > 1 ? "s" : ""}` : "";
-      return `imported${runs.length > 1 ? ` ${runs.length} runs` : ""}${noted}`;
+      const warningText = warnings ? `, ${warnings} warning${warnings > 1 ? "s" : ""}` : "";
+      return `imported${runs.length > 1 ? ` ${runs.length} runs` : ""}${warningText}`;
     }
-    return phase === "cancelled" ? "cancelled" : "not imported";
+    return phase === "cancelled" ? "cancelled" : "failed";
   }
 
   function details(job) {
@@ -60,12 +60,12 @@ window.tracekit = window.tracekit || {};
 
   function bar(job) {
     const over = OVER.includes(job.state.phase);
-    const made_ = element("progress", "tk-import-bar");
-    made_.hidden = over;
+    const node = element("progress", "tk-import-bar");
+    node.hidden = over;
     const part = share(job);
-    if (part !== null) { made_.value = part; }
-    made_.setAttribute("aria-label", `Import of ${job.name}`);
-    return made_;
+    if (part !== null) { node.value = part; }
+    node.setAttribute("aria-label", `Import of ${job.name}`);
+    return node;
   }
 
   function draw(job) {
@@ -74,7 +74,7 @@ window.tracekit = window.tracekit || {};
     const name = element("strong", "tk-import-name", job.name);
     name.title = job.name;
     const end = over ? button("×", `Close: ${job.name}`, () => close(job)) : null;
-    head.append(name, element("span", "tk-import-said", said(job)));
+    head.append(name, element("span", "tk-import-status", statusText(job)));
     head.append(end || button("Cancel", `Cancel: ${job.name}`, () => cancel(job)));
     const focused = job.row.contains(document.activeElement);
     job.row.dataset.phase = job.state.phase;
@@ -88,7 +88,7 @@ window.tracekit = window.tracekit || {};
     job.state = state;
     if (changed) { draw(job); }
     if (before !== state.phase && state.runs.length) {
-      window.dash_clientside.set_props("tick", { n_intervals: Date.now() }); // lists take it up at once
+      window.dash_clientside.set_props("tick", { n_intervals: Date.now() }); // refresh run lists now
     }
     if (!OVER.includes(state.phase) && state.phase !== "receiving") { poll(); }
   }
@@ -105,12 +105,12 @@ window.tracekit = window.tracekit || {};
     if (job.state.id) { window.tracekit.ask(`/import/${job.state.id}`, { method: "DELETE" }).catch(() => null); }
   }
 
-  async function look() {
+  async function refresh() {
     polling = null;
     const states = await window.tracekit.ask("/import").catch(() => []);
     for (const state of states) {
       const job = Array.from(jobs.values()).find((one) => one.state.id === state.id);
-      if (!job && OVER.includes(state.phase)) { continue; } // of before this page was loaded
+      if (!job && OVER.includes(state.phase)) { continue; } // finished before this page was loaded
       const known = job || add([{ name: state.name, size: 0 }], state);
       if (known.state.phase !== "cancelled" && state.phase !== "receiving") { update(known, state); }
     }
@@ -118,7 +118,7 @@ window.tracekit = window.tracekit || {};
   }
 
   function poll() {
-    polling = polling || window.setTimeout(look, POLL_MS);
+    polling = polling || window.setTimeout(refresh, POLL_MS);
   }
 
   function add(files, state) {
@@ -149,9 +149,9 @@ window.tracekit = window.tracekit || {};
     };
   }
 
-  /* What another page or an earlier load has begun. */
+  /* Show imports started by another page or before a reload. */
   function resume() {
-    if (document.getElementById("imports")) { look(); } else { window.setTimeout(resume, POLL_MS); }
+    if (document.getElementById("imports")) { refresh(); } else { window.setTimeout(resume, POLL_MS); }
   }
 
   window.tracekit.imports = { begin };

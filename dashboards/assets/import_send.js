@@ -1,4 +1,4 @@
-/* Traces that were dropped or picked go to the server in slices; what was dropped at once is one import. */
+/* Upload dropped or picked traces in slices; files dropped together form one import. */
 "use strict";
 window.tracekit = window.tracekit || {};
 (function () {
@@ -10,15 +10,15 @@ window.tracekit = window.tracekit || {};
       response = await fetch(address, options);
     } catch (error) {
       if (error.name === "AbortError") { throw error; }
-      throw new Error("the dashboard does not answer: is `tracekit dashboard` still running?");
+      throw new Error("no response: is `tracekit dashboard` still running?");
     }
     const json = (response.headers.get("Content-Type") || "").startsWith("application/json");
-    const answer = json ? await response.json() : { error: `the dashboard answered ${response.status}` };
+    const answer = json ? await response.json() : { error: `the dashboard returned status ${response.status}` };
     if (!response.ok) { throw new Error([answer.error, answer.hint].filter(Boolean).join("; ")); }
     return answer;
   }
 
-  /* Each slice with where it goes; every file has one, be it empty. */
+  /* All slices with their offsets; empty files have one slice. */
   function* slices(files) {
     for (const [number, file] of files.entries()) {
       for (let start = 0; start === 0 || start < file.size; start += SLICE) {
@@ -33,7 +33,7 @@ window.tracekit = window.tracekit || {};
     return files.map((file) => {
       const seen = names.get(file.name) || 0;
       names.set(file.name, seen + 1);
-      return seen ? `${seen}/${file.name}` : file.name; // only told apart here: a path means nothing there
+      return seen ? `${seen}/${file.name}` : file.name; // the server ignores folders
     });
   }
 

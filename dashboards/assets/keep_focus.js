@@ -1,7 +1,7 @@
-/* A choice that is a link stays where it is: its block is filled anew, and focus and scroll come back to it. */
+/* Restore focus and scroll position after a chip link has recomputed its block. */
 "use strict";
 (() => {
-  let kept = null;
+  let saved = null;
 
   function find(label, at) {
     const groups = [...document.querySelectorAll(".tk-chips[aria-label]")];
@@ -13,22 +13,22 @@
     const chip = event.target.closest ? event.target.closest("a.tk-chip") : null;
     const group = chip && chip.closest(".tk-chips[aria-label]");
     if (!group || chip.hasAttribute("download")) {
-      if (event.type === "click") kept = null;
+      if (event.type === "click") saved = null;
       return;
     }
     const at = [...group.querySelectorAll(".tk-chip")].indexOf(chip);
-    kept = { label: group.getAttribute("aria-label"), at, top: window.scrollY, path: window.location.pathname };
+    saved = { label: group.getAttribute("aria-label"), at, top: window.scrollY, path: window.location.pathname };
   }
 
   function restore() {
-    if (!kept || window.location.pathname !== kept.path || document.activeElement !== document.body) return;
-    const chip = find(kept.label, kept.at);
+    if (!saved || window.location.pathname !== saved.path || document.activeElement !== document.body) return;
+    const chip = find(saved.label, saved.at);
     if (!chip) return;
     chip.focus({ preventScroll: true });
-    window.scrollTo(0, kept.top);
+    window.scrollTo(0, saved.top);
   }
 
   document.addEventListener("click", remember, true);
-  document.addEventListener("keydown", (event) => { if (event.key === "Tab") kept = null; }, true);
+  document.addEventListener("keydown", (event) => { if (event.key === "Tab") saved = null; }, true);
   new MutationObserver(restore).observe(document.documentElement, { childList: true, subtree: true });
 })();

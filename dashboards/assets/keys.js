@@ -1,8 +1,8 @@
-/* Shortcuts of every page. A page that takes a key itself calls preventDefault. */
+/* Global shortcuts. Pages that handle a key themselves call preventDefault. */
 "use strict";
 (function () {
   const WAIT_MS = 1500;
-  let went = 0;
+  let prefixTime = 0;
 
   function typing(target) {
     return target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName);
@@ -59,22 +59,22 @@
     "/": search,
     x: () => press("theme-toggle"),
     b: toggleMenu,
-    g: () => { went = Date.now(); return true; },
+    g: () => { prefixTime = Date.now(); return true; },
     Escape: closeMenu,
   };
 
   function act(event) {
-    if (Date.now() - went < WAIT_MS && event.key.length === 1 && event.key !== "g") {
-      went = 0;
+    if (Date.now() - prefixTime < WAIT_MS && event.key.length === 1 && event.key !== "g") {
+      prefixTime = 0;
       return open(event.key.toLowerCase());
     }
     const action = Object.hasOwn(KEYS, event.key) ? KEYS[event.key] : null;
     return action ? action() : false;
   }
 
-  /* Before the page's own keys, so that the letter after g is not taken for one of them. */
+  /* In the capture phase, so that pages do not handle the letter after g. */
   document.addEventListener("keydown", (event) => {
-    const after = Date.now() - went < WAIT_MS;
+    const after = Date.now() - prefixTime < WAIT_MS;
     if (!after || event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) { return; }
     if (act(event)) { event.preventDefault(); event.stopPropagation(); }
   }, true);

@@ -1,11 +1,11 @@
-/* Cells of the list of runs. */
+/* Cell renderer of the run list. */
 (function () {
   "use strict";
   const TAIL = 7;
   window.dashAgGridComponentFunctions = window.dashAgGridComponentFunctions || {};
   window.dashAgGridComponentFunctions.RunLink = function RunLink(props) {
     const href = `/overview?run=${encodeURIComponent(props.value)}`;
-    const cut = Math.max(0, props.value.length - TAIL); // the end tells runs of one name apart
+    const cut = Math.max(0, props.value.length - TAIL); // keep the end, which differs between runs of one workload
     return window.React.createElement(
       "a",
       { href, className: "tk-go tk-link tk-run-link", title: props.value, "aria-label": props.value },

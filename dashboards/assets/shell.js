@@ -1,11 +1,11 @@
-/* The frame: theme, menu on narrow screens, links without reloading, focus after a page arrived. */
+/* Frame: theme, menu on narrow screens, links without reload, focus after navigation. */
 "use strict";
 window.tracekit = window.tracekit || {};
 window.dash_clientside = window.dash_clientside || {};
 (function () {
   const NARROW = "(max-width: 47.99em)";
 
-  /* Open an address of the dashboard as dcc.Link does. */
+  /* Navigate without reloading, like dcc.Link. */
   function go(href) {
     window.history.pushState({}, "", href);
     window.dispatchEvent(new CustomEvent("_dashprivate_pushstate"));
@@ -32,7 +32,7 @@ window.dash_clientside = window.dash_clientside || {};
     return [next, next, clicks ? next : same];
   }
 
-  /* On a narrow screen the menu lies over the page, and goes when a page was chosen. */
+  /* On narrow screens the menu covers the page, and closes on navigation. */
   function navbar(opened, _path, before) {
     const byMenu = window.dash_clientside.callback_context.triggered_id === "burger";
     const shown = Boolean(opened && byMenu);
@@ -41,7 +41,7 @@ window.dash_clientside = window.dash_clientside || {};
 
   let pageShown = null;
 
-  /* Title, address and focus of a page that arrived. */
+  /* Set title, address and focus after navigation. */
   function arrived(_children, view) {
     window.setTimeout(() => {
       const heading = document.querySelector("#page h1");
@@ -56,7 +56,7 @@ window.dash_clientside = window.dash_clientside || {};
     return null;
   }
 
-  /* The address names the run that is shown, so that it can be passed on. */
+  /* Add the displayed run to the address, so that it can be shared. */
   function pin(view) {
     const { pathname, search, hash } = window.location;
     if (view && view.path === pathname && view.search && !search && !hash) {

@@ -1,10 +1,10 @@
-/* Blocks that take long say for how long, and that they are still at it. */
+/* Show the elapsed time on blocks that are slow to compute. */
 "use strict";
 (function () {
   const AFTER_MS = 2000;
   const since = new WeakMap();
 
-  function look() {
+  function update() {
     const now = Date.now();
     for (const block of document.querySelectorAll(".tk-block")) {
       const busy = block.getAttribute("data-dash-is-loading") === "true"
@@ -20,5 +20,5 @@
     }
   }
 
-  window.setInterval(look, 500);
+  window.setInterval(update, 500);
 })();

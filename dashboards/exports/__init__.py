@@ -1,1 +1,1 @@
-"""Exports of what a page shows: CSV, one HTML file, a trace for Perfetto."""
+"""Exports of a page: CSV, a self-contained HTML report, a trace for Perfetto."""

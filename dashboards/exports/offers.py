@@ -1,4 +1,4 @@
-"""Exports of what a page shows: tables as CSV, the page as one HTML file, the run as a trace for Perfetto."""
+"""Export routes and toolbar: tables as CSV, the page as HTML, the run as a trace for Perfetto."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
     from ..site import Site
 
 TOOLS = "tools"
-"""Id of the place in a page's heading that `tools` fills."""
+"""Id of the export toolbar in a page's heading."""
 
 
 def place() -> Component:
-    """Where the tools of a page stand, in its heading."""
+    """Create the placeholder of the export toolbar."""
     return html.Div(id=TOOLS, className="tk-exports", role="group", **aria(label="Exports"))
 
 
 def connect(site: Site) -> None:
-    """The routes of exports, and what fills the toolbar of each page."""
+    """Register the export routes and the callback that fills the toolbar."""
     routes: dict[str, Callable[..., Response]] = {
         "/export/<run_id>/<name>/<table>.csv": _csv,
         "/export/<run_id>/<name>.zip": _zip,
@@ -46,7 +46,7 @@ def connect(site: Site) -> None:
         "/export/<run_id>/trace.json.gz": _trace,
     }
     for rule, view in routes.items():
-        site.app.server.add_url_rule(rule, f"export{rule}", _told(site, view))
+        site.app.server.add_url_rule(rule, f"export{rule}", _for_run(site, view))
 
     @site.app.callback(Output(TOOLS, "children"), Input("view", "data"))
     def fill(view: dict[str, str] | None) -> list[Component]:
@@ -58,40 +58,40 @@ def connect(site: Site) -> None:
 
 
 def shown_by(page: Page) -> list[str]:
-    """The analyses that a page shows, as its files hold them."""
+    """Return the analyses that a page's exports contain."""
     known = registry.names(registry.ANALYSES)
     return [name for name in dict.fromkeys([*page.covers, *page.exports, page.name]) if name in known]
 
 
 def tools(page: Page, run: Run) -> list[Component]:
-    """What a page of a run can be taken away as."""
+    """Create the export links of a page."""
     if page.needs is Needs.NOTHING:
         return []
     root = f"/export/{run.path.name}"
-    kept: list[Component] = []
+    links: list[Component] = []
     if shown_by(page):
-        kept = [
+        links = [
             _link("CSV", f"{root}/{page.name}.zip", "Every table of this page with exact values, in one zip"),
-            _link("HTML report", f"{root}/{page.name}.html", "This page as one file that can be sent"),
+            _link("HTML report", f"{root}/{page.name}.html", "This page as one self-contained HTML file"),
         ]
-    handed: dict[str, Any] = {"data-trace": f"{root}/trace.json.gz", "data-title": run.path.name}
+    attributes: dict[str, Any] = {"data-trace": f"{root}/trace.json.gz", "data-title": run.path.name}
     opener = html.Button(
         "Open in Perfetto",
         type="button",
         className="tk-tool",
         id="perfetto",
-        title="Opens ui.perfetto.dev in a window and hands it this run; the trace stays in your browser",
-        **handed,
+        title="Open this run in ui.perfetto.dev; the trace is not uploaded",
+        **attributes,
     )
-    return [*kept, opener, html.Span(id="perfetto-said", className="tk-said", role="status")]
+    return [*links, opener, html.Span(id="perfetto-status", className="tk-status", role="status")]
 
 
 def _link(text: str, address: str, title: str) -> Component:
     return html.A(text, href=address, download="", className="tk-tool", title=title)
 
 
-def _told(site: Site, view: Callable[..., Response]) -> Callable[..., Response]:
-    """The view of a route, for a run of the store; errors in words instead of a page of the app."""
+def _for_run(site: Site, view: Callable[..., Response]) -> Callable[..., Response]:
+    """Wrap a route: look up the run and return errors as plain text."""
 
     def answer(*, run_id: str, **words: str) -> Response:
         run = site.run(run_id)
@@ -127,7 +127,7 @@ def _zip(site: Site, run: Run, *, name: str) -> Response:
 
 def _html(site: Site, run: Run, *, name: str) -> Response:
     page, results = site.pages.get(name), _results(site, run, name)
-    assert page is not None  # noqa: S101 - its results were found
+    assert page is not None  # noqa: S101 - checked by _results
     integrity = site.results.of(run, "integrity")
     view = View(page=name, run=run.path.name)
     advice = page.advice(site.context(view, dark=False)) if page.advice else None
@@ -152,6 +152,6 @@ def _results(site: Site, run: Run, name: str) -> list[tuple[analysis.Analysis, a
 
 
 def _file(content: Any, kind: str, name: str) -> Response:
-    """A file to be saved; its name holds nothing but a run's id and registered names."""
+    """Return a file download; the name contains only a run id and registered names."""
     disposition = f'attachment; filename="{name}"'
     return Response(content, content_type=kind, headers={"Content-Disposition": disposition})

@@ -1,4 +1,4 @@
-"""A page as one HTML file that asks for nothing outside: findings, still figures, tables, definitions."""
+"""Self-contained HTML report: findings, static figures, tables and definitions."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from tracekit.run import Run
 
 LIMIT = 500
-"""Rows of a table at most."""
-_DEFINED = (
+"""Maximum number of rows per table."""
+_DEFINITION = (
     "Active: a kernel runs. Data movement: a copy or memset runs and no kernel does. Idle: nothing runs."
 )
 _WHOLE = ("profiled_steps", "whole")
@@ -53,18 +53,18 @@ def report(
     lacking: Sequence[tuple[str, Sequence[str]]] = (),
     limit: int = LIMIT,
 ) -> str:
-    """The file's text.
+    """Render the report.
 
     Args:
         run: The run.
         title: Heading of the page.
         question: What the page answers.
         results: Its analyses with their results.
-        integrity: Whether the run can be trusted, which stands above everything.
-        advice: Findings to open with; each analysis is then told without its own.
-        facts: Whether to tell what is known of the run: what ran, where, and what recorded it.
-        lacking: What could not be judged, with the analyses that lacked it.
-        limit: Rows of a table at most.
+        integrity: Result of the `integrity` analysis, shown at the top.
+        advice: Findings to show first; those of the single analyses are then left out.
+        facts: Whether to include metadata of the run.
+        lacking: Missing data, with the analyses that were skipped for it.
+        limit: Maximum number of rows per table.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -79,7 +79,7 @@ def report(
         verdict=sentence(verdict_line(integrity).strip()),
         advice=[_finding(one) for one in advice or ()],
         advised=advice is not None,
-        parts=[_part(analysis, result, limit, told=advice is not None) for analysis, result in results],
+        parts=[_part(analysis, result, limit, advised=advice is not None) for analysis, result in results],
         unit="step" if budget(run).marked else "capture",
         facts=_facts(run) if facts else [],
         lacking=[(prose(note), ", ".join(names)) for note, names in lacking],
@@ -88,7 +88,7 @@ def report(
 
 
 def _facts(run: Run) -> list[tuple[str, list[tuple[str, str]]]]:
-    """What is known of a run, by the titles of its parts."""
+    """Return the run's metadata by section title."""
     return [
         (section.title, [(clean(str(row["name"])), clean(str(row["value"]))) for row in section.rows])
         for section in sections(run.meta)
@@ -96,16 +96,16 @@ def _facts(run: Run) -> list[tuple[str, list[tuple[str, str]]]]:
     ]
 
 
-def _part(analysis: Analysis, result: Result, limit: int, *, told: bool) -> dict[str, Any]:
+def _part(analysis: Analysis, result: Result, limit: int, *, advised: bool) -> dict[str, Any]:
     figure = _breakdown(result) or _causes(result) or first(analysis.tables, result.tables)
     caption = clean(figure.caption) if figure else ""
     return {
         "name": analysis.name,
         "title": clean(analysis.title),
         "question": clean(analysis.question),
-        "findings": [] if told else [_finding(one) for one in result.findings],
+        "findings": [] if advised else [_finding(one) for one in result.findings],
         "notes": [prose(note) for note in result.notes],
-        # every text in it was escaped where it was drawn
+        # all text in it is escaped by the figure functions
         "picture": Markup(svg(figure.figure, label=caption)) if figure else "",  # noqa: S704
         "caption": caption,
         "tables": [
@@ -119,30 +119,30 @@ def _part(analysis: Analysis, result: Result, limit: int, *, told: bool) -> dict
 
 
 def _breakdown(result: Result) -> Standard | None:
-    """Where the time of the devices went, where the result is of that."""
+    """Draw the device time breakdown, if the result has one."""
     frame = next((result.tables[name] for name in _WHOLE if len(result.tables.get(name, ()))), None)
     if frame is None or shares.WINDOW not in frame:
         return None
     what = (
         "Active: a kernel runs. Data movement: a copy or memset runs and no kernel does. Idle: nothing runs."
     )
-    shown, some = shares.furthest(frame.assign(**{_NAMED: places(frame)}))
+    shown, some = shares.extremes(frame.assign(**{_NAMED: places(frame)}))
     figure = shares.by_device(shown, shown[_NAMED].tolist())
-    return Standard(figure, f"Where the time of each device went. {what}{some}")
+    return Standard(figure, f"Time breakdown of each device. {what}{some}")
 
 
 def _causes(result: Result) -> Standard | None:
-    """Why the devices were idle, where the result is of that."""
+    """Draw idle time by cause, if the result has it."""
     frame = result.tables.get("by_cause")
     if frame is None or not len(frame):
         return None
     idle = frame.groupby("cause", observed=True)["idle_ns"].sum().sort_values(ascending=False)
     figure = bars.bars([str(cause) for cause in idle.index], idle.tolist(), "ns", title="idle")
-    return Standard(figure, "Idle time by its cause, of all devices together.")
+    return Standard(figure, "Idle time by cause, summed over all devices.")
 
 
 def prose(text: str) -> Markup:
-    """Sentences of an analysis; what stands in backticks is code.
+    """Convert prose to HTML; text in backticks becomes code.
 
     Example:
         >>> prose("set `a<b` first")
@@ -152,13 +152,13 @@ def prose(text: str) -> Markup:
     if len(parts) % 2 == 0:
         return escape("`".join(parts))
     coded = [Markup("<code>{}</code>").format(part) for part in parts[1::2]]
-    told: list[Markup] = [escape(part) for part in parts]
-    told[1::2] = coded
-    return Markup("").join(told)
+    pieces: list[Markup] = [escape(part) for part in parts]
+    pieces[1::2] = coded
+    return Markup("").join(pieces)
 
 
 def clean_lines(text: str) -> str:
-    r"""The text with its line breaks kept.
+    r"""Clean each line of a text, keeping line breaks.
 
     Example:
         >>> clean_lines("a\nb\x1b")

@@ -1,4 +1,4 @@
-"""Tables as CSV that no spreadsheet runs: exact values, and cells that begin like a formula are quoted."""
+"""Tables as CSV with exact values; cells that look like spreadsheet formulas are quoted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ROWS = 10_000
 
 
 def safe(value: Any) -> Any:
-    """A cell: numbers as they are, text so that it stays text.
+    """Return a CSV cell; text that a spreadsheet would evaluate is quoted.
 
     Example:
         >>> safe("=1+1"), safe(-1), safe(None), safe("aten::mm")
@@ -35,7 +35,7 @@ def safe(value: Any) -> Any:
 
 
 def sheet(frame: pd.DataFrame, columns: Sequence[Column]) -> Iterator[str]:
-    """The table piece by piece: a header, exact numbers, nothing where a value is missing."""
+    """Yield the table as CSV in chunks."""
     yield _lines([[safe(column.name) for column in columns]])
     for start in range(0, len(frame), _ROWS):
         rows = records(frame.iloc[start : start + _ROWS], columns)
@@ -49,7 +49,7 @@ def _lines(rows: list[list[Any]]) -> str:
 
 
 def archive(tables: Mapping[str, tuple[TableSpec, pd.DataFrame]]) -> bytes:
-    """One zip of a CSV per table, by the name of the file without its ending."""
+    """Return a zip with one CSV per table; the keys are the file stems."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as files:
         for name, (spec, frame) in tables.items():

@@ -1,4 +1,4 @@
-"""Axes in human units: one scale for a whole axis, and exact human text for every point."""
+"""Axes in readable units: one scale per axis, and exact text for every point."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 _SCALES = {"ns": (TIMES, "ns"), "bytes": (SIZES, "B")}
 LABEL = 48
-"""Characters of a label on an axis; the hover text holds all of it."""
+"""Maximum characters of an axis label; the hover text has the full name."""
 
 
 def scaled(values: Sequence[float | None], unit: str) -> tuple[list[float | None], str]:
-    """Values on the scale that suits their largest, and the name of that scale.
+    """Scale values by the unit that fits the largest; also return the unit.
 
     Example:
         >>> scaled([1_500_000, None, 250_000], "ns")
@@ -35,29 +35,29 @@ def scaled(values: Sequence[float | None], unit: str) -> tuple[list[float | None
 
 
 def texts(values: Iterable[Any], unit: str) -> list[str]:
-    """Each value as people read it."""
+    """Format each value."""
     return [human(value, unit) for value in values]
 
 
 def label(text: str, width: int = LABEL) -> str:
-    """A name for an axis or legend: its middle cut where it is long, safe in a figure."""
+    """Return an escaped name for an axis or legend; long names are cut in the middle."""
     return escape(brief(clean(text), width))
 
 
 def whole(text: str, width: int = 90) -> str:
-    """A name for hover text: all of it in lines, as far as a hover box bears it."""
+    """Return an escaped name for hover text, wrapped into at most six lines."""
     text = clean(text)
     cut = text if len(text) <= 6 * width else text[: 6 * width] + "…"
     return "<br>".join(escape(cut[at : at + width]) for at in range(0, max(len(cut), 1), width))
 
 
 def titled(title: str, scale: str) -> str:
-    """What an axis shows, with its scale.
+    """Return an axis title with its unit.
 
     Example:
         >>> titled("sum", "ms"), titled("", "ms"), titled("step", "")
         ('sum (ms)', 'ms', 'step')
-        >>> titled("launches", "count")  # what is counted says so
+        >>> titled("launches", "count")
         'launches'
     """
     name = label(title)

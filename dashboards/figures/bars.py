@@ -1,4 +1,4 @@
-"""Bars: one value per name, or parts that sum to a whole."""
+"""Horizontal bar charts, plain and stacked."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def bars(
     names: Sequence[str], values: Sequence[float | None], unit: str, *, title: str = ""
 ) -> dict[str, Any]:
-    """Horizontal bars, the first at the top.
+    """Draw horizontal bars, the first at the top.
 
     Args:
         names: One label per bar; any text.
@@ -45,11 +45,11 @@ def bars(
 def stacked(
     names: Sequence[str], parts: Mapping[str, Sequence[float | None]], unit: str, *, title: str = ""
 ) -> dict[str, Any]:
-    """Horizontal bars of parts that sum to a whole, in the order of the parts.
+    """Draw stacked horizontal bars.
 
     Args:
         names: One label per bar.
-        parts: Values per bar, by the name of the part.
+        parts: Values per bar, by name of the part, in stacking order.
         unit: Unit of all values.
         title: What the values are, for the axis.
     """
@@ -77,7 +77,7 @@ def stacked(
 
 
 def upright(at: float) -> dict[str, Any]:
-    """A dotted line across all bars, at a place of their axis."""
+    """Return a dotted line across all bars at an axis position."""
     place = {"xref": "x", "x0": at, "x1": at, "yref": "paper", "y0": 0, "y1": 1}
     return {"type": "line", **place, "line": {"dash": "dot", "width": 1.5, "color": TOTAL}}
 

@@ -1,4 +1,4 @@
-"""Histograms of counts that an analysis has put into bins."""
+"""Histograms of binned counts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 UNKNOWN = "unknown"
 FEW = 6
-"""Bins whose ticks have room for both bounds; of more, ticks tell the lower one."""
+"""Maximum bins whose ticks show both bounds; with more, ticks show the lower bound."""
 
 
 def histogram(
@@ -28,16 +28,16 @@ def histogram(
     title: str = "",
     x_title: str = "",
 ) -> dict[str, Any]:
-    """Columns of equal width, one group per bin, whatever the bins' sizes.
+    """Draw a histogram with columns of equal width, one group per bin.
 
     Args:
-        lower: Lower bound of each bin; None for what has no known size.
+        lower: Lower bound of each bin; None for unknown sizes.
         upper: Upper bound of each bin.
-        counts: What each bin holds, by the name of what is counted.
+        counts: Count in each bin, by series name.
         bin_unit: Unit of the bounds.
         unit: Unit of the counts.
-        title: What is counted, for the axis.
-        x_title: What the bins are of.
+        title: Title of the vertical axis.
+        x_title: Title of the horizontal axis.
 
     Example:
         >>> histogram([0], [1024], {"copies": [3]}, bin_unit="bytes")["layout"]["xaxis"]["ticktext"]
@@ -62,7 +62,7 @@ def histogram(
     ]
     layout = {
         "xaxis": {
-            "title": {"text": label(f"{x_title}, from" if many and x_title else x_title)},
+            "title": {"text": label(f"{x_title} (lower bound)" if many and x_title else x_title)},
             "tickvals": list(range(len(names))),
             "ticktext": ticks,
             "automargin": True,
@@ -83,5 +83,5 @@ def _bounds(low: float | None, high: float | None, unit: str) -> str:
     if low is None and high is None:
         return UNKNOWN
     if high is None:
-        return f"from {human(low, unit)}"
+        return f"≥ {human(low, unit)}"
     return f"{human(low or 0, unit)} to {human(high, unit)}"

@@ -1,4 +1,4 @@
-"""A metric over commits: every run as a point, a line through the medians, and marks where it changed."""
+"""A metric over commits: runs as points, a line through the medians, and marks at changes."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 TICKS = 30
-"""Commits that are named on the axis at most."""
+"""Maximum commits named on the axis."""
 
 
 @dataclass(frozen=True)
 class Commit:
-    """One state of the code as it is drawn.
+    """A commit, or uncommitted changes on top of one.
 
     Attributes:
-        name: Short commit, + for uncommitted changes.
-        told: What else is known, for the hover text.
-        values: What its runs measured.
-        median: Of the values.
+        name: Short SHA, with + for uncommitted changes.
+        details: Hover text.
+        values: Value of each run.
+        median: Median of the values.
         hrefs: Addresses of the runs.
-        dirty: Whether there were uncommitted changes: open marks, and no part of the line.
-        mark: What the statistics say of the change to it; empty where it is no change.
+        dirty: Whether there were uncommitted changes; drawn as open marks and not part of the line.
+        mark: Label of a significant change from the previous commit; empty for none.
     """
 
     name: str
-    told: str
+    details: str
     values: tuple[float, ...]
     median: float
     hrefs: tuple[str, ...]
@@ -38,10 +38,10 @@ class Commit:
 
 
 def over_commits(commits: Sequence[Commit], unit: str, *, title: str) -> dict[str, Any]:
-    """A metric over commits, the oldest at the left.
+    """Draw a metric over commits, the oldest at the left.
 
     Args:
-        commits: States of the code in order.
+        commits: Commits in order.
         unit: Unit of the metric.
         title: Its name.
     """
@@ -87,40 +87,43 @@ def _scale(values: Sequence[float], unit: str) -> tuple[float, str]:
 
 def _medians(commits: Sequence[Commit], unit: str, factor: float) -> dict[str, Any]:
     clean = [(at, one) for at, one in enumerate(commits) if not one.dirty]
-    told = texts((one.median for _, one in clean), unit)
+    values_text = texts((one.median for _, one in clean), unit)
     return {
         "type": "scatter",
         "mode": "lines+markers",
-        "name": "median of a commit",
+        "name": "median per commit",
         "x": [at for at, _ in clean],
         "y": [one.median * factor for _, one in clean],
         "line": {"width": 1.5},
         "marker": {"symbol": "line-ew-open", "size": 16, "line": {"width": 3}},
         "hovertext": [
-            f"{whole(one.told)}<br>median {text} of {len(one.values)}"
-            for (_, one), text in zip(clean, told, strict=True)
+            f"{whole(one.details)}<br>median {text} of {len(one.values)}"
+            for (_, one), text in zip(clean, values_text, strict=True)
         ],
         "hoverinfo": "text",
     }
 
 
 def _runs(commits: Sequence[Commit], unit: str, factor: float, *, dirty: bool) -> dict[str, Any]:
-    own = [
+    points = [
         (at, one, value, href)
         for at, one in enumerate(commits)
         if one.dirty == dirty
         for value, href in zip(one.values, one.hrefs, strict=True)
     ]
-    told = texts((value for _, _, value, _ in own), unit)
+    values_text = texts((value for _, _, value, _ in points), unit)
     return {
         "type": "scatter",
         "mode": "markers",
         "name": "run with uncommitted changes" if dirty else "run",
-        "x": [at for at, _, _, _ in own],
-        "y": [value * factor for _, _, value, _ in own],
+        "x": [at for at, _, _, _ in points],
+        "y": [value * factor for _, _, value, _ in points],
         "marker": {"symbol": "circle-open" if dirty else "circle", "size": 8, "opacity": 0.8},
-        "customdata": [href for _, _, _, href in own],
-        "hovertext": [f"{whole(one.told)}<br>{text}" for (_, one, _, _), text in zip(own, told, strict=True)],
+        "customdata": [href for _, _, _, href in points],
+        "hovertext": [
+            f"{whole(one.details)}<br>{text}"
+            for (_, one, _, _), text in zip(points, values_text, strict=True)
+        ],
         "hoverinfo": "text",
     }
 

@@ -1,4 +1,4 @@
-"""Bars of parts, with room for as many kinds of parts as there are."""
+"""Stacked bars with any number of parts."""
 
 from __future__ import annotations
 
@@ -11,21 +11,19 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 FEW = 5
-"""Kinds whose legend stands in a line above the bars; that of more stands beside them."""
+"""Maximum parts with a horizontal legend above the bars; with more it is a column at the right."""
 
 
 def composed(
     names: Sequence[str], parts: Mapping[str, Sequence[float | None]], unit: str, *, title: str = ""
 ) -> dict[str, Any]:
-    """Horizontal bars of parts; kinds beyond the palette's colours are hatched, so that no two look alike.
-
-    What is idle is grey: no work has that colour.
+    """Draw stacked horizontal bars; parts beyond the palette's size are hatched. `idle` is grey.
 
     Args:
         names: One label per bar.
         parts: Values per bar, by the name of the part, in the order of the bars.
         unit: Unit of all values.
-        title: What the values are, for the axis.
+        title: Axis title.
 
     Example:
         >>> composed(["rank 0"], {"idle": [5], "busy": [7]}, "ns")["layout"]["height"]
@@ -37,13 +35,13 @@ def composed(
         trace["marker"] = {"color": TOTAL if idle else COLORWAY[at % len(COLORWAY)]}
         if at >= len(COLORWAY):
             trace["marker"]["pattern"] = {"shape": "/", "size": 6, "fgopacity": 0.6}
-    beside = len(parts) > FEW
+    column_legend = len(parts) > FEW
     legend = {"orientation": "v", "x": 1.02, "xanchor": "left", "y": 1, "yanchor": "top"}
-    least = 100 + 19 * len(parts) if beside else 150
+    least = 100 + 19 * len(parts) if column_legend else 150
     height = max(least, 110 + 26 * len(names))
     figure["layout"] |= {
         "height": height,
         "bargap": max(0.25, 1 - 30 * len(names) / (height - 90)),
-        "legend": (legend if beside else {}) | {"traceorder": "normal"},
+        "legend": (legend if column_legend else {}) | {"traceorder": "normal"},
     }
     return figure

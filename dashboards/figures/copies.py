@@ -1,4 +1,4 @@
-"""Copies: their sizes, and the rates they reach against what the link could do."""
+"""Copy sizes, and copy rates against the link's ceiling."""
 
 from __future__ import annotations
 
@@ -17,23 +17,22 @@ if TYPE_CHECKING:
 
 
 def sizes(tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
-    """Number of copies by size in powers of two, per direction, empty bins between included.
+    """Draw the number of copies by size in powers of two, per direction.
 
     Args:
         tables: The `sizes` table of each direction, by its name.
     """
-    held = {name: _counts(table) for name, table in tables.items()}
-    known = sorted({low for counts in held.values() for low in counts if low >= 0})
+    counts_of = {name: _counts(table) for name, table in tables.items()}
+    known = sorted({low for counts in counts_of.values() for low in counts if low >= 0})
     lows = _doubled(known)
-    unknown = any(-1 in counts for counts in held.values())
+    unknown = any(-1 in counts for counts in counts_of.values())
     lower: list[int | None] = [*lows, *([None] if unknown else [])]
     upper: list[int | None] = [*(2 * low or 1 for low in lows), *([None] if unknown else [])]
     counted = {
-        name: [counts.get(-1 if low is None else low, 0) for low in lower] for name, counts in held.items()
+        name: [counts.get(-1 if low is None else low, 0) for low in lower]
+        for name, counts in counts_of.items()
     }
-    figure = histogram(
-        lower, upper, counted, bin_unit="bytes", title="number of copies", x_title="size of a copy"
-    )
+    figure = histogram(lower, upper, counted, bin_unit="bytes", title="copies", x_title="copy size")
     figure["layout"]["height"] = 380
     figure["layout"]["xaxis"]["ticktext"] = ["unknown" if low is None else _least(low) for low in lower]
     return figure
@@ -49,7 +48,7 @@ def _counts(table: pd.DataFrame) -> dict[int, int]:
 
 
 def _doubled(lows: Sequence[int]) -> list[int]:
-    """Every power of two from the least to the largest, and 0 where some have it."""
+    """Return every power of two from the smallest to the largest, and 0 if it occurs."""
     positive = [low for low in lows if low]
     if not positive:
         return list(lows)
@@ -58,11 +57,11 @@ def _doubled(lows: Sequence[int]) -> list[int]:
 
 
 def rates(groups: Mapping[str, pd.DataFrame], ceilings: Mapping[str, float]) -> dict[str, Any]:
-    """Rate over size of groups of equal copies, by direction and memory, under the link's ceilings.
+    """Draw rate over size of groups of equal copies, by direction and memory, with the link's ceilings.
 
     Args:
-        groups: The `groups` table of each direction, by its name; rows of unknown size or rate are left out.
-        ceilings: Ceiling in GB/s of each direction that has one.
+        groups: The `groups` table of each direction, by its name; rows without size or rate are left out.
+        ceilings: Known ceilings in GB/s, by direction.
     """
     kinds = [
         _kind(f"{direction} {memory}", rows)
@@ -77,7 +76,7 @@ def rates(groups: Mapping[str, pd.DataFrame], ceilings: Mapping[str, float]) -> 
     return points(
         kinds,
         limits,
-        x_title="bytes of a copy",
+        x_title="copy size",
         y_title="GB/s",
         x_ticks=_size_ticks(ends),
     )
@@ -90,7 +89,7 @@ def _known(table: pd.DataFrame) -> pd.DataFrame:
 def _kind(name: str, rows: pd.DataFrame) -> Dots:
     longest = float(rows["sum_ns"].max()) or 1.0
     sizes_ = [int(size) for size in rows["bytes_each"]]
-    told = zip(rows["op"], sizes_, rows["copies"], rows["gb_per_s"], strict=True)
+    rows_of = zip(rows["op"], sizes_, rows["copies"], rows["gb_per_s"], strict=True)
     return Dots(
         name,
         sizes_,
@@ -98,7 +97,7 @@ def _kind(name: str, rows: pd.DataFrame) -> Dots:
         [
             f"{whole(str(op) or '(no op recorded)')}<br>{human(int(count), 'count')} × {human(size, 'bytes')}"
             f"<br>{human(float(rate), 'GB/s')}<br>{name}"
-            for op, size, count, rate in told
+            for op, size, count, rate in rows_of
         ],
         [float(each) / longest for each in rows["sum_ns"]],
     )

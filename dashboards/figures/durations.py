@@ -1,4 +1,4 @@
-"""How long steps take, one by one: lines of one rank's measures, or one line per rank."""
+"""Step times: lines of one rank's measures, or one line per rank."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ MEASURES = {
     "on the host": "host_ns",
     "device busy": "device_busy_ns",
 }
-"""What is drawn of one rank: name and column of `steps.steps`."""
+"""Lines of a single rank: name and column of `steps.steps`."""
 OUTLIER = "warmup_outlier"
 
 
 def durations(frame: pd.DataFrame) -> dict[str, Any]:
-    """Step times by number of the step; warm-up outliers are crossed.
+    """Draw step times; warm-up outliers are marked with a cross.
 
     Args:
         frame: `steps.steps`, of one rank or several.
@@ -37,21 +37,21 @@ def durations(frame: pd.DataFrame) -> dict[str, Any]:
     else:
         series = {f"rank {rank}": _values(frame[frame[C.RANK] == rank], OWN, steps) for rank in ranks}
     figure = lines(steps, series, "ns", title="step time", x_title="step")
-    figure["data"] += _crossed(frame, [value for values in series.values() for value in values])
+    figure["data"] += _outlier_marks(frame, [value for values in series.values() for value in values])
     figure["layout"]["showlegend"] = True
     return figure
 
 
 def _distinct(series: dict[str, list[float | None]]) -> dict[str, list[float | None]]:
-    """The measures that have values; of those that are equal at every step the name of both, drawn once."""
-    kept: dict[str, list[float | None]] = {}
+    """Drop empty measures; draw equal ones once under both names."""
+    distinct: dict[str, list[float | None]] = {}
     for name, values in series.items():
-        same = next((known for known, others in kept.items() if others == values), None)
+        same = next((known for known, others in distinct.items() if others == values), None)
         if same is not None:
-            kept = {f"{old} and {name}" if old == same else old: held for old, held in kept.items()}
+            distinct = {f"{old} and {name}" if old == same else old: line for old, line in distinct.items()}
         elif any(values):
-            kept[name] = values
-    return kept
+            distinct[name] = values
+    return distinct
 
 
 def _values(frame: pd.DataFrame, column: str, steps: list[int]) -> list[float | None]:
@@ -59,19 +59,19 @@ def _values(frame: pd.DataFrame, column: str, steps: list[int]) -> list[float | 
     return [known.get(step) for step in steps]
 
 
-def _crossed(frame: pd.DataFrame, every: list[float | None]) -> list[dict[str, Any]]:
-    """The warm-up outliers, on the scale of the lines."""
-    odd = frame[frame[OUTLIER].astype(bool)]
-    if odd.empty:
+def _outlier_marks(frame: pd.DataFrame, every: list[float | None]) -> list[dict[str, Any]]:
+    """Draw the warm-up outliers on the scale of the lines."""
+    outliers = frame[frame[OUTLIER].astype(bool)]
+    if outliers.empty:
         return []
-    values = odd[OWN].tolist()
+    values = outliers[OWN].tolist()
     at, _ = scaled([*every, *values], "ns")
     return [
         {
             "type": "scatter",
             "mode": "markers",
             "name": "warm-up outlier",
-            "x": odd[C.STEP].tolist(),
+            "x": outliers[C.STEP].tolist(),
             "y": at[len(every) :],
             "marker": {"symbol": "x", "size": 11, "color": "#d55e00"},
             "hoverinfo": "skip",

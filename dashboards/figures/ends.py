@@ -1,4 +1,4 @@
-"""The rows of a table that are furthest apart, where a bar for each would fill many screens."""
+"""Limit a bar chart to the rows with the smallest and largest values."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MOST = 32
-"""Bars at most; of more rows, half as many from each end."""
+"""Maximum number of bars; half from each end."""
 
 
 def ends(frame: pd.DataFrame, by: pd.Series, what: str) -> tuple[pd.DataFrame, str]:
-    """Both ends of a table by a measure, in the table's order, and the sentence that says so.
+    """Keep the rows with the smallest and largest values, in table order; also return a caption.
 
     Args:
-        frame: A row for each rank and device, say.
-        by: The measure of each row.
-        what: What the measure is, for the sentence.
+        frame: The rows.
+        by: The value of each row.
+        what: Name of the value, for the caption.
 
     Returns:
-        The frame and no words where it has no more than `MOST` rows.
+        The rows and the caption; the caption is empty if no row was dropped.
 
     Example:
         >>> import pandas as pd
         >>> frame = pd.DataFrame({"rank": range(256), "idle_ns": range(256)})
         >>> shown, words = ends(frame, frame["idle_ns"], "idle time")
         >>> len(shown), words
-        (32, ' Of 256, the 16 with the least and the 16 with the most idle time are shown.')
+        (32, ' Showing the 16 lowest and 16 highest of 256 by idle time.')
     """
     if len(frame) <= MOST:
         return frame, ""
     half = MOST // 2
     order = by.reset_index(drop=True).sort_values(kind="stable").index
-    most = by.reset_index(drop=True).iloc[::-1].sort_values(kind="stable").index[-half:]  # lowest of equals
+    most = by.reset_index(drop=True).iloc[::-1].sort_values(kind="stable").index[-half:]  # ties: first rows
     least = [place for place in order if place not in set(most)][:half]
-    words = f" Of {len(frame):,}, the {half} with the least and the {half} with the most {what} are shown."
+    words = f" Showing the {half} lowest and {half} highest of {len(frame):,} by {what}."
     return frame.iloc[sorted([*least, *most])].reset_index(drop=True), words

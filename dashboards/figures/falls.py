@@ -1,4 +1,4 @@
-"""Waterfalls: how parts lead from one total to another."""
+"""Waterfall charts: changes from one total to another."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ def waterfall(
     end: tuple[str, float],
     title: str = "",
 ) -> dict[str, Any]:
-    """Bars from a first total over its changes to a last, top to bottom.
+    """Draw a waterfall from one total through its changes to another.
 
-    Both totals are given, not summed here: what the changes do not account for stays visible.
+    Both totals are given rather than summed here, so a remainder stays visible.
 
     Args:
         names: One label per change; any text.
-        changes: How much each adds, negative where it takes away.
+        changes: Signed changes.
         unit: Unit of all values.
-        start: Name and value of the total before.
-        end: Name and value of the total after.
-        title: What the values are, for the axis.
+        start: Name and value of the first total.
+        end: Name and value of the last total.
+        title: Axis title.
 
     Example:
         >>> figure = waterfall(["idle"], [-2], "count", start=("base", 5), end=("head", 3))
@@ -75,7 +75,7 @@ def waterfall(
 
 
 def signed(value: float, unit: str) -> str:
-    """A change for people, with its sign.
+    """Format a change with its sign.
 
     Example:
         >>> signed(1_500_000, "ns"), signed(-3, "count")

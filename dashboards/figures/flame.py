@@ -1,4 +1,4 @@
-"""Flame graphs: a call tree as compact columns that the browser lays out and draws on a canvas."""
+"""Flame graph data: a call tree as columns that the browser draws on a canvas."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
 
 FINEST = 20_000
-"""A node narrower than the whole over this is left out: it would be no pixel wide."""
+"""Nodes shorter than the total divided by this are dropped; they would be narrower than a pixel."""
 SIDES = {"host": ("host_total_ns", "host_self_ns"), "device": ("device_total_ns", "device_self_ns")}
 _NAMED = 300
-"""Characters of a name at most."""
+"""Maximum characters of a name."""
 
 
 def flame(nodes: pd.DataFrame, side: str, *, finest: int = FINEST) -> dict[str, Any]:
-    """The nodes wide enough to be seen, below one for the whole and, with several ranks, one for each rank.
+    """Return the visible nodes below a root node and, with several ranks, a node per rank.
 
     Args:
         nodes: The table of the call tree, parents before children.
-        side: Which time is the width: `host` or `device`.
-        finest: Parts of the whole that are still drawn.
+        side: Time that sets the width: `host` or `device`.
+        finest: Nodes shorter than the total divided by this are dropped.
 
     Returns:
-        Columns with one value per node, names apart, and the number of nodes left out. Parents are places in
-        the columns, and the first node is the whole.
+        Columns with one value per node, the names, and the number of dropped nodes. Parents are indices into
+        the columns; the first node is the root.
     """
     total, own = (nodes[name].fillna(0).to_numpy(np.int64) for name in SIDES[side])
     roots = nodes["parent"].isna().to_numpy()
-    whole = int(total[roots].sum())
-    kept = np.flatnonzero((total > 0) & (total * finest >= whole))
+    grand_total = int(total[roots].sum())
+    kept = np.flatnonzero((total > 0) & (total * finest >= grand_total))
     ranks = sorted(int(rank) for rank in nodes[C.RANK].unique())
     tops = [None, *ranks] if len(ranks) > 1 else [None]
     place = np.full(len(nodes), -1, np.int64)
@@ -65,7 +65,7 @@ def _top(rank: int | None) -> str:
 
 
 def _parents(nodes: pd.DataFrame, kept: Ints, place: Ints, ranks: list[int]) -> list[int]:
-    """Place of each kept node's parent: a kept node, or the top it belongs to."""
+    """Return the index of each kept node's parent: a kept node, or the root of its rank."""
     position = {int(node): at for at, node in enumerate(nodes["node"])}
     over = nodes["parent"].fillna(-1).to_numpy(np.int64)[kept]
     rank_of = nodes[C.RANK].to_numpy(np.int64)[kept]

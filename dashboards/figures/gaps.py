@@ -1,4 +1,4 @@
-"""Idle gaps of devices: their time by cause, by what held the device up, and by length."""
+"""Idle gaps of devices: idle time by cause, by blocking op, and by gap length."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ CAUSES = {
     "profiler": ("profiler", "#9467bd"),
     "unknown": ("unknown", "#adb5bd"),
 }
-"""Causes of `idle_gaps` in words and colours: warm where the host was late, blue where work was queued."""
+"""Label and colour of each cause: warm if the host was late, blue if work was queued."""
 IDLE, COUNT = "idle_ns", "gaps"
 LEGEND = {"traceorder": "normal", "orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0}
 _INNER = [step * 10**power for power in range(3, 11) for step in (1, 2, 5)]
 
 
 def cause(name: str) -> str:
-    """A cause in words.
+    """Return the label of a cause.
 
     Example:
         >>> cause("sync"), cause("another")
@@ -42,7 +42,7 @@ def cause(name: str) -> str:
 
 
 def by_cause(frame: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
-    """One bar per device, split by cause; for one device a bar per cause, the longest first.
+    """Draw one bar per device split by cause; for a single device, one bar per cause, longest first.
 
     Args:
         frame: `idle_gaps.by_cause`.
@@ -58,11 +58,11 @@ def by_cause(frame: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
 
 
 def by_op(frame: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
-    """One bar per op, in the colour of its cause, the longest first.
+    """Draw one bar per op in the colour of its cause, longest first.
 
     Args:
         frame: The first rows of `idle_gaps.by_op`.
-        names: What each row is called.
+        names: Label of each row.
     """
     return _bars(list(names), frame, "idle time")
 
@@ -70,12 +70,12 @@ def by_op(frame: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
 def _bars(
     names: list[str], frame: pd.DataFrame, title: str, *, rows: list[str] | None = None
 ) -> dict[str, Any]:
-    """Bars with one trace per cause; without `rows` each row of the table is a bar of its own."""
+    """Draw bars with one trace per cause; without `rows`, one bar per table row."""
     every, unit = scaled(frame[IDLE].tolist(), "ns")
     place = [rows.index(name) for name in names] if rows else list(range(len(names)))
     hover = [
-        f"{whole(name)}<br>{cause(why)}: {time} in {count} gaps<br>{share} of the device's idle time"
-        for name, why, time, count, share in zip(
+        f"{whole(name)}<br>{cause(why_idle)}: {time} in {count} gaps<br>{share} of the device's idle time"
+        for name, why_idle, time, count, share in zip(
             names,
             frame["cause"].tolist(),
             texts(frame[IDLE].tolist(), "ns"),
@@ -106,7 +106,7 @@ def _bars(
 
 
 def lengths(frame: pd.DataFrame) -> dict[str, Any]:
-    """Idle time by the length of the gaps that it is made of, split by cause.
+    """Draw idle time by gap length, split by cause.
 
     Args:
         frame: `idle_gaps.gaps`.
@@ -142,7 +142,7 @@ def lengths(frame: pd.DataFrame) -> dict[str, Any]:
         "showlegend": True,
         "legend": LEGEND,
         "xaxis": {
-            "title": {"text": "length of the gap, from"},
+            "title": {"text": "gap length (lower bound)"},
             "tickvals": list(range(len(edges))),
             "ticktext": [human(int(edge), "ns").replace(".00", "") for edge in edges],
         },
@@ -152,7 +152,7 @@ def lengths(frame: pd.DataFrame) -> dict[str, Any]:
 
 
 def _edges(least: int, most: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """The lower bounds of the bins from that of the shortest gap to that of the longest."""
+    """Return the lower bounds of the bins that cover all gaps."""
     inner = [edge for edge in _INNER if edge <= most] or _INNER[:1]
     below = sum(edge <= least for edge in inner)
     return np.array(inner[max(0, below - 1) :], np.int64)
@@ -160,11 +160,11 @@ def _edges(least: int, most: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
 
 def _bin(edges: np.ndarray[tuple[int], np.dtype[np.int64]], at: int) -> str:
     lower = human(int(edges[at]), "ns")
-    return f"{lower} to {human(int(edges[at + 1]), 'ns')}" if at + 1 < len(edges) else f"{lower} and more"
+    return f"{lower} to {human(int(edges[at + 1]), 'ns')}" if at + 1 < len(edges) else f"≥ {lower}"
 
 
 def _ordered(causes: Sequence[str]) -> list[str]:
-    """The causes that occur, in the order of the legend; unknown names last."""
+    """Return the causes that occur, in legend order; unknown ones last."""
     found = dict.fromkeys(causes)
     return [name for name in CAUSES if name in found] + [name for name in found if name not in CAUSES]
 

@@ -1,4 +1,4 @@
-"""Heatmaps: a value for each pair of names."""
+"""Heatmaps."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ def heatmap(
     column_title: str = "",
     diverging: bool = False,
 ) -> dict[str, Any]:
-    """A cell per row and column, the first row at the top; the text of a cell stands in it where few.
+    """Draw a heatmap, the first row at the top; small ones show values in the cells.
 
     Args:
         rows: Names of the rows; any text.
         columns: Names of the columns.
         values: One list per row; None leaves a cell empty.
         unit: Unit of the values.
-        title: What the values are.
-        row_title: What the rows are.
-        column_title: What the columns are.
-        diverging: Whether values below and above zero are told apart, as of differences.
+        title: Title of the colour scale.
+        row_title: Title of the row axis.
+        column_title: Title of the column axis.
+        diverging: Whether to use a diverging colour scale around zero, as for differences.
 
     Example:
         >>> heatmap(["rank 0"], ["step 1"], [[2_000_000]], "ns")["data"][0]["z"]

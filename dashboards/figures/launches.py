@@ -1,4 +1,4 @@
-"""Launch configurations: how many blocks of how many threads, and how far they fill the device."""
+"""Launch configurations: blocks and threads per launch, and waves on the device."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from .points import Dots, Limit, points
 if TYPE_CHECKING:
     import pandas as pd
 
-FULL = "a full wave and more"
+FULL = "at least one full wave"
 LESS = "less than one wave"
 UNKNOWN = "waves unknown"
 
 
 def launch_map(configs: pd.DataFrame) -> dict[str, Any]:
-    """Blocks over threads of a block, by how many waves the blocks make.
+    """Draw blocks over threads per block, by number of waves.
 
     Args:
         configs: Rows of `launch_config`'s `configs`, with `grid` and `block` as text.
@@ -31,29 +31,29 @@ def launch_map(configs: pd.DataFrame) -> dict[str, Any]:
     powers = [float(1 << exponent) for exponent in range(min(5, least), 11)]
     return points(
         [_dots(kind, frame[frame["kind"] == kind], "wide", "blocks") for kind in _kinds(frame)],
-        x_title="threads of a block",
-        y_title="blocks of a launch",
+        x_title="threads per block",
+        y_title="blocks per launch",
         x_ticks=(powers, [f"{power:g}" for power in powers]),
     )
 
 
 def waves(configs: pd.DataFrame) -> dict[str, Any]:
-    """Occupancy over waves; where no occupancy was recorded, the resident blocks of an SM over waves.
+    """Draw occupancy over waves; without recorded occupancy, resident blocks per SM over waves.
 
     Args:
         configs: As for `launch_map`.
     """
-    held = configs[configs["waves"].fillna(0) > 0]
-    recorded = bool((held["occupancy"].fillna(0) > 0).any())
-    height = held["occupancy"] * 100 if recorded else held["resident_blocks"]
-    frame = held.assign(height=height, kind=[_kind(value) for value in held["waves"]])
+    launches = configs[configs["waves"].fillna(0) > 0]
+    recorded = bool((launches["occupancy"].fillna(0) > 0).any())
+    height = launches["occupancy"] * 100 if recorded else launches["resident_blocks"]
+    frame = launches.assign(height=height, kind=[_kind(value) for value in launches["waves"]])
     frame = frame[frame["height"].fillna(0) > 0]
     ends = [float(frame["height"].min()), float(frame["height"].max())] if len(frame) else [1.0, 100.0]
     return points(
         [_dots(kind, frame[frame["kind"] == kind], "waves", "height") for kind in _kinds(frame)],
         [Limit("one wave", [1, 1], ends)],
         x_title="waves",
-        y_title="occupancy (%)" if recorded else "blocks resident on an SM",
+        y_title="occupancy (%)" if recorded else "resident blocks per SM",
     )
 
 
@@ -76,10 +76,10 @@ def _dots(kind: str, frame: pd.DataFrame, x: str, y: str) -> Dots:
 
 
 def _hover(op: str, family: str, grid: str, block: str, total_ns: int, made: float) -> str:
-    said = [
+    lines = [
         whole(str(op) or "(no op recorded)"),
         whole(str(family)),
         f"grid {grid}, block {block}",
         human(int(total_ns), "ns"),
     ]
-    return "<br>".join(said if made != made else [*said, f"{made:,.2f} waves"])
+    return "<br>".join(lines if made != made else [*lines, f"{made:,.2f} waves"])

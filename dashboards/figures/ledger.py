@@ -1,4 +1,4 @@
-"""Figures of a comparison: what a step was filled with on both sides, and what its difference is made of."""
+"""Figures of a comparison: the step breakdown of both sides, and the causes of the difference."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from tracekit.diff import Diff
 
 MOST = 12
-"""Causes drawn; the table holds all."""
+"""Maximum causes drawn; the table has all of them."""
 _LEGEND = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "traceorder": "normal"}
 _TERMS = {"added": 1, "removed": -1, "count": 1, "rate": 1}
 
 
 def steps(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The mean step of both sides as bars of its parts.
+    """Draw the mean step of both sides as stacked bars.
 
     Args:
-        rows: Parts of the wall ledger, as `diff_tables.wall` gives them, without the whole.
+        rows: Parts of the wall ledger from `diff_tables.wall`, without the total.
     """
     parts = {str(row["part"]): [row["base_ns"], row["head_ns"]] for row in rows}
     figure = stacked(["A, base", "B, head"], parts, "ns", title="mean step")
@@ -30,27 +30,27 @@ def steps(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def waterfall(rows: Sequence[Mapping[str, Any]], total: Mapping[str, Any]) -> dict[str, Any]:
-    """From the base's step to the head's, part by part.
+    """Draw the change from the base's mean step to the head's, part by part.
 
     Args:
         rows: Parts of the wall ledger.
-        total: Its whole: base, head and difference.
+        total: Its total: base, head and difference.
     """
     names = ["A, base", *(str(row["part"]) for row in rows), "B, head"]
     values = [total["base_ns"], *(row["delta_ns"] for row in rows), total["head_ns"]]
     x, unit = scaled(values, "ns")
-    told = texts(values, "ns")
-    told[1:-1] = [_signed(value, text) for value, text in zip(values[1:-1], told[1:-1], strict=True)]
+    labels = texts(values, "ns")
+    labels[1:-1] = [_signed(value, text) for value, text in zip(values[1:-1], labels[1:-1], strict=True)]
     trace = {
         "type": "waterfall",
         "orientation": "h",
         "measure": ["absolute", *("relative" for _ in rows), "total"],
         "x": x,
         "y": list(range(len(names))),
-        "text": told,
+        "text": labels,
         "textposition": "outside",
         "cliponaxis": False,
-        "hovertext": [f"{whole(name)}<br>{text}" for name, text in zip(names, told, strict=True)],
+        "hovertext": [f"{whole(name)}<br>{text}" for name, text in zip(names, labels, strict=True)],
         "hoverinfo": "text",
         "increasing": {"marker": {"color": "#e03131"}},
         "decreasing": {"marker": {"color": "#2f9e44"}},
@@ -65,7 +65,7 @@ def _signed(value: float, text: str) -> str:
 
 
 def _range(x: Sequence[float | None]) -> list[float]:
-    """Where the running sum goes, with room for the text; from zero unless the changes are small."""
+    """Return the axis range with room for text; from zero unless the changes are small."""
     known = [value or 0.0 for value in x]
     sums = [known[0]]
     for value in known[1:-1]:
@@ -77,12 +77,12 @@ def _range(x: Sequence[float | None]) -> list[float]:
 
 
 def truncated(figure: Mapping[str, Any]) -> bool:
-    """Whether the axis of a waterfall leaves zero out, which its caption must say."""
+    """Return whether the axis of a waterfall does not start at zero."""
     return bool(figure["layout"]["xaxis"]["range"][0] > 0)
 
 
 def terms(diff: Diff) -> dict[str, Any]:
-    """The greatest causes as bars of their terms: more work to the right, less to the left.
+    """Draw the largest causes as stacked bars of their terms: increases to the right.
 
     Args:
         diff: A comparison with causes.

@@ -1,4 +1,4 @@
-"""Lines and points: values over a number, such as a step or a time."""
+"""Line charts and scatter plots."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     Numbers = Sequence[float | None]
 
 _MANY = 2_000
-"""Beyond so many points each takes its text from the axes instead of bringing its own."""
+"""Maximum points with exact hover text; above this, hover text is computed from the axes."""
 
 
 def lines(
@@ -26,16 +26,16 @@ def lines(
     x_unit: str = "",
     stepped: bool = False,
 ) -> dict[str, Any]:
-    """Lines over a common x, one per series; what is missing is a gap.
+    """Draw lines over a common x; missing values are gaps.
 
     Args:
-        x: Where the values stand.
+        x: Horizontal positions.
         series: Values by the name of the line.
         unit: Unit of the values, as in `tracekit.analysis.Column`.
-        title: What the values are, for the axis.
-        x_title: What x is.
+        title: Title of the vertical axis.
+        x_title: Title of the horizontal axis.
         x_unit: Unit of x; empty for numbers such as steps.
-        stepped: Whether a value holds until the next, as of memory.
+        stepped: Whether each value holds until the next, as for memory.
 
     Example:
         >>> lines([1, 2], {"host": [1_500_000, 2_000_000]}, "ns", title="step")["data"][0]["y"]
@@ -76,16 +76,16 @@ def scatter(
     y_title: str = "",
     log: bool = False,
 ) -> dict[str, Any]:
-    """Points with a name each.
+    """Draw named points.
 
     Args:
         names: One name per point; any text.
-        x: Where each stands on the horizontal axis.
-        y: Where each stands on the vertical axis.
+        x: Horizontal positions.
+        y: Vertical positions.
         x_unit: Unit of x.
         y_unit: Unit of y.
-        x_title: What x is.
-        y_title: What y is.
+        x_title: Title of the horizontal axis.
+        y_title: Title of the vertical axis.
         log: Whether both axes are logarithmic.
 
     Example:
@@ -119,7 +119,7 @@ def scatter(
 def _hover(
     each: str, x: Numbers, values: Numbers, unit: str, *, x_title: str, x_unit: str, scale: str
 ) -> dict[str, Any]:
-    """Exact text for each point, or for very many a template over the scaled values."""
+    """Return exact hover text per point, or a template if there are many points."""
     if len(x) > _MANY:
         return {"hovertemplate": f"{label(each)}: %{{y:.4~g}} {scale}<extra></extra>"}
     lead = f"{label(x_title)} " if x_title else ""
@@ -133,6 +133,6 @@ def _hover(
 
 
 def _whole_ticks(x: Numbers, unit: str) -> dict[str, Any]:
-    """Few whole numbers, such as steps, get a tick each; no half steps."""
+    """Put a tick at each value of a short integer axis, such as steps."""
     few = not unit and 1 < len(x) <= 20 and all(isinstance(value, int) for value in x)
     return {"tickvals": list(x)} if few else {}

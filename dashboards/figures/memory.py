@@ -1,4 +1,4 @@
-"""Memory over time: every line as few points as suffice, with its exact extremes."""
+"""Memory over time, downsampled with exact extremes."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     Places = npt.NDArray[np.int64]
 
 MOST = 4_000
-"""Points of a line at most."""
+"""Maximum points of a line."""
 
 
 def extremes(*series: npt.NDArray[np.float64], most: int = MOST) -> Places:
-    """Places that keep the first, last, least and largest value of each series in equal parts of the rows.
+    """Return indices of the first, last, minimum and maximum value of each series in equal chunks.
 
     Args:
         series: Values of equal length; NaN where missing.
-        most: Places at most.
+        most: Maximum number of indices.
 
     Example:
         >>> extremes(np.array([0.0, 9, 1, 2, 3, 4, 5, 6, 7, 8]), most=8).tolist()
@@ -44,7 +44,7 @@ def extremes(*series: npt.NDArray[np.float64], most: int = MOST) -> Places:
 
 
 def _place(values: npt.NDArray[np.float64], edges: Places, *, smallest: bool) -> Places:
-    """Place of the least or largest value of each part: the first of equals."""
+    """Return the index of the first minimum or maximum in each chunk."""
     filled = np.where(np.isnan(values), np.inf if smallest else -np.inf, values)
     reduce = np.minimum if smallest else np.maximum
     best = np.repeat(reduce.reduceat(filled, edges[:-1]), np.diff(edges))
@@ -53,21 +53,21 @@ def _place(values: npt.NDArray[np.float64], edges: Places, *, smallest: bool) ->
 
 
 def over_time(timeline: pd.DataFrame, *, most: int = MOST) -> dict[str, Any]:
-    """Allocated and reserved bytes of one device over time.
+    """Draw allocated and reserved bytes of one device over time.
 
     Args:
         timeline: Rows of `memory`'s `timeline` of one rank and device.
-        most: Points of a line at most.
+        most: Maximum points of a line.
     """
-    held = {
+    values_of = {
         name: timeline[name].to_numpy(dtype=np.float64, na_value=np.nan)
         for name in ("allocated", "reserved")
         if timeline[name].notna().any()
     }
-    at = extremes(*held.values(), most=most)
-    series = {name: [_known(value) for value in values[at].tolist()] for name, values in held.items()}
+    at = extremes(*values_of.values(), most=most)
+    series = {name: [_known(value) for value in values[at].tolist()] for name, values in values_of.items()}
     moments = timeline[C.T_NS].to_numpy(np.int64)[at].tolist()
-    return lines(moments, series, "bytes", title="bytes in use", x_title="time", x_unit="ns", stepped=True)
+    return lines(moments, series, "bytes", title="memory in use", x_title="time", x_unit="ns", stepped=True)
 
 
 def _known(value: float) -> int | None:

@@ -1,4 +1,4 @@
-"""Numbers as Plotly reads them fastest: short lists stay lists, long ones become typed arrays in base64."""
+"""Number arrays for Plotly: short ones as lists, long ones as base64 typed arrays."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SHORT = 200
-"""Up to so many numbers a list costs nothing and can be read."""
+"""Maximum length that is sent as a list."""
 
 
 def packed(values: Sequence[float | None]) -> Any:
-    """The numbers for a trace; what is missing is null in a list and NaN, a gap, in a typed array.
+    """Encode numbers for a trace; missing values become null or NaN.
 
     Example:
         >>> packed([1, None])
@@ -30,7 +30,7 @@ def packed(values: Sequence[float | None]) -> Any:
 
 
 def unpacked(value: Any) -> list[float | None]:
-    """The numbers of `packed`, for those who draw a figure without Plotly.
+    """Decode the output of `packed`, for drawing without Plotly.
 
     Example:
         >>> unpacked(packed([1.5, None] + [0.0] * 300))[:2]

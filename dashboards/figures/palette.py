@@ -1,4 +1,4 @@
-"""Colours of figures: told apart by people with any colour vision, and visible in both themes."""
+"""Colours of figures: colour-blind safe, and visible in both themes."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ COLORWAY: Final = (
     "#9467bd",  # violet
     "#868e96",  # grey
 )
-"""After Okabe and Ito, the blue lightened and the yellow left out so that each shows on white and on dark."""
+"""After Okabe and Ito, with a lighter blue and no yellow, for contrast on white and on dark."""
 UP: Final = "#d55e00"
-"""What grew."""
+"""Increases."""
 DOWN: Final = "#009e73"
-"""What shrank."""
+"""Decreases."""
 TOTAL: Final = "#868e96"
-"""What the changes start from and lead to."""
+"""Totals."""
 SEQUENTIAL: Final = "Cividis"
-"""Scale of a heatmap: even in lightness, and the same to colour-blind people."""
+"""Colour scale of heatmaps: perceptually uniform and colour-blind safe."""
 DIVERGING: Final = (
     (0.0, "#2166ac"),
     (0.25, "#92c5de"),
@@ -30,4 +30,4 @@ DIVERGING: Final = (
     (0.75, "#fdae61"),
     (1.0, "#b2510f"),
 )
-"""Scale of a heatmap whose values are below and above zero: blue below, orange above."""
+"""Diverging colour scale: blue below zero, orange above."""

@@ -1,4 +1,4 @@
-"""How few of many make up how much of the whole."""
+"""Grouped bars and cumulative shares."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 THICK = 0.75
-"""Of a bar's row, how much it fills."""
+"""Bar thickness as a fraction of its row."""
 
 
 def grouped(
@@ -26,14 +26,14 @@ def grouped(
     groups: Sequence[str],
     title: str = "",
 ) -> dict[str, Any]:
-    """Horizontal bars, told apart by group in colour and in pattern, the first at the top.
+    """Draw horizontal bars with a colour and pattern per group, the first at the top.
 
     Args:
         names: One label per bar; any text.
         values: One value per bar.
         unit: Unit of the values.
         groups: Group of each bar.
-        title: What the values are, for the axis.
+        title: Axis title.
 
     Example:
         >>> [trace["name"] for trace in grouped(["a", "b"], [1, 2], "ns", groups=["p", "q"])["data"]]
@@ -46,25 +46,25 @@ def grouped(
             "type": "bar",
             "orientation": "h",
             "name": group,
-            "x": [x[at] for at in held],
-            "y": held,
-            "text": [written[at] for at in held],
+            "x": [x[at] for at in members],
+            "y": members,
+            "text": [written[at] for at in members],
             "textposition": "auto",
-            "hovertext": [f"{whole(names[at])}<br>{written[at]}<br>{group}" for at in held],
+            "hovertext": [f"{whole(names[at])}<br>{written[at]}<br>{group}" for at in members],
             "hoverinfo": "text",
-            # in a row of its own each bar is as thick as all; else each group would space out its own
+            # fixed width: Plotly would otherwise compute one per trace
             "width": THICK,
             "marker": {"color": COLORWAY[place % len(COLORWAY)], "pattern": _pattern(place)},
         }
         for place, group in enumerate(dict.fromkeys(groups))
-        for held in [[at for at, each in enumerate(groups) if each == group]]
+        for members in [[at for at, each in enumerate(groups) if each == group]]
     ]
     layout = bars(names, values, unit, title=title)["layout"]
     return {"data": traces, "layout": layout | {"barmode": "overlay", "showlegend": len(traces) > 1}}
 
 
 def _pattern(place: int) -> dict[str, Any]:
-    """Lines over the colour of a group, so that its bars stay as visible as the others and bear text."""
+    """Return the hatch pattern of a group."""
     shape = ("", "/", "x", ".")[place % 4]
     return {
         "shape": shape,
@@ -76,12 +76,12 @@ def _pattern(place: int) -> dict[str, Any]:
 
 
 def cumulative(shares: Sequence[float], names: Sequence[str], *, what: str) -> dict[str, Any]:
-    """The share of the whole that the first so many make up, the largest first.
+    """Draw the cumulative share, largest first.
 
     Args:
         shares: Share of each, from 0 to 1, descending.
         names: Name of each.
-        what: What they are, in the plural.
+        what: Name of the items, in the plural.
 
     Example:
         >>> cumulative([0.75, 0.25], ["a", "b"], what="kernels")["data"][0]["y"]
@@ -102,7 +102,7 @@ def cumulative(shares: Sequence[float], names: Sequence[str], *, what: str) -> d
         "line": {"shape": "linear", "width": 2},
     }
     layout = {
-        "xaxis": {"title": {"text": f"number of {what}, the largest first"}, "rangemode": "tozero"},
-        "yaxis": {"title": {"text": "share of the whole (%)"}, "range": [0, 103]},
+        "xaxis": {"title": {"text": f"number of {what}, largest first"}, "rangemode": "tozero"},
+        "yaxis": {"title": {"text": "cumulative share (%)"}, "range": [0, 103]},
     }
     return {"data": [trace], "layout": layout}

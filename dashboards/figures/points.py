@@ -1,4 +1,4 @@
-"""Points of several kinds on logarithmic axes, under the limits that bound them."""
+"""Log-log scatter plots of several series, with limit lines."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SYMBOLS = ("circle", "diamond", "square", "triangle-up", "cross", "x", "star", "hexagon")
-"""Kinds differ in shape as well as in colour."""
+"""Series differ in shape as well as in colour."""
 _SMALL, _LARGE = 7.0, 26.0
 
 
 @dataclass(frozen=True)
 class Dots:
-    """Points of one kind.
+    """Points of one series.
 
     Attributes:
-        name: The kind, for the legend.
-        x: Where each stands, above zero.
-        y: How high each stands, above zero.
-        hover: What each says, in Plotly's markup.
-        weight: What its area tells, from 0 to 1; empty for equal areas.
+        name: Legend entry.
+        x: Horizontal positions, above zero.
+        y: Vertical positions, above zero.
+        hover: Hover text, in Plotly's markup.
+        weight: Relative areas, from 0 to 1; empty for equal areas.
     """
 
     name: str
@@ -41,12 +41,12 @@ class Dots:
 
 @dataclass(frozen=True)
 class Limit:
-    """A line that no point should be above.
+    """An upper limit, drawn as a line.
 
     Attributes:
-        name: What limits.
-        x: Where its corners are.
-        y: How high its corners are.
+        name: Legend entry.
+        x: Horizontal positions of its corners.
+        y: Vertical positions of its corners.
     """
 
     name: str
@@ -62,14 +62,14 @@ def points(
     y_title: str,
     x_ticks: tuple[Sequence[float], Sequence[str]] | None = None,
 ) -> dict[str, Any]:
-    """A scatter of kinds of points with limits, both axes logarithmic.
+    """Draw a log-log scatter plot.
 
     Args:
-        kinds: The points, by kind.
-        limits: The lines.
-        x_title: What the horizontal axis is, with its unit.
-        y_title: What the vertical axis is, with its unit.
-        x_ticks: Where ticks of the horizontal axis are and what they say; Plotly's own by default.
+        kinds: The series.
+        limits: The limit lines.
+        x_title: Title of the horizontal axis, with its unit.
+        y_title: Title of the vertical axis, with its unit.
+        x_ticks: Positions and labels of the horizontal ticks; default: 1-2-5 or decades.
 
     Example:
         >>> points([Dots("a", [1], [2], ["a"])], x_title="x", y_title="y")["data"][0]["marker"]["symbol"]
@@ -93,7 +93,7 @@ def points(
 
 
 def decades(values: Sequence[float]) -> dict[str, Any]:
-    """Ticks of a logarithmic axis: powers of ten, and their double and fivefold where it spans few.
+    """Return ticks of a logarithmic axis: powers of ten, with 2 and 5 for a short axis.
 
     Example:
         >>> decades([4, 60])["ticktext"]

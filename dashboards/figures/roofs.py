@@ -1,4 +1,4 @@
-"""The roofline: rate over intensity of ops, under the peaks of the device."""
+"""Roofline plot."""
 
 from __future__ import annotations
 
@@ -15,40 +15,34 @@ if TYPE_CHECKING:
 
 BOUNDS = ("compute", "memory", "neither")
 KILO = 1_000
-"""GB/s times FLOP per byte is GFLOP/s: a thousand of them are a TFLOP/s."""
+"""GFLOP/s per TFLOP/s; GB/s times FLOP/byte gives GFLOP/s."""
 
 
 def roofs(ops: pd.DataFrame) -> dict[str, Any]:
-    """Points of ops by what bounds them, under a roof per precision.
+    """Draw ops by what bounds them, with a roof per precision.
 
     Args:
         ops: Rows of `roofline`'s `ops` with an intensity and a rate above zero.
     """
-    most = float(ops["device_ns"].max()) or 1.0
+    longest = float(ops["device_ns"].max()) or 1.0
     bounds = ops["bound"].fillna("").astype(str)
     kinds = [
-        _dots(bound or "unknown", ops[bounds == bound], most)
+        _dots(bound or "unknown", ops[bounds == bound], longest)
         for bound in (*BOUNDS, "")
         if (bounds == bound).any()
     ]
     x = ops["intensity"].astype(float)
     limits = _limits(ops, float(x.min()) / 2, float(x.max()) * 2)
-    figure = points(kinds, limits, x_title="FLOP per byte", y_title="TFLOP/s")
+    figure = points(kinds, limits, x_title="arithmetic intensity (FLOP/byte)", y_title="TFLOP/s")
     figure["layout"]["height"] = 440
     return figure
 
 
-def _dots(bound: str, ops: pd.DataFrame, most: float) -> Dots:
+def _dots(bound: str, ops: pd.DataFrame, longest: float) -> Dots:
     columns = ["op", C.INPUT_SHAPES, "precision", "tflops", "intensity", "utilization", "device_ns"]
     hover = [_hover(*row) for row in zip(*(ops[column] for column in columns), strict=True)]
-    weight = (ops["device_ns"].astype(float) / most).tolist()
-    name = (
-        f"bound by {bound}"
-        if bound in BOUNDS[:2]
-        else f"bound by {bound} roof"
-        if bound != "unknown"
-        else bound
-    )
+    weight = (ops["device_ns"].astype(float) / longest).tolist()
+    name = f"{bound}-bound" if bound in BOUNDS[:2] else f"bound by {bound}" if bound != "unknown" else bound
     x, y = ops["intensity"].astype(float).tolist(), ops["tflops"].astype(float).tolist()
     return Dots(name, x, y, hover, weight)
 
@@ -56,13 +50,13 @@ def _dots(bound: str, ops: pd.DataFrame, most: float) -> Dots:
 def _hover(
     op: str, shapes: str, precision: str, tflops: float, intensity: float, used: float, device_ns: int
 ) -> str:
-    said = [
+    lines = [
         whole(str(op)),
         whole(str(shapes)),
-        f"{whole(str(precision))}: {human(float(tflops), 'TFLOP/s')} at {intensity:,.2f} FLOP per byte",
+        f"{whole(str(precision))}: {human(float(tflops), 'TFLOP/s')} at {intensity:,.2f} FLOP/byte",
         f"device time {human(int(device_ns), 'ns')}",
     ]
-    return "<br>".join(said if used != used else [*said, f"{human(float(used), 'share')} of the roof"])
+    return "<br>".join(lines if used != used else [*lines, f"{human(float(used), 'share')} of the roof"])
 
 
 def _limits(ops: pd.DataFrame, low: float, high: float) -> list[Limit]:
@@ -73,6 +67,6 @@ def _limits(ops: pd.DataFrame, low: float, high: float) -> list[Limit]:
         ridge = KILO * peak / bandwidth
         x = sorted({low, min(max(ridge, low), high), high})
         y = [min(peak, bandwidth * each / KILO) for each in x]
-        said = f"{precision}: {human(float(peak), 'TFLOP/s')}, {human(float(bandwidth), 'GB/s')}"
-        limits.append(Limit(said, x, y))
+        lines = f"{precision}: {human(float(peak), 'TFLOP/s')}, {human(float(bandwidth), 'GB/s')}"
+        limits.append(Limit(lines, x, y))
     return limits

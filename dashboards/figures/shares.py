@@ -1,4 +1,4 @@
-"""Where time went: bars of the parts of a window, per device and per step."""
+"""Device time breakdown, per device and per step."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ PARTS = {
     "opaque graph": ("graph_ns", "#9467bd", "x"),
     "idle": ("idle_ns", "#adb5bd", ""),
 }
-"""Part of a window: its column of `gpu_breakdown`, colour and pattern; idle comes last, as what is left."""
+"""Parts of a window: column of `gpu_breakdown`, colour and pattern."""
 WINDOW = "window_ns"
 
 
-def furthest(frame: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """The devices with the least and the most active time, where they are many, and what says so.
+def extremes(frame: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """Keep the devices with the least and the most active time; also return a caption.
 
     Args:
         frame: `gpu_breakdown.whole` or `profiled_steps`.
@@ -32,11 +32,11 @@ def furthest(frame: pd.DataFrame) -> tuple[pd.DataFrame, str]:
 
 
 def by_device(frame: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
-    """One bar per device, its parts as shares of its window.
+    """Draw one bar per device with its parts as shares of the window.
 
     Args:
         frame: `gpu_breakdown.whole` or `profiled_steps`.
-        names: What each row is called.
+        names: Label of each row.
     """
     windows = frame[WINDOW].tolist()
     traces = []
@@ -85,7 +85,7 @@ def by_device(frame: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
 
 
 def by_step(frame: pd.DataFrame, steps: Sequence[int]) -> dict[str, Any]:
-    """One column per step, its parts in time.
+    """Draw one column per step with its parts in time units.
 
     Args:
         frame: `gpu_breakdown.per_step` of one device.
@@ -128,7 +128,7 @@ def by_step(frame: pd.DataFrame, steps: Sequence[int]) -> dict[str, Any]:
 
 
 def step_axis(steps: Sequence[int]) -> dict[str, Any]:
-    """An axis of steps by place, with their numbers as ticks: at most about ten of them.
+    """Return a step axis with about ten ticks.
 
     Example:
         >>> step_axis([7, 8])["ticktext"]
@@ -140,7 +140,7 @@ def step_axis(steps: Sequence[int]) -> dict[str, Any]:
 
 
 def _present(frame: pd.DataFrame) -> list[tuple[str, tuple[str, str, str]]]:
-    """The parts to show; opaque graphs only where there are any."""
+    """Return the parts to show; opaque graphs only if there are any."""
     return [(part, how) for part, how in PARTS.items() if part != "opaque graph" or (frame[how[0]] > 0).any()]
 
 

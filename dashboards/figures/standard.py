@@ -1,4 +1,4 @@
-"""The figure of any table, chosen from its metadata: bins, lines over steps or time, or the largest rows."""
+"""Default figure of a table, chosen from its metadata: histogram, lines, or bars of the largest rows."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from tracekit.render.data import Record
 
 TOP = 15
-"""Bars at most."""
-_TELLING = ("ns", "bytes", "share", "count", "TFLOP/s", "GB/s", "×")
-"""Units of values, the most telling first."""
-_MOMENTS = {C.START_NS, C.T_NS, "peak_at_ns", "called_ns", "begun_ns"}
-"""Columns of times at which something was, not of how long it took."""
+"""Maximum number of bars."""
+_UNITS = ("ns", "bytes", "share", "count", "TFLOP/s", "GB/s", "×")
+"""Units of values, by preference."""
+_INSTANTS = {C.START_NS, C.T_NS, "peak_at_ns", "called_ns", "begun_ns"}
+"""Columns that are instants, not durations."""
 _BOUNDS = (("from_ns", "to_ns"), ("from_bytes", "to_bytes"))
 _GROUPS = (C.RANK, C.DEVICE)
 _LINES = 8
@@ -37,11 +37,11 @@ _POINTS = 20_000
 
 @dataclass(frozen=True)
 class Standard:
-    """A figure of a table.
+    """A figure with its caption.
 
     Attributes:
         figure: As `charts.chart` takes it.
-        caption: What it shows, in a sentence.
+        caption: One sentence.
     """
 
     figure: dict[str, Any]
@@ -49,7 +49,7 @@ class Standard:
 
 
 def standard(spec: TableSpec, frame: pd.DataFrame) -> Standard | None:
-    """The figure that suits a table; None where there is nothing to compare.
+    """Return the figure of a table; None if there is nothing to compare.
 
     Args:
         spec: The table's metadata.
@@ -69,18 +69,18 @@ def standard(spec: TableSpec, frame: pd.DataFrame) -> Standard | None:
 
 
 def first(specs: Sequence[TableSpec], tables: dict[str, pd.DataFrame]) -> Standard | None:
-    """The figure of the first table that has one; those with hardly any rows only where no other has."""
+    """Return the figure of the first suitable table; tables with few rows come last."""
     present = [(spec, tables[spec.name]) for spec in specs if spec.name in tables]
     ample = [(spec, frame) for spec, frame in present if len(frame) > _FEW]
     found = (standard(spec, frame) for spec, frame in [*ample, *present])
     return next((one for one in found if one), None)
 
 
-def telling(spec: TableSpec, frame: pd.DataFrame) -> Column | None:
-    """The column of values that says most: time before bytes, shares and counts; the first of its unit."""
-    for unit in _TELLING:
+def value_column(spec: TableSpec, frame: pd.DataFrame) -> Column | None:
+    """Return the column to draw: times before bytes, shares and counts; the first of its unit."""
+    for unit in _UNITS:
         for column in spec.columns:
-            if column.unit == unit and column.name not in _MOMENTS and _has_numbers(frame, column):
+            if column.unit == unit and column.name not in _INSTANTS and _has_numbers(frame, column):
                 return column
     return None
 
@@ -108,30 +108,30 @@ def _bins(spec: TableSpec, frame: pd.DataFrame) -> Standard | None:
 
 
 def _one_group(rows: list[Record]) -> tuple[list[Record], str]:
-    """The rows of the first rank and device, and which these are where there are others."""
+    """Return the rows of the first rank and device, and a caption if there are others."""
     keys = [tuple(row.get(name) for name in _GROUPS) for row in rows]
     if len(set(keys)) < 2:
         return rows, ""
-    kept = [row for row, key in zip(rows, keys, strict=True) if key == keys[0]]
-    return kept, f", {_called(kept[0], _GROUPS)} alone"
+    first = [row for row, key in zip(rows, keys, strict=True) if key == keys[0]]
+    return first, f", {_label(first[0], _GROUPS)} only"
 
 
 def _series(spec: TableSpec, frame: pd.DataFrame) -> Standard | None:
     names = {column.name: column for column in spec.columns}
-    over = names.get(C.T_NS) or names.get(C.STEP)
-    value = telling(spec, frame)
-    before = spec.columns[: spec.columns.index(over)] if over else ()
-    if over is None or value is None or len(before) > 3:
+    x_column = names.get(C.T_NS) or names.get(C.STEP)
+    value = value_column(spec, frame)
+    before = spec.columns[: spec.columns.index(x_column)] if x_column else ()
+    if x_column is None or value is None or len(before) > 3:
         return None
-    rows = [row for row in records(frame, spec.columns) if row[over.name] is not None]
+    rows = [row for row in records(frame, spec.columns) if row[x_column.name] is not None]
     groups = _grouped(rows, [column.name for column in before])
-    if not 0 < len(groups) <= _LINES or len(rows) > _POINTS or not _distinct(groups, over.name):
+    if not 0 < len(groups) <= _LINES or len(rows) > _POINTS or not _distinct(groups, x_column.name):
         return None
-    return Standard(_drawn(groups, over, value), f"{spec.title}: {_says(value)}.")
+    return Standard(_drawn(groups, x_column, value), f"{spec.title}: {_describe(value)}.")
 
 
-def _says(value: Column) -> str:
-    """What a column holds, in its own words where its name adds nothing."""
+def _describe(value: Column) -> str:
+    """Describe a column; without its name if the meaning starts with it."""
     meaning = value.meaning.rstrip(".")
     return meaning if meaning.startswith(header(value)) else f"{header(value)}, {meaning}"
 
@@ -140,54 +140,54 @@ def _grouped(rows: list[Record], keys: list[str]) -> dict[str, list[Record]]:
     groups: dict[str, list[Record]] = {}
     varying = [key for key in keys if len({str(row[key]) for row in rows}) > 1]
     for row in rows:
-        groups.setdefault(_called(row, varying), []).append(row)
+        groups.setdefault(_label(row, varying), []).append(row)
     return groups
 
 
-def _distinct(groups: dict[str, list[Record]], over: str) -> bool:
-    """Whether every line has one value at a place, and there is more than one place."""
+def _distinct(groups: dict[str, list[Record]], x_column: str) -> bool:
+    """Return whether every line has one value per position, and there is more than one position."""
     longest = max(len(rows) for rows in groups.values())
-    return longest > 1 and all(len({row[over] for row in rows}) == len(rows) for rows in groups.values())
+    return longest > 1 and all(len({row[x_column] for row in rows}) == len(rows) for rows in groups.values())
 
 
-def _drawn(groups: dict[str, list[Record]], over: Column, value: Column) -> dict[str, Any]:
-    places = sorted({row[over.name] for rows in groups.values() for row in rows})
+def _drawn(groups: dict[str, list[Record]], x_column: Column, value: Column) -> dict[str, Any]:
+    places = sorted({row[x_column.name] for rows in groups.values() for row in rows})
     series = {}
     for name, rows in groups.items():
-        at = {row[over.name]: row[value.name] for row in rows}
+        at = {row[x_column.name]: row[value.name] for row in rows}
         series[name or header(value)] = [at.get(place) for place in places]
     return lines(
         places,
         series,
         value.unit,
         title=header(value),
-        x_title=header(over),
-        x_unit=over.unit,
-        stepped=over.name == C.T_NS,
+        x_title=header(x_column),
+        x_unit=x_column.unit,
+        stepped=x_column.name == C.T_NS,
     )
 
 
 def _largest(spec: TableSpec, frame: pd.DataFrame) -> Standard | None:
-    value = telling(spec, frame)
+    value = value_column(spec, frame)
     if value is None:
         return None
     top = frame.assign(**{value.name: frame[value.name].astype("Float64")})
-    kept = top.sort_values(value.name, ascending=False, kind="stable", na_position="last").head(TOP)
+    largest = top.sort_values(value.name, ascending=False, kind="stable", na_position="last").head(TOP)
     rows = [
         row
-        for row in records(frame.loc[kept.index].head(TOP), spec.columns)
+        for row in records(frame.loc[largest.index].head(TOP), spec.columns)
         if isinstance(row[value.name], int | float)
     ]
     labels = _labels(spec, rows)
     if len(rows) < 2 or not labels:
         return None
-    which = f", the {TOP} largest of {len(frame):,}" if len(frame) > TOP else ""
-    caption = f"{spec.title}{which}: {_says(value)}."
+    which = f", {TOP} largest of {len(frame):,}" if len(frame) > TOP else ""
+    caption = f"{spec.title}{which}: {_describe(value)}."
     return Standard(bars(labels, [row[value.name] for row in rows], value.unit, title=header(value)), caption)
 
 
 def _labels(spec: TableSpec, rows: list[Record]) -> list[str]:
-    """A name per row: its first column of words, after the rank and device where these vary."""
+    """Return a label per row: its first text column, preceded by rank and device if these vary."""
     named = next(
         (
             column.name
@@ -202,13 +202,13 @@ def _labels(spec: TableSpec, rows: list[Record]) -> list[str]:
     if named is None and not present:
         return []
     return [
-        " · ".join(filter(None, [_called(row, present), str(row[named] or "–") if named else ""]))
+        " · ".join(filter(None, [_label(row, present), str(row[named] or "–") if named else ""]))
         for row in rows
     ]
 
 
-def _called(row: Record, keys: Sequence[str]) -> str:
-    """What tells a row from others, in words: `rank 0 device 1 kernel`."""
+def _label(row: Record, keys: Sequence[str]) -> str:
+    """Format key columns, such as `rank 0 device 1 kernel`."""
     return " ".join(
         str(row[key]) if isinstance(row[key], str) else f"{key} {row[key]}"
         for key in keys

@@ -1,4 +1,4 @@
-"""Figures as still pictures, for pages that must do without Plotly: bars, columns and lines as SVG."""
+"""Draw bar and line figures as static SVG, for pages without Plotly."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 _WIDTH, _LEFT, _RIGHT, _TOP, _ROW = 960, 330, 110, 10, 24
 _PLOT_HEIGHT, _AXIS, _SIDE = 240, 60, 70
 _MOST = 2_000
-"""Points of a line that a picture of this width can tell apart."""
+"""Maximum points of a line at this width."""
 
 
 def svg(figure: dict[str, Any], *, label: str) -> str:
-    """A figure as an SVG element; empty for a kind that has no still picture.
+    """Draw a figure as an SVG element; empty for unsupported types.
 
     Args:
         figure: From a function of `figures`.
-        label: What it shows, for assistive technology.
+        label: Accessible label.
 
     Example:
         >>> svg({"data": [], "layout": {}}, label="nothing")
@@ -86,7 +86,7 @@ def _bars(traces: list[dict[str, Any]], layout: dict[str, Any]) -> tuple[float, 
 
 
 def _inside(x: float, y: float, text: str) -> str:
-    """Text on a bar, dark as every colour of a bar bears it."""
+    """Draw text on a bar."""
     place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="middle"'
     return f'<text {place} class="inside">{escape(unescape(text))}</text>' if text else ""
 
@@ -112,7 +112,7 @@ def _columns(traces: list[dict[str, Any]], layout: dict[str, Any]) -> tuple[floa
 
 
 def _ticks(axis: dict[str, Any], room: float) -> list[str]:
-    """Names under columns: at most nine."""
+    """Draw column names, at most nine."""
     names = axis["ticktext"]
     places = axis.get("tickvals") or range(len(names))
     every = max(1, len(names) // 8)
@@ -150,7 +150,7 @@ def _line(points: Sequence[tuple[float, float]], colour: str) -> str:
 
 
 def _frame(top: float, bottom: float, title: str) -> list[str]:
-    """The vertical axis: its ends, its title, and lines at both."""
+    """Draw the vertical axis: title, bounds, and lines at both bounds."""
     parts = [_text(_SIDE + 6, _TOP + 12, title)]
     for value, y in ((top, _TOP), (bottom, _TOP + _PLOT_HEIGHT)):
         parts.append(_text(_SIDE - 6, y + 8, f"{value:,.4g}", "end"))

@@ -1,4 +1,4 @@
-"""Figures of sweeps: a quantity over a setting, one line per series, or over two as a heatmap."""
+"""Figures of sweeps: a quantity over one setting as lines, or over two as a heatmap."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ _DASHES = ("solid", "dash", "dot", "dashdot")
 
 @dataclass(frozen=True)
 class Dot:
-    """One setting of a series: its median with least and most, how many runs, and their address."""
+    """A point of a series: median, minimum and maximum of its runs, their number, and an address."""
 
     x: Any
     median: float
-    least: float
-    most: float
+    low: float
+    high: float
     runs: int
     href: str = ""
 
 
 @dataclass(frozen=True)
 class Line:
-    """A series by its name."""
+    """A named series."""
 
     name: str
     dots: tuple[Dot, ...]
 
 
 def lines(series: Sequence[Line], unit: str, *, x: str, y: str, log: bool = True) -> dict[str, Any]:
-    """A quantity over a setting; whiskers span the repeats.
+    """Draw a quantity over a setting; whiskers span the repeats.
 
     Args:
-        series: Lines, at least one with a dot.
+        series: Lines, at least one of them with a point.
         unit: Unit of the quantity.
         x: Title of the axis of the setting.
         y: Title of the quantity.
-        log: Whether an axis of numbers above 0 doubles from tick to tick.
+        log: Whether to use a logarithmic axis for positive numbers.
     """
-    flat = [value for line in series for dot in line.dots for value in (dot.median, dot.least, dot.most)]
+    flat = [value for line in series for dot in line.dots for value in (dot.median, dot.low, dot.high)]
     _, scale = scaled(flat, unit)
     factor = _factor(flat, unit)
     traces = [_line(line, unit, factor, at) for at, line in enumerate(series)]
@@ -62,7 +62,7 @@ def lines(series: Sequence[Line], unit: str, *, x: str, y: str, log: bool = True
 
 
 def _factor(flat: Sequence[float], unit: str) -> float:
-    """By what values are multiplied to be on the scale of their largest."""
+    """Return the factor that scales values to the unit of the largest."""
     largest = max((abs(value) for value in flat), default=0.0)
     shown = scaled([largest], unit)[0][0] or 0.0
     return shown / largest if largest else 1.0
@@ -71,11 +71,11 @@ def _factor(flat: Sequence[float], unit: str) -> float:
 def _line(line: Line, unit: str, factor: float, at: int) -> dict[str, Any]:
     medians = [dot.median for dot in line.dots]
     ranges = [
-        f"{low} to {high}, {dot.runs} run{'s' * (dot.runs != 1)}"
-        for dot, low, high in zip(
+        f"{low_text} to {high_text}, {dot.runs} run{'s' * (dot.runs != 1)}"
+        for dot, low_text, high_text in zip(
             line.dots,
-            texts((dot.least for dot in line.dots), unit),
-            texts((dot.most for dot in line.dots), unit),
+            texts((dot.low for dot in line.dots), unit),
+            texts((dot.high for dot in line.dots), unit),
             strict=True,
         )
     ]
@@ -88,8 +88,8 @@ def _line(line: Line, unit: str, factor: float, at: int) -> dict[str, Any]:
         "error_y": {
             "type": "data",
             "symmetric": False,
-            "array": [(dot.most - dot.median) * factor for dot in line.dots],
-            "arrayminus": [(dot.median - dot.least) * factor for dot in line.dots],
+            "array": [(dot.high - dot.median) * factor for dot in line.dots],
+            "arrayminus": [(dot.median - dot.low) * factor for dot in line.dots],
             "thickness": 1,
             "width": 4,
         },
@@ -97,8 +97,8 @@ def _line(line: Line, unit: str, factor: float, at: int) -> dict[str, Any]:
         "line": {"dash": _DASHES[at // len(_MARKS) % len(_DASHES)]},
         "customdata": [dot.href for dot in line.dots],
         "hovertext": [
-            f"{whole(line.name)}<br>{whole(str(dot.x))}: {text}<br>{told}"
-            for dot, text, told in zip(line.dots, texts(medians, unit), ranges, strict=True)
+            f"{whole(line.name)}<br>{whole(str(dot.x))}: {text}<br>{spread}"
+            for dot, text, spread in zip(line.dots, texts(medians, unit), ranges, strict=True)
         ],
         "hoverinfo": "text",
     }
@@ -112,9 +112,9 @@ def _ticks(values: Sequence[Any], *, log: bool) -> dict[str, Any]:
     if not all(_number(value) for value in values):
         return {"type": "category"}
     ticks = sorted(values)
-    doubling = log and ticks[0] > 0
+    logarithmic = log and ticks[0] > 0
     return {
-        "type": "log" if doubling else "linear",
+        "type": "log" if logarithmic else "linear",
         **({"tickvals": ticks, "ticktext": [f"{tick:g}" for tick in ticks]} if len(ticks) <= 24 else {}),
     }
 
@@ -126,33 +126,33 @@ def heatmap(
     unit: str,
     **titles: str,
 ) -> dict[str, Any]:
-    """A quantity over two settings; what was not run stays empty.
+    """Draw a quantity over two settings; cells without runs stay empty.
 
     Args:
         rows: Labels from the bottom up.
         columns: Labels from the left.
         values: One list per row.
         unit: Unit of the quantity.
-        titles: `x`, `y` and `z`: what the axes and the quantity are.
+        titles: Titles `x`, `y` and `z` of the axes and the quantity.
     """
     flat = [value for row in values for value in row]
     z, scale = scaled(flat, unit)
-    told = [text if value is not None else "" for text, value in zip(texts(flat, unit), flat, strict=True)]
+    labels = [text if value is not None else "" for text, value in zip(texts(flat, unit), flat, strict=True)]
     wide = len(columns)
-    cut = [told[at * wide : (at + 1) * wide] for at in range(len(rows))]
+    label_rows = [labels[at * wide : (at + 1) * wide] for at in range(len(rows))]
     trace = {
         "type": "heatmap",
         "x": [label(each) for each in columns],
         "y": [label(each) for each in rows],
         "z": [z[at * wide : (at + 1) * wide] for at in range(len(rows))],
-        "text": cut,
+        "text": label_rows,
         "texttemplate": "%{text}",
         "hovertext": [
             [
                 f"{whole(row)}<br>{whole(column)}<br>{text or 'not run'}"
                 for column, text in zip(columns, line, strict=True)
             ]
-            for row, line in zip(rows, cut, strict=True)
+            for row, line in zip(rows, label_rows, strict=True)
         ],
         "hoverinfo": "text",
         "colorscale": "Viridis",

@@ -1,4 +1,4 @@
-"""Waits of ranks for each other: who came last in which collectives."""
+"""Wait times in collectives by the rank that arrived last."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
     import pandas as pd
 
 COLUMNS = 60
-"""Collectives told apart; of more, the waits are summed by step or by number."""
+"""Maximum collectives shown separately; with more, waits are summed by step or by kind."""
 
 
 def matrix(skew: pd.DataFrame) -> tuple[dict[str, Any], str]:
-    """A heatmap of waiting by the rank that came last.
+    """Draw a heatmap of wait time by the rank that arrived last.
 
     Args:
         skew: Rows of `ranks`' `skew` with a last rank.
 
     Returns:
-        The figure, and in words what its columns are.
+        The figure, and a description of its columns.
     """
     keys, by = _columns(skew)
     columns = list(dict.fromkeys(keys))
@@ -44,4 +44,4 @@ def _columns(skew: pd.DataFrame) -> tuple[list[str], str]:
         return [
             "no step" if step != step else f"step {step}" for step in one[C.STEP].astype(object)
         ], "by step"
-    return [str(kind) for kind in one["collective"]], "by kind of collective"
+    return [str(kind) for kind in one["collective"]], "by collective type"

@@ -1,1 +1,1 @@
-"""The frame around every page: header with its pickers, menu, shortcuts."""
+"""Frame around every page: header with pickers, menu, shortcuts."""

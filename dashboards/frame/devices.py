@@ -1,4 +1,4 @@
-"""Which ranks and devices a run has."""
+"""Ranks and devices of a run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def present(run: Run) -> tuple[list[int], list[int]]:
-    """Ranks and devices that any interval of a run names, ascending."""
+    """Return the ranks and devices that occur in a run's intervals, sorted."""
     device = run.arrow("device_intervals", columns=[C.RANK, C.DEVICE])
     host = run.arrow("host_intervals", columns=[C.RANK])
     ranks = {value for table in (device, host) for value in pc.unique(table[C.RANK]).to_pylist()}

@@ -1,4 +1,4 @@
-"""The choice of run, baseline, rank and device at the top of every page."""
+"""Run, baseline, rank and device pickers at the top of every page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dash import Input, Output, State, ctx, html, no_update
 from tracekit.errors import TracekitError
 
 from ..parts.aria import aria
-from ..parts.names import called
+from ..parts.names import display_name
 from ..view import View
 from .devices import present
 
@@ -29,7 +29,7 @@ _OPTIONS_SHOWN = 100
 
 
 def pickers() -> list[Component]:
-    """The four choices; they appear when there is something to choose."""
+    """Create the four pickers; each stays hidden until it has options."""
     return [
         _picker("run", "Run", section=44, searchable=True),
         _picker("base", "Baseline", section=72, searchable=True, clearable=True, placeholder="none"),
@@ -48,7 +48,7 @@ def _picker(name: str, label: str, *, section: int, **options: Any) -> Component
         leftSectionWidth=section,
         limit=_OPTIONS_SHOWN,
         maxDropdownHeight=360,
-        nothingFoundMessage="none is called that",
+        nothingFoundMessage="no match",
         comboboxProps={"width": "max-content", "position": "bottom-start", "shadow": "md"},
         **options,
         **aria(label=label),
@@ -58,13 +58,13 @@ def _picker(name: str, label: str, *, section: int, **options: Any) -> Component
 
 @dataclass(frozen=True, kw_only=True)
 class Offer:
-    """What one picker offers.
+    """State of a picker.
 
     Attributes:
-        options: Its options.
-        value: The one that is chosen.
-        hidden: Whether it has nothing to offer.
-        title: Its value in full, where it is cut.
+        options: The options.
+        value: The selected option.
+        hidden: Whether there is nothing to choose.
+        title: Full text of the value, for the tooltip.
     """
 
     options: list[dict[str, str]]
@@ -74,8 +74,11 @@ class Offer:
 
 
 def offers(site: Site, context: Context) -> list[Offer]:
-    """What the pickers offer for what is looked at, in the order of `NAMES`."""
-    runs = [{"value": run.path.name, "label": called(run)} for run in reversed(site.catalogue.listing().runs)]
+    """Return the state of each picker, in the order of `NAMES`."""
+    runs = [
+        {"value": run.path.name, "label": display_name(run)}
+        for run in reversed(site.catalogue.listing().runs)
+    ]
     view, run = context.view, context.chosen
     ranks, devices = _present(site, run) if run else ([], [])
     others = [option for option in runs if option["value"] != view.run]
@@ -91,7 +94,7 @@ def _present(site: Site, run: Run) -> tuple[list[int], list[int]]:
     try:
         found: tuple[list[int], list[int]] = site.results.get((run.path, present), lambda: present(run))
     except TracekitError:
-        return [], []  # the page says what is wrong with the run
+        return [], []  # the page shows the error
     return found
 
 
@@ -102,7 +105,7 @@ def _numbers(values: list[int], chosen: int | None) -> Offer:
 
 
 def connect(site: Site) -> None:
-    """Callbacks of the pickers: what they offer, and what a choice does to the address."""
+    """Register the callbacks that fill the pickers and write choices to the address."""
 
     @site.app.callback(
         *(Output(name, prop) for name in NAMES for prop in ("data", "value")),
@@ -138,7 +141,7 @@ def connect(site: Site) -> None:
 
 
 def chosen(before: View, run: str, base: str, rank: int | None, device: int | None) -> View:
-    """The view after a choice: what was chosen of another run means nothing in this one."""
+    """Return the view after a choice; a new run resets rank, device, range and row."""
     if run and run != before.run:
         return View(page=before.page, run=run, base="" if base == run else base, options=before.options)
     return replace(before, base=base, rank=rank, device=device)

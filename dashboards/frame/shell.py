@@ -1,4 +1,4 @@
-"""The frame around every page: header, menu, theme, help sheet, and the page that an address names."""
+"""Frame around every page: header, menu, theme, help dialog, and routing."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ INDEX = """<!DOCTYPE html>
     <footer>{%config%}{%scripts%}{%renderer%}</footer>
   </body>
 </html>"""
-"""The page that the browser loads; `early.js` sets the theme before anything is painted."""
+"""Index page; `early.js` sets the theme before first paint."""
 
 
 def frame(pages: dict[str, Page]) -> Component:
-    """What is there before anything is known of the runs."""
+    """Create the static layout."""
     return dmc.MantineProvider(
         id="mantine",
         defaultColorScheme="auto",
@@ -54,7 +54,7 @@ def frame(pages: dict[str, Page]) -> Component:
             dcc.Store(id="theme-chosen", storage_type="local"),
             dcc.Store(id="shown"),
             dcc.Interval(id="tick", interval=REFRESH_MS),
-            html.A("Skip to the page", href="#page", className="tk-skip"),
+            html.A("Skip to content", href="#page", className="tk-skip"),
             _body(),
             dmc.Modal(shortcuts.lists(pages), id="help-sheet", title="Keyboard shortcuts", size="lg"),
             html.Div(id="imports", className="tk-imports", role="status", **aria(label="Imports")),
@@ -88,7 +88,11 @@ def _header() -> Component:
                 [
                     html.Button("Import", className="tk-button tk-import-pick", title="Import traces"),
                     _icon("help-open", "?", "Keyboard shortcuts"),
-                    _icon("theme-toggle", html.Span(className="tk-icon tk-icon-theme"), "Light or dark"),
+                    _icon(
+                        "theme-toggle",
+                        html.Span(className="tk-icon tk-icon-theme"),
+                        "Toggle light/dark theme",
+                    ),
                 ],
                 className="tk-tools",
             ),
@@ -102,7 +106,7 @@ def _icon(name: str, sign: str | Component, label: str) -> Component:
 
 
 def connect(site: Site) -> None:
-    """Callbacks of the frame."""
+    """Register the callbacks of the frame."""
     _connect_route(site)
     client = site.app.clientside_callback
     client(
@@ -149,25 +153,25 @@ def _connect_route(site: Site) -> None:
         context = site.context(view, dark=False)
         stays = before is not None and View.parse(before["path"], "").page == view.page
         page = no_update if stays and context.chosen else laid_out(site, context)
-        # What was the latest run when the page was opened stays, whatever is recorded meanwhile.
+        # Stay on the run that was the latest when the page was opened.
         return page, menu(site, context), {"path": path, "search": context.view.search()}
 
 
 def laid_out(site: Site, context: Context) -> Component | list[Component]:
-    """The layout of the page that a view names, or why there is none."""
+    """Return the layout of the view's page, or an error message."""
     page = site.pages.get(context.view.page)
     if page is None:
-        return _notice("There is no such page", "The menu lists those there are.")
+        return _notice("Page not found", "Choose a page from the menu.")
     if page.needs is Needs.RUN and context.chosen is None:
         if context.view.run:
-            return _notice(page.title, f"The store does not hold a readable run {context.view.run[:80]}.")
-        return _notice(page.title, "The store holds no run yet.", "Import or record one")
+            return _notice(page.title, f"The store has no readable run {context.view.run[:80]}.")
+        return _notice(page.title, "The store has no runs yet.", "Import or record a run")
     body = page.layout(context)
     return [heading(page), *(body if isinstance(body, list) else [body])]
 
 
 def heading(page: Page) -> Component:
-    """Title and question of a page."""
+    """Create the heading of a page: title, question and export toolbar."""
     return html.Header(
         [
             html.Div([html.H1(page.title, tabIndex="-1", className="tk-title"), html.P(page.question)]),
@@ -188,7 +192,7 @@ def _notice(title: str, text: str, link: str = "All runs") -> Component:
 
 
 def menu(site: Site, context: Context) -> list[Component]:
-    """The pages under their headings, each with an address on the same runs."""
+    """Create the menu; links keep the selected runs."""
     listed = {page.name: page for page in site.pages.values() if page.name not in site.covered}
     known = shortcuts.keys(listed)
     entries: list[Component] = []
@@ -208,7 +212,7 @@ def _entry(page: Page, context: Context, key: str) -> Component:
         page.title,
         href=context.view.elsewhere(page.name),
         title=f"{page.question} (g {key})" if key else page.question,
-        className="tk-menu-entry tk-go tk-here" if here else "tk-menu-entry tk-go",
+        className="tk-menu-entry tk-go tk-current" if here else "tk-menu-entry tk-go",
         **(aria(current="page") if here else {}),
         **data(key=key),
     )

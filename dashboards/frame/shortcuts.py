@@ -1,4 +1,4 @@
-"""Keys and what they do: for the help sheet, the Help page, and the menu (see `assets/keys.js`)."""
+"""Keyboard shortcuts, as listed in the help dialog, the Help page and the menu (see `assets/keys.js`)."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ GO = {
     "history": "y",
     "help": "h",
 }
-"""Page to the key that opens it after `g`; of two with one key, the earlier in the menu has it."""
+"""Key that opens each page after `g`; if two pages share a key, the first in the menu gets it."""
 EVERYWHERE = (
-    (("?",), "Show or close this list"),
+    (("?",), "Show or hide this list"),
     (("/",), "Search on the page"),
-    (("x",), "Light or dark"),
+    (("x",), "Toggle light/dark theme"),
     (("b",), "Show or hide the menu"),
-    (("Esc",), "Close what is open"),
+    (("Esc",), "Close dialog or menu"),
 )
 TIMELINE = (
     (("W", "S"), "Zoom in, zoom out"),
@@ -53,7 +53,7 @@ TIMELINE = (
 
 
 def keys(pages: Mapping[str, Page]) -> dict[str, str]:
-    """Page to its key, of the pages that there are.
+    """Return the key of each existing page.
 
     Example:
         >>> keys({})
@@ -67,7 +67,7 @@ def keys(pages: Mapping[str, Page]) -> dict[str, str]:
 
 
 def lists(pages: Mapping[str, Page]) -> Component:
-    """All shortcuts, in groups."""
+    """Create the list of all shortcuts."""
     go = [(("g", key), pages[name].title) for name, key in keys(pages).items()]
     groups: list[tuple[str, list[tuple[tuple[str, ...], str]]]] = [("Everywhere", list(EVERYWHERE))]
     if "timeline" in pages:

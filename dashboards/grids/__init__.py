@@ -1,1 +1,1 @@
-"""Grids: tables of results in the browser, formatted by the rules of the command line."""
+"""Result tables as AG Grid, formatted like the command line's output."""

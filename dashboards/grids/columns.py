@@ -1,4 +1,4 @@
-"""Columns of a grid from the metadata of a table: heading, alignment, width, and how a cell is shown."""
+"""AG Grid column definitions from table metadata."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ ROWS = {
     C.LAUNCH_ROW: "host_intervals",
     "wait_row": "host_intervals",
 }
-"""Names of columns that hold the row of a table of the run, and which table that is."""
+"""Columns that contain row ids, and the table that the ids refer to."""
 _SAMPLE = 400
 _CHAR, _PAD, _SORT = 8.0, 24, 16
 _SHORT = 26
-"""Texts up to so many characters get their whole width; longer ones share what is left."""
+"""Maximum characters of a text column of fixed width; wider ones share the remaining width."""
 
 _NAME = 232
-"""Pixels of a column of long texts at least: what is left of a name must still tell it."""
+"""Minimum width of a column of long texts, in pixels."""
 
 
 @dataclass(frozen=True)
-class Shown:
-    """One column of a table and the values it shows.
+class ColumnValues:
+    """A column with its values.
 
     Attributes:
         column: Its metadata.
-        values: Its values, or the first of very many.
+        values: Its values, possibly only the first ones.
         empty: Whether no row has a value.
     """
 
@@ -55,22 +55,22 @@ class Shown:
 
     @cached_property
     def words(self) -> bool:
-        """Whether it holds text, or yes and no."""
+        """Whether it contains text or booleans."""
         return any(isinstance(value, str | bool) for value in self.values)
 
     @cached_property
     def widest(self) -> int:
-        """Characters of its widest cell, from a sample."""
+        """Characters of the widest cell in a sample."""
         every = max(1, len(self.values) // _SAMPLE)
         return max((len(human(value, self.column.unit)) for value in self.values[::every]), default=0)
 
     @property
     def row_of(self) -> str:
-        """The run's table whose rows it names; empty for none."""
+        """Table that its row ids refer to; empty for none."""
         return "" if self.words else ROWS.get(self.column.name, "")
 
     def definition(self, *, filters: bool) -> dict[str, Any]:
-        """The column as the grid takes it."""
+        """Return the AG Grid column definition."""
         head = clean(header(self.column))
         return {
             "field": self.column.name,
@@ -90,7 +90,7 @@ class Shown:
 
     def _width(self, head: float) -> dict[str, Any]:
         full = self.widest * _CHAR + (_PAD + 12 if self.words else _PAD)
-        head += 16 if self.words else 0  # its sign of a filter stands beside the name
+        head += 16 if self.words else 0  # room for the filter icon
         if self.column.unit == PROSE:
             return {"flex": 3, "minWidth": 280}
         if self.words and self.column.unit != ID and self.widest > _SHORT:
@@ -105,19 +105,19 @@ class Shown:
         return {"cellRenderer": "tracekitName", "tooltipField": self.column.name}
 
     def _number(self) -> dict[str, Any]:
-        shown: dict[str, Any] = {
+        definition: dict[str, Any] = {
             "type": "rightAligned",
             "cellClass": ["ag-right-aligned-cell", "tk-cell-number"],
             "valueFormatter": _formatter(self.column.unit, decimals=has_floats(self.values)),
         }
         if self.column.unit == "share":
-            shown["cellStyle"] = {"function": "tracekit.bar(params)"}
+            definition["cellStyle"] = {"function": "tracekit.bar(params)"}
         if self.column.unit in SCALES:
             base = json.dumps(SCALES[self.column.unit][1])
-            shown["tooltipValueGetter"] = {"function": f"tracekit.exact(params.value, {base})"}
+            definition["tooltipValueGetter"] = {"function": f"tracekit.exact(params.value, {base})"}
         if self.row_of:
-            shown |= {"cellRenderer": "tracekitRow", "cellRendererParams": {"table": self.row_of}}
-        return shown
+            definition |= {"cellRenderer": "tracekitRow", "cellRendererParams": {"table": self.row_of}}
+        return definition
 
 
 def _formatter(unit: str, *, decimals: bool) -> dict[str, str]:
@@ -130,14 +130,14 @@ def _tooltip(column: Column) -> str:
     return clean(f"{column.name}{exact}: {column.meaning}")
 
 
-def shown(frame: pd.DataFrame, columns: tuple[Column, ...], most: int) -> list[Shown]:
-    """Each column with its values, of the first rows at most."""
+def column_values(frame: pd.DataFrame, columns: tuple[Column, ...], most: int) -> list[ColumnValues]:
+    """Return each column with the values of the first rows."""
     head = frame.head(most)
-    return [Shown(one, column(head[one.name]), bool(frame[one.name].isna().all())) for one in columns]
+    return [ColumnValues(one, column(head[one.name]), bool(frame[one.name].isna().all())) for one in columns]
 
 
-def jump(columns: list[Shown]) -> list[dict[str, Any]]:
-    """The first column of a table whose rows lie on the timeline: a link to there."""
+def timeline_link(columns: list[ColumnValues]) -> list[dict[str, Any]]:
+    """Return a leading column of timeline links, if the table has row ids."""
     first = next((one for one in columns if one.row_of and not one.empty), None)
     if first is None:
         return []

@@ -1,4 +1,4 @@
-"""How the grids in the browser write a number: the rules of `tracekit.render.cells`, handed over as data."""
+"""Number formats for grids in the browser; the same rules as `tracekit.render.cells`."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 EXACT = 1 << 53
-"""Whole numbers beyond this lose digits in a browser, so they travel as text."""
+"""Larger integers are sent as text, since JavaScript would round them."""
 
 
 def number_format(unit: str, *, decimals: bool) -> dict[str, Any]:
-    """What `tracekit.human` of the assets needs to know to write a column's numbers.
+    """Return the format that `tracekit.human` in `assets/grid_human.js` expects.
 
     Args:
         unit: Unit of the column.
-        decimals: Whether its numbers are floats: JSON does not tell 5.0 from 5.
+        decimals: Whether its numbers are floats; JSON does not distinguish 5.0 from 5.
 
     Example:
         >>> number_format("count", decimals=False)
@@ -38,7 +38,7 @@ def number_format(unit: str, *, decimals: bool) -> dict[str, Any]:
 
 
 def cell(value: Any, unit: str) -> Any:
-    """A plain value as it travels to the browser: numbers that are exact there, else the text of people.
+    """Convert a value for JSON; integers too large for JavaScript become formatted text.
 
     Example:
         >>> cell(7, "ns"), cell(2**60, ""), cell(["a"], "")
@@ -52,7 +52,7 @@ def cell(value: Any, unit: str) -> Any:
 
 
 def column(series: pd.Series[Any]) -> list[Any]:
-    """The values of a column as `tracekit.render.data.records` gives them, a column at a time.
+    """Convert a column to plain values, like `tracekit.render.data.records`.
 
     Example:
         >>> import pandas as pd
@@ -67,7 +67,7 @@ def column(series: pd.Series[Any]) -> list[Any]:
 
 
 def cells(values: list[Any], unit: str) -> list[Any]:
-    """A column's values as they travel to the browser; each different text is looked at once."""
+    """Convert a column's values for JSON; each distinct text is cleaned once."""
     kinds = {type(value) for value in values}
     if kinds <= {float, bool, type(None)}:
         return values
@@ -80,5 +80,5 @@ def cells(values: list[Any], unit: str) -> list[Any]:
 
 
 def has_floats(values: Iterable[Any]) -> bool:
-    """Whether a column's numbers are written with decimals."""
+    """Return whether a column contains floats."""
     return any(isinstance(value, float) for value in values)

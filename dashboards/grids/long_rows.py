@@ -1,4 +1,4 @@
-"""Rows of tables too long for the browser: sorted and cut here, from the result that is kept."""
+"""Server-side sorting, filtering and paging for tables too long for the browser."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 _LONGEST = 200
 _MOST = 2_000
-"""Rows of one answer at most."""
+"""Maximum rows of a response."""
 
 
 def connect(site: Site) -> None:
-    """The callback that every long grid asks for the rows it scrolls to."""
+    """Register the callback that serves rows to grids with the infinite row model."""
     place = {"type": "rows", "page": MATCH, "name": MATCH, "run": MATCH}
 
     @site.app.callback(
@@ -39,51 +39,51 @@ def connect(site: Site) -> None:
             return no_update
         spec = next(one for one in analysis.get(of["page"]).tables if one.name == of["name"])
         frame = site.results.of(run, of["page"]).tables[spec.name]
-        order, wanted = (
+        order, text_filter = (
             _order(spec, request.get("sortModel") or []),
-            _wanted(request.get("filterModel") or {}),
+            _text_filter(request.get("filterModel") or {}),
         )
-        if order or wanted:
-            key = (run.path, of["page"], spec.name, "rows", order, wanted)
-            frame = site.results.get(key, lambda: in_order(holding(frame, wanted), order))
-        return {"rowData": part(frame, spec, request), "rowCount": len(frame)}
+        if order or text_filter:
+            key = (run.path, of["page"], spec.name, "rows", order, text_filter)
+            frame = site.results.get(key, lambda: ordered(filtered(frame, text_filter), order))
+        return {"rowData": page_rows(frame, spec, request), "rowCount": len(frame)}
 
 
 def _order(spec: TableSpec, model: list[dict[str, str]]) -> tuple[str, bool] | None:
-    """Column and whether ascending; None where nothing of the table is asked for."""
+    """Return sort column and direction; None if the request does not sort."""
     known = {column.name for column in spec.columns}
-    asked = next((one for one in model if one.get("colId") in known), None)
-    return (asked["colId"], asked.get("sort") != "desc") if asked else None
+    sort = next((one for one in model if one.get("colId") in known), None)
+    return (sort["colId"], sort.get("sort") != "desc") if sort else None
 
 
-def _wanted(model: dict[str, dict[str, Any]]) -> str:
-    """The text of the quick filter, which comes as the filter of one column."""
+def _text_filter(model: dict[str, dict[str, Any]]) -> str:
+    """Return the quick filter's text, which is sent as the filter of one column."""
     texts = (one.get("filter") for one in model.values())
     return next((text[:_LONGEST] for text in texts if isinstance(text, str)), "")
 
 
-def holding(frame: pd.DataFrame, text: str) -> pd.DataFrame:
-    """The rows of which a column of words holds a text, in any case of letters."""
+def filtered(frame: pd.DataFrame, text: str) -> pd.DataFrame:
+    """Return the rows with a text column that contains the text, ignoring case."""
     if not text:
         return frame
     words = frame.select_dtypes(include=["object", "string", "category"])
     found = np.zeros(len(frame), dtype=bool)
     for name in words:
-        held = words[name].astype("string").str.contains(text, case=False, regex=False)
-        found |= held.to_numpy(dtype=bool, na_value=False)
+        matches = words[name].astype("string").str.contains(text, case=False, regex=False)
+        found |= matches.to_numpy(dtype=bool, na_value=False)
     return frame[found]
 
 
-def in_order(frame: pd.DataFrame, order: tuple[str, bool] | None) -> pd.DataFrame:
-    """The rows by a column, those without a value last, equal ones as they were."""
+def ordered(frame: pd.DataFrame, order: tuple[str, bool] | None) -> pd.DataFrame:
+    """Sort rows by a column (stable, missing values last)."""
     if order is None:
         return frame
     column, ascending = order
     return frame.sort_values(column, ascending=ascending, kind="stable", na_position="last")
 
 
-def part(frame: pd.DataFrame, spec: TableSpec, request: dict[str, Any]) -> list[dict[str, Any]]:
-    """The rows of a request."""
+def page_rows(frame: pd.DataFrame, spec: TableSpec, request: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the requested page of rows."""
     start = max(0, int(request.get("startRow") or 0))
     end = min(int(request.get("endRow") or 0), start + _MOST)
     return rows(frame.iloc[start:end], spec.columns)

@@ -1,4 +1,4 @@
-"""Tables: a result's DataFrame and its columns' metadata as a grid that sorts, filters and can be read."""
+"""Show a result table as a grid with row count, filter and CSV link."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tracekit.render.cells import clean
 from tracekit.render.headers import header
 
 from ..parts.aria import aria
-from .columns import jump, shown
+from .columns import column_values, timeline_link
 from .formats import cells, column
 
 if TYPE_CHECKING:
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
     from tracekit.render.data import Record
 
     from ..context import Context
-    from .columns import Shown
+    from .columns import ColumnValues
 
 KIND = "table"
 MOST = 20_000
-"""Rows that go to the browser at most; beyond them it asks for what is scrolled to."""
+"""Maximum rows sent to the browser at once; longer tables are paged from the server."""
 CELLS = 150_000
-"""Cells that go to the browser at most where the others can be asked for: about 8 MB."""
+"""Maximum cells sent to the browser at once (about 8 MB), if the rest can be paged."""
 SMALL = 16
-"""Tables up to so many rows are as high as they are; longer ones scroll."""
+"""Maximum rows of a table that is shown without scrolling."""
 ROW = 30
 _HEAD = 34
 _BLOCK = 200
 _SAMPLE = 1_000
-"""Rows that widths of a long table are told from."""
+"""Rows sampled for the column widths of a long table."""
 
 
 def table(
@@ -52,28 +52,28 @@ def table(
     title: str = "",
     empty: str = "",
 ) -> Component:
-    """A table of a result: how many rows, a filter, its CSV, and a grid.
+    """Show a result table.
 
     Args:
-        context: What is looked at.
+        context: The current context.
         page: Name of the analysis, for the id.
         spec: The table's metadata.
         frame: Its rows.
         title: Heading; none by default.
-        empty: Why there are no rows, where there are none.
+        empty: Text to show if there are no rows.
     """
     if not len(frame):
         return html.Section(
             [*_title(title), dmc.Text(empty or "No rows.", c="dimmed", size="sm")], className="tk-section"
         )
-    many = _long(frame) and _whole(context, page, spec, frame)
-    columns = shown(frame, spec.columns, _SAMPLE if many else MOST)
+    paged = _long(frame) and _is_complete(context, page, spec, frame)
+    columns = column_values(frame, spec.columns, _SAMPLE if paged else MOST)
     missing = [clean(header(one.column)) for one in columns if one.empty]
     return html.Section(
         [
-            _bar(context, page, spec, len(frame), title=title, many=many),
-            _grid(context, page, spec, columns, many=many, rows=len(frame)),
-            dmc.Text(f"Without values here: {', '.join(missing)}.", size="xs", c="dimmed")
+            _bar(context, page, spec, len(frame), title=title, paged=paged),
+            _grid(context, page, spec, columns, paged=paged, rows=len(frame)),
+            dmc.Text(f"Columns hidden (no data): {', '.join(missing)}.", size="xs", c="dimmed")
             if missing
             else None,
         ],
@@ -86,22 +86,22 @@ def _long(frame: pd.DataFrame) -> bool:
     return len(frame) > MOST or frame.size > CELLS
 
 
-def _whole(context: Context, page: str, spec: TableSpec, frame: pd.DataFrame) -> bool:
-    """Whether the rows are those of the kept result, so that more of them can be asked for later."""
+def _is_complete(context: Context, page: str, spec: TableSpec, frame: pd.DataFrame) -> bool:
+    """Return whether the rows are the complete cached result, so that they can be paged."""
     if not csv_address(context, page, spec):
         return False
-    kept = context.result(page).tables.get(spec.name)
-    return kept is not None and len(kept) == len(frame)
+    cached = context.result(page).tables.get(spec.name)
+    return cached is not None and len(cached) == len(frame)
 
 
 def _title(title: str) -> list[Component]:
     return [dmc.Title(title, order=2, size="h4")] if title else []
 
 
-def _bar(context: Context, page: str, spec: TableSpec, rows: int, *, title: str, many: bool) -> Component:
+def _bar(context: Context, page: str, spec: TableSpec, rows: int, *, title: str, paged: bool) -> Component:
     count = f"{rows:,} row" if rows == 1 else f"{rows:,} rows"
-    if rows > MOST and not many:
-        count = f"the first {MOST:,} of {count}"
+    if rows > MOST and not paged:
+        count = f"first {MOST:,} of {count}"
     quick = dmc.TextInput(
         placeholder="Filter",
         size="xs",
@@ -131,7 +131,7 @@ def _bar(context: Context, page: str, spec: TableSpec, rows: int, *, title: str,
 
 
 def csv_address(context: Context, analysis: str, spec: TableSpec) -> str:
-    """Where the CSV of a table of an analysis is; empty for tables of nothing registered."""
+    """Return the address of a table's CSV; empty if no registered analysis declares the table."""
     if context.chosen is None or analysis not in registry.names(registry.ANALYSES):
         return ""
     try:
@@ -143,21 +143,21 @@ def csv_address(context: Context, analysis: str, spec: TableSpec) -> str:
 
 
 def _grid(
-    context: Context, page: str, spec: TableSpec, columns: list[Shown], *, many: bool, rows: int
+    context: Context, page: str, spec: TableSpec, columns: list[ColumnValues], *, paged: bool, rows: int
 ) -> Component:
     visible = [one for one in columns if not one.empty] or columns
-    definitions = [*jump(columns), *(one.definition(filters=not many) for one in visible)]
+    definitions = [*timeline_link(columns), *(one.definition(filters=not paged) for one in visible)]
     _sort(definitions, context.view.options.get("sort", ""), spec.name)
     options = _options(context, spec, rows)
-    if many:
+    if paged:
         options |= {"cacheBlockSize": _BLOCK, "maxBlocksInCache": 20, "infiniteInitialRowCount": rows}
         options["context"]["filter"] = _filtered(definitions, visible)
         kind: dict[str, Any] = {"rowModelType": "infinite"}
     else:
-        kind = {"rowData": sent(columns)}
+        kind = {"rowData": to_records(columns)}
     return dag.AgGrid(
         id={
-            "type": "rows" if many else KIND,
+            "type": "rows" if paged else KIND,
             "page": page,
             "name": spec.name,
             "run": context.chosen.path.name if context.chosen else "",
@@ -185,8 +185,8 @@ def _options(context: Context, spec: TableSpec, rows: int) -> dict[str, Any]:
     }
 
 
-def _filtered(definitions: list[dict[str, Any]], columns: list[Shown]) -> str:
-    """The column as whose filter the quick filter of a long table travels; empty for none."""
+def _filtered(definitions: list[dict[str, Any]], columns: list[ColumnValues]) -> str:
+    """Return the column whose filter carries the quick filter of a long table; empty for none."""
     named = next((one.column.name for one in columns if one.words), "")
     for definition in definitions:
         if definition["field"] == named:
@@ -195,7 +195,7 @@ def _filtered(definitions: list[dict[str, Any]], columns: list[Shown]) -> str:
 
 
 def _size(definitions: list[dict[str, Any]], rows: int) -> dict[str, Any]:
-    """As high as its rows or scrolling, and no wider than its columns where none of them stretches."""
+    """Return the CSS size: height by rows up to `SMALL`; maximum width if no column stretches."""
     size: dict[str, Any] = {"height": None if rows <= SMALL else _HEAD + ROW * SMALL + 2}
     if not any("flex" in one for one in definitions):
         size["maxWidth"] = sum(one["width"] for one in definitions) + (2 if rows <= SMALL else 18)
@@ -203,29 +203,29 @@ def _size(definitions: list[dict[str, Any]], rows: int) -> dict[str, Any]:
 
 
 def timeline(context: Context) -> str:
-    """Address of the timeline, to which the row is added; from the timeline itself all else stays."""
+    """Return the timeline address to which grids append a row; on the timeline, keep the current view."""
     if context.view.page == "timeline":
         return context.view.href(row="")
     return context.view.elsewhere("timeline")
 
 
-def sent(columns: list[Shown]) -> list[Record]:
-    """The rows as they travel to the browser."""
+def to_records(columns: list[ColumnValues]) -> list[Record]:
+    """Convert all rows for the browser."""
     names = [one.column.name for one in columns if not one.empty]
     lists = [cells(one.values, one.column.unit) for one in columns if not one.empty]
     return [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]
 
 
 def rows(frame: pd.DataFrame, columns: tuple[Column, ...]) -> list[Record]:
-    """Rows of a long table as they travel to the browser."""
+    """Convert a page of rows for the browser."""
     names = [one.name for one in columns]
     lists = [cells(column(frame[one.name]), one.unit) for one in columns]
     return [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]
 
 
-def _sort(definitions: list[dict[str, Any]], asked: str, name: str) -> None:
+def _sort(definitions: list[dict[str, Any]], sort: str, name: str) -> None:
     """Mark the column that the address sorts by."""
-    table_name, _, rest = asked.partition(":")
+    table_name, _, rest = sort.partition(":")
     column, _, order = rest.rpartition(":")
     for definition in definitions:
         if table_name == name and definition["field"] == column and "colId" not in definition:

@@ -1,1 +1,1 @@
-"""Imports from the browser: slices arrive, a process of its own imports them, a panel follows it."""
+"""Browser imports: slices are uploaded, a worker process imports them, a panel shows progress."""

@@ -1,6 +1,6 @@
-"""Imports from the browser: what was dropped at once is one import, as the ranks of a job are one run.
+"""Import jobs. Files dropped together form one import, since the ranks of a job form one run.
 
-Imports run one after another, each in a process of its own, so that pages go on answering.
+Imports run one at a time, each in a worker process, so that pages stay responsive.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tracekit import owners
 from tracekit.errors import TracekitError, UnusableInputError
 
 from . import worker
-from .state import OVER, Phase, State, told
+from .state import OVER, Phase, State, updated
 from .uploads import Upload
 
 if TYPE_CHECKING:
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
     from tracekit.store import Store
 
-IDLE_S = 1_800
-"""Seconds without a slice after which a page is taken to be gone."""
-KEPT = 20
-"""Imports that are remembered; the oldest finished one goes first."""
+ABANDONED_S = 1_800
+"""Seconds without a slice after which an upload counts as abandoned."""
+MAX_REMEMBERED = 20
+"""Maximum imports remembered; the oldest finished one is dropped first."""
 
 
 @dataclass
@@ -37,7 +37,7 @@ class _Import:
     state: State
     upload: Upload
     touched_s: float = field(default_factory=time.monotonic)
-    over: threading.Event = field(default_factory=threading.Event)
+    finished: threading.Event = field(default_factory=threading.Event)
     process: subprocess.Popen[str] | None = None
 
 
@@ -46,33 +46,33 @@ class Imports:
     """All imports of a server.
 
     Attributes:
-        store: Where runs go.
-        limit: Bytes that one import may send.
+        store: Target store.
+        limit: Maximum bytes of one import.
     """
 
     store: Store
     limit: int
     _known: dict[str, _Import] = field(default_factory=dict)
-    _guard: threading.RLock = field(default_factory=threading.RLock)
-    _turn: threading.Lock = field(default_factory=threading.Lock)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+    _serial: threading.Lock = field(default_factory=threading.Lock)
 
     def states(self) -> list[State]:
         """Every remembered import, oldest first."""
-        with self._guard:
+        with self._lock:
             return [one.state for one in self._known.values()]
 
     def receive(self, key: str, *, name: str, offset: int, size: int, body: BinaryIO) -> State:
-        """Take a slice of a file; see `Upload.append`.
+        """Receive a slice of a file; see `Upload.append`.
 
         Args:
-            key: Id of the import; empty begins one.
+            key: Id of the import; empty starts a new one.
             name: Name of the file.
-            offset: Bytes of the file that came before.
-            size: Bytes that the file will have.
+            offset: Offset of the slice in the file.
+            size: Size of the complete file.
             body: The slice.
 
         Raises:
-            UnusableInputError: It is too large, does not fit what came before, or cannot be kept.
+            UnusableInputError: It is too large, out of order, or cannot be written.
         """
         one = self._receiving(key) if key else self._new(name)
         try:
@@ -81,32 +81,32 @@ class Imports:
             self._fail(one, error)
             one.upload.discard()
             raise
-        with self._guard:
+        with self._lock:
             one.state = replace(one.state, received=one.upload.received)
             one.touched_s = time.monotonic()
             return one.state
 
     def start(self, key: str) -> State:
-        """Import what was received.
+        """Import the received files.
 
         Raises:
-            UnusableInputError: There is no such import, or it was started before.
+            UnusableInputError: There is no such import, or it has already started.
         """
         one = self._receiving(key)
         return self._start(one, one.upload.files)
 
     def begin(self, name: str, traces: Sequence[Path]) -> State:
-        """Import files that are here already."""
+        """Import local files."""
         return self._start(self._new(name), traces)
 
     def cancel(self, key: str) -> State:
-        """End an import, which leaves nothing unfinished behind; one that is over is forgotten.
+        """Cancel an import; forget one that has finished.
 
         Raises:
             UnusableInputError: There is no such import.
         """
         one = self._find(key)
-        with self._guard:
+        with self._lock:
             if one.state.phase in OVER:
                 self._known.pop(key, None)
             else:
@@ -118,66 +118,66 @@ class Imports:
             return one.state
 
     def wait(self, key: str, *, seconds: float) -> State:
-        """The state of an import once it is over, or after so many seconds.
+        """Wait until an import has finished, or for at most this many seconds; return its state.
 
         Raises:
             UnusableInputError: There is no such import.
         """
         one = self._find(key)
-        one.over.wait(seconds)
+        one.finished.wait(seconds)
         return one.state
 
     def _find(self, key: str) -> _Import:
-        with self._guard:
+        with self._lock:
             if key not in self._known:
-                raise UnusableInputError("there is no such import", hint="drop the file again")
+                raise UnusableInputError("unknown import", hint="drop the file again")
             return self._known[key]
 
     def _receiving(self, key: str) -> _Import:
         one = self._find(key)
         if one.state.phase is not Phase.RECEIVING:
-            raise UnusableInputError(f"this import is {one.state.phase}", hint="drop the file again")
+            raise UnusableInputError(f"this import is already {one.state.phase}", hint="drop the file again")
         return one
 
     def _new(self, name: str) -> _Import:
         key = owners.mark()
         new = _Import(State(key, name[:200]), Upload(self.store, key, self.limit))
         self._abandon()
-        with self._guard:
+        with self._lock:
             self._known[key] = new
-            over = [key for key, one in self._known.items() if one.state.phase in OVER]
-            for old in over[: max(0, len(self._known) - KEPT)]:
+            finished = [key for key, one in self._known.items() if one.state.phase in OVER]
+            for old in finished[: max(0, len(self._known) - MAX_REMEMBERED)]:
                 del self._known[old]
         return new
 
     def _abandon(self) -> None:
-        """Cancel what a page began to send and will not end."""
-        with self._guard:
+        """Cancel abandoned uploads."""
+        with self._lock:
             known = list(self._known.items())
         for key, one in known:
-            if one.state.phase is Phase.RECEIVING and time.monotonic() - one.touched_s > IDLE_S:
+            if one.state.phase is Phase.RECEIVING and time.monotonic() - one.touched_s > ABANDONED_S:
                 self.cancel(key)
 
     def _start(self, one: _Import, traces: Sequence[Path]) -> State:
-        with self._guard:
+        with self._lock:
             one.state = replace(one.state, phase=Phase.WAITING)
         threading.Thread(target=self._run, args=(one, traces), daemon=True).start()
         return one.state
 
     def _run(self, one: _Import, traces: Sequence[Path]) -> None:
         try:
-            with self._turn:
-                process = self._launched(one, traces)
+            with self._serial:
+                process = self._spawn(one, traces)
                 if process:
                     self._follow(one, process)
         except (OSError, ValueError) as error:
             self._fail(one, TracekitError(f"the import failed: {error}", hint="drop the file again"))
         finally:
             one.upload.discard()
-            one.over.set()
+            one.finished.set()
 
-    def _launched(self, one: _Import, traces: Sequence[Path]) -> subprocess.Popen[str] | None:
-        with self._guard:
+    def _spawn(self, one: _Import, traces: Sequence[Path]) -> subprocess.Popen[str] | None:
+        with self._lock:
             if one.state.phase is Phase.CANCELLED:
                 return None
             one.process = worker.start(self.store.path, traces)
@@ -187,9 +187,9 @@ class Imports:
     def _follow(self, one: _Import, process: subprocess.Popen[str]) -> None:
         with process:
             for line in process.stdout or ():
-                with self._guard:
-                    one.state = told(one.state, json.loads(line), one.upload)
-        with self._guard:
+                with self._lock:
+                    one.state = updated(one.state, json.loads(line), one.upload)
+        with self._lock:
             if one.state.phase is not Phase.IMPORTING:
                 return
             if one.state.runs:
@@ -197,10 +197,10 @@ class Imports:
                 return
         code = process.returncode
         known = one.state.errors
-        self._fail(one, None if known else TracekitError(f"the import ended with code {code}", hint=_MEMORY))
+        self._fail(one, None if known else TracekitError(f"the import exited with code {code}", hint=_MEMORY))
 
     def _fail(self, one: _Import, error: TracekitError | None) -> None:
-        with self._guard:
+        with self._lock:
             more = ((error.message, error.hint),) if error else ()
             one.state = replace(one.state, phase=Phase.FAILED, errors=(*one.state.errors, *more))
 

@@ -1,9 +1,9 @@
-"""The addresses by which a page sends traces and follows their import.
+"""Routes to upload traces and follow their import.
 
-`POST /import?name=NAME` with a file as its body imports it. A larger file comes in slices: each names the
-file's `size` and the bytes that came before as `from`; all but the last of an import say `more=1`, and all
-but the first give the `id` that was answered. `GET /import` tells of all imports, `DELETE /import/ID` ends
-one, `POST /import/samples` imports the samples.
+`POST /import?name=NAME` with a file as its body imports it. A larger file is sent in slices: each has the
+file's `size` and its offset `from`; all but the last slice of an import have `more=1`, and all but the first
+have the `id` from the first response. `GET /import` lists all imports, `DELETE /import/ID` cancels one,
+`POST /import/samples` imports the samples.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from .state import State
 
 SAMPLES = Path(__file__).parent / "samples"
-"""Traces that come with the package: two that were recorded on a CPU, and one that a simulator wrote."""
+"""Bundled traces: two recorded on a CPU and one written by the simulator."""
 
 
 def connect(site: Site, *, limit: int) -> Imports:
-    """Add the addresses to a site's server.
+    """Add the routes to a site's server.
 
     Args:
         site: The site, with the store.
-        limit: Bytes of traces that one import may send.
+        limit: Maximum bytes of one import.
     """
     imports = Imports(site.store, limit)
     rule = site.app.server.add_url_rule
@@ -51,7 +51,7 @@ def connect(site: Site, *, limit: int) -> Imports:
 
 
 def samples() -> list[Path]:
-    """The traces that come with the package."""
+    """Return the bundled traces."""
     return sorted(SAMPLES.glob("*.json.gz"))
 
 
@@ -65,7 +65,7 @@ def _receive(imports: Imports) -> State:
         raise UnusableInputError("the file has no name", hint="give one: /import?name=trace.json.gz")
     length = request.content_length
     if length is None:
-        raise UnusableInputError("the request does not say its length", hint="send Content-Length")
+        raise UnusableInputError("the request has no length", hint="send Content-Length")
     offset = _number("from", 0)
     state = imports.receive(
         request.args.get("id", ""),
@@ -85,7 +85,7 @@ def _number(word: str, default: int) -> int:
 
 
 def _answering(act: Callable[[], State]) -> Callable[[], tuple[Response, int]]:
-    """An address that answers with the state of an import, or with what was wrong."""
+    """Wrap a route: return the import's state, or an error, as JSON."""
 
     def answer() -> tuple[Response, int]:
         try:
@@ -93,11 +93,11 @@ def _answering(act: Callable[[], State]) -> Callable[[], tuple[Response, int]]:
         except TracekitError as error:
             return jsonify({"error": error.message, "hint": error.hint}), HTTPStatus.UNPROCESSABLE_ENTITY
         except RequestEntityTooLarge:
-            said = {
-                "error": f"more than {LARGEST_BODY >> 20} MiB came in one request",
-                "hint": "send slices: see size, from and more",
+            body = {
+                "error": f"the request is larger than {LARGEST_BODY >> 20} MiB",
+                "hint": "send the file in slices (parameters size, from and more)",
             }
-            return jsonify(said), HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+            return jsonify(body), HTTPStatus.REQUEST_ENTITY_TOO_LARGE
 
     return answer
 

@@ -1,4 +1,4 @@
-"""How far an import from the browser is: a value that each line of its process replaces."""
+"""State of a browser import; immutable, replaced on each progress message."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Phase(StrEnum):
-    """How far an import is."""
+    """Phase of an import."""
 
     RECEIVING = "receiving"
     WAITING = "waiting"
@@ -26,18 +26,18 @@ OVER = {Phase.DONE, Phase.FAILED, Phase.CANCELLED}
 
 @dataclass(frozen=True)
 class State:
-    """What is known of an import.
+    """State of an import.
 
     Attributes:
-        id: Names it.
-        name: Name of what it imports, as the person knows it.
-        phase: How far it is.
-        received: Bytes that have arrived.
-        read: Bytes of the present file that are decoded.
-        size: Its size; 0 where unknown.
-        runs: Names of the runs it made.
-        warnings: How many warnings those runs carry.
-        errors: What could not be used: message and hint.
+        id: Id of the import.
+        name: Name for display.
+        phase: Current phase.
+        received: Bytes received.
+        read: Bytes decoded of the current file.
+        size: Size of the current file; 0 if unknown.
+        runs: Names of the created runs.
+        warnings: Number of warnings in those runs.
+        errors: Message and hint of each error.
     """
 
     id: str
@@ -51,11 +51,13 @@ class State:
     errors: tuple[tuple[str, str], ...] = ()
 
 
-def told(state: State, what: dict[str, Any], upload: Upload) -> State:
-    """The state after a line of the process."""
-    if "progress" in what:
-        _, done, size = what["progress"]
+def updated(state: State, message: dict[str, Any], upload: Upload) -> State:
+    """Return the state after a message from the worker."""
+    if "progress" in message:
+        _, done, size = message["progress"]
         return replace(state, read=done, size=size)
-    if "run" in what:
-        return replace(state, runs=(*state.runs, what["run"]), warnings=state.warnings + what["warnings"])
-    return replace(state, errors=(*state.errors, (upload.shown(what["error"]), what["hint"])))
+    if "run" in message:
+        return replace(
+            state, runs=(*state.runs, message["run"]), warnings=state.warnings + message["warnings"]
+        )
+    return replace(state, errors=(*state.errors, (upload.shown(message["error"]), message["hint"])))

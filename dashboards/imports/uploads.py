@@ -1,4 +1,4 @@
-"""Files on their way into the store: slices are appended in its dot folder, under safe names."""
+"""Uploaded files: slices are appended in the store's dot folder, under safe names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._+=-]+")
 
 
 def safe(name: str) -> str:
-    r"""A file name that is only a name: what could lead elsewhere is replaced.
+    r"""Return a safe file name without folders.
 
     Example:
         >>> safe("../../etc/passwd"), safe("C:\\x\\rank 0.json.gz"), safe("..")
@@ -35,13 +35,13 @@ def safe(name: str) -> str:
 
 @dataclass
 class Upload:
-    """The files of one import.
+    """Files of one import.
 
     Attributes:
-        store: Whose dot folder holds them meanwhile.
-        id: Names the import; begins with the id of this process.
-        limit: Bytes at most, of all files.
-        received: Bytes so far.
+        store: Store whose dot folder temporarily contains them.
+        id: Id of the import; starts with the id of this process.
+        limit: Maximum bytes of all files.
+        received: Bytes received.
     """
 
     store: Store
@@ -52,35 +52,35 @@ class Upload:
 
     @property
     def files(self) -> list[Path]:
-        """The files, in the order in which they began."""
+        """The files, in order of their first slice."""
         return list(self._files.values())
 
     @property
     def folder(self) -> Path:
-        """Where they are."""
+        """Folder of the files."""
         return self.store.beside / FOLDER / self.id
 
     def append(self, name: str, *, offset: int, size: int, body: BinaryIO) -> None:
-        """Take a slice of a file.
+        """Append a slice to a file.
 
         Args:
-            name: The file; a new one begins it.
-            offset: Bytes of it that came before.
-            size: Bytes it will have.
+            name: Name of the file.
+            offset: Offset of the slice.
+            size: Size of the complete file.
             body: The slice.
 
         Raises:
-            UnusableInputError: It is too large, does not fit what came before, or cannot be kept.
+            UnusableInputError: It is too large, out of order, or cannot be written.
         """
         self._check(self.received + size - offset)
         with self.store.writing():
             path = self._file(name)
             if offset != (path.stat().st_size if path.exists() else 0):
-                raise UnusableInputError(f"a part of {name[:200]} is missing", hint="drop the file again")
+                raise UnusableInputError(f"part of {name[:200]} is missing", hint="drop the file again")
             with path.open("ab") as file:
                 while piece := body.read(_PIECE):
                     self.received += len(piece)
-                    self._check(self.received)  # whatever was said before
+                    self._check(self.received)  # the declared size may be wrong
                     file.write(piece)
 
     def discard(self) -> None:
@@ -88,13 +88,13 @@ class Upload:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def shown(self, message: str) -> str:
-        """A message about one of the files, without where it lies meanwhile."""
+        """Remove the temporary folder from a message."""
         return re.sub(re.escape(f"{self.folder}{os.sep}") + r"\d+/", "", message)
 
     def _check(self, wanted: int) -> None:
         if wanted > self.limit:
             raise UnusableInputError(
-                f"traces of over {self.limit / (1 << 30):.3g} GiB are not taken here",
+                f"the traces are larger than the upload limit of {self.limit / (1 << 30):.3g} GiB",
                 hint="use `tracekit import PATH`, or start `tracekit dashboard` with a larger --upload-limit",
             )
 
@@ -102,14 +102,14 @@ class Upload:
         if name not in self._files:
             parent = self.store.folder(FOLDER)
             _sweep(parent)
-            place = self.folder / str(len(self._files))  # two files may have one name
+            place = self.folder / str(len(self._files))  # two files may have the same name
             place.mkdir(parents=True)
             self._files[name] = place / safe(name)
         return self._files[name]
 
 
 def _sweep(parent: Path) -> None:
-    """Delete what servers that are gone have left."""
+    """Delete uploads of servers that no longer run."""
     for entry in parent.iterdir():
         if owners.is_dead(entry.name):
             shutil.rmtree(entry, ignore_errors=True)

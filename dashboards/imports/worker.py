@@ -1,7 +1,7 @@
-"""The process that imports what was sent: it tells of itself in lines of JSON, and ends with its parent.
+"""Worker process that imports traces, reports JSON lines, and exits with its parent.
 
-An import of its own process keeps the pages answering, gives its memory back, and can be ended at any moment:
-a run that was not finished leaves nothing behind.
+A separate process keeps pages responsive, frees its memory, and can be killed at any time: an unfinished run
+leaves nothing in the store.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ from tracekit.dashboards.imports.worker import work
 work(sys.argv[2], sys.argv[3:])
 """
 _STEP = 1 << 20
-"""Bytes of a trace between two lines about progress."""
+"""Bytes of a trace between two progress messages."""
 
 
 def start(store: Place, traces: Sequence[Path]) -> subprocess.Popen[str]:
-    """A process that imports traces into a store and writes lines of JSON.
+    """Start a process that imports traces into a store and prints JSON lines.
 
     Each line is `{"progress": [name, bytes, size]}`, `{"run": id, "warnings": number}` or
-    `{"error": message, "hint": hint}`. It ends when its standard input does.
+    `{"error": message, "hint": hint}`. It exits when its standard input closes.
     """
     words = [json.dumps(sys.path), str(store), *map(str, traces)]
-    return subprocess.Popen(  # noqa: S603 (our own code)
+    return subprocess.Popen(  # noqa: S603 (own code)
         [sys.executable, "-c", BOOTSTRAP, *words],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
         encoding="utf-8",
-        start_new_session=True,  # Ctrl-C in the terminal is the parent's, also while this one still starts
+        start_new_session=True,  # Ctrl-C must reach only the parent
     )
 
 
 def work(store: str, traces: Sequence[str]) -> None:
-    """Import traces into a store, as `start` says."""
+    """Import traces into a store; runs in the worker process."""
     import pyarrow as pa
 
     from tracekit import places
@@ -65,16 +65,16 @@ def work(store: str, traces: Sequence[str]) -> None:
             Store(places.parse(store)), [Path(trace) for trace in traces], progress=_progress()
         ):
             if isinstance(outcome, TracekitError):
-                _tell({"error": outcome.message, "hint": outcome.hint})
+                _send({"error": outcome.message, "hint": outcome.hint})
             else:
                 warnings = sum(one.level != "info" for one in outcome.meta.diagnostics)
-                _tell({"run": outcome.path.name, "warnings": warnings})
+                _send({"run": outcome.path.name, "warnings": warnings})
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends by itself, and nothing is left to undo
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # already exiting
 
 
 def _unwind(*_: object) -> None:
-    """End with nothing left behind; told again meanwhile, it is not disturbed."""
+    """Exit with cleanup; ignore further signals."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.exit(128 + signal.SIGTERM)
 
@@ -85,16 +85,16 @@ def _end_with_parent() -> None:
 
 
 def _progress() -> Callable[[str, int, int], None]:
-    told: dict[str, int] = {}
+    reported: dict[str, int] = {}
 
-    def tell(name: str, done: int, size: int) -> None:
-        if done - told.get(name, -_STEP) >= _STEP or done >= size:
-            told[name] = done
-            _tell({"progress": [name, done, size]})
+    def report(name: str, done: int, size: int) -> None:
+        if done - reported.get(name, -_STEP) >= _STEP or done >= size:
+            reported[name] = done
+            _send({"progress": [name, done, size]})
 
-    return tell
+    return report
 
 
-def _tell(what: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(what) + "\n")
+def _send(message: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(message) + "\n")
     sys.stdout.flush()

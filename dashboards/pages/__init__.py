@@ -1,1 +1,1 @@
-"""The pages made by hand, one module each; each holds one `PAGE`."""
+"""Hand-written pages; each module defines one `PAGE`."""

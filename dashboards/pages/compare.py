@@ -1,4 +1,4 @@
-"""Compare: how one run differs from another, and what the difference is made of."""
+"""Compare page: how two runs differ, and why."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..page import Page, Section
 from ..parts.aria import aria
 from ..parts.notes import finding, note
 from ._compare import export, ledgers, progress
-from ._compare.asked import asked, compared, explained
+from ._compare.asked import compared, requested, with_analyses
 from ._compare.sides import sides
 from ._compare.summary import summary
 
@@ -33,39 +33,39 @@ def _layout(context: Context) -> list[Component]:
         html.Div(id="compare-stage", className="tk-stage", role="status", **aria(live="polite")),
         block(NAME, "sides", height=150),
     ]
-    shown = asked(context) is not None
+    shown = requested(context) is not None
     heights = {"summary": 420, "wall": 640, "work": 760, "analyses": 240} if shown else {}
     return found + [block(NAME, name, height=heights.get(name, 1)) for name in _BLOCKS if name != "sides"]
 
 
 def _summary(context: Context) -> list[Component]:
-    one = asked(context)
-    return summary(context, compared(context, one.quickly)) if one else []
+    one = requested(context)
+    return summary(context, compared(context, one.without_analyses)) if one else []
 
 
 def _work(context: Context) -> list[Component]:
-    one = asked(context)
-    return ledgers.work(context, compared(context, one.quickly)) if one else []
+    one = requested(context)
+    return ledgers.work(context, compared(context, one.without_analyses)) if one else []
 
 
 def _wall(context: Context) -> list[Component]:
-    one = asked(context)
-    return ledgers.wall(context, explained(context, one)) if one else []
+    one = requested(context)
+    return ledgers.wall(context, with_analyses(context, one)) if one else []
 
 
 def _analyses(context: Context) -> list[Component]:
-    one = asked(context)
+    one = requested(context)
     if one is None:
         return []
-    diff = explained(context, one)
+    diff = with_analyses(context, one)
     if diff.comparability.refused:
         return []
-    said: list[Component] = [dmc.Title("What the analyses say", order=2, size="h4")]
+    sections: list[Component] = [dmc.Title("Analyses", order=2, size="h4")]
     for analysis, result in diff.analyses:
-        said += _analysis(context, analysis, result)
+        sections += _analysis(context, analysis, result)
     if not diff.analyses:
-        said.append(dmc.Text("No analysis that compares runs applies to both.", size="sm"))
-    return [html.Section(said, className="tk-section")]
+        sections.append(dmc.Text("No analysis can compare these runs.", size="sm"))
+    return [html.Section(sections, className="tk-section")]
 
 
 def _analysis(context: Context, analysis: Analysis, result: Result) -> list[Component]:
@@ -89,7 +89,7 @@ _BLOCKS = {"sides": sides, "summary": _summary, "wall": _wall, "work": _work, "a
 PAGE = Page(
     name=NAME,
     title="Compare",
-    question="How does this run differ from another, and what is the difference made of?",
+    question="How does this run differ from the baseline, and what causes the difference?",
     section=Section.COMPARE,
     order=500,
     layout=_layout,

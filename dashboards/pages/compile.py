@@ -1,4 +1,4 @@
-"""Compiled code: what was compiled, what guards and graph breaks cost, and where kernels come from."""
+"""Compile page: compiled regions, cost of guards and graph breaks, and origin of kernels."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 SHOWN = 12
 _COUNTS = {
-    "regions": ("call of compiled regions", "calls of compiled regions"),
-    "breaks": ("graph break at most", "graph breaks at most"),
-    "recompiled": ("region compiled again", "regions compiled again"),
-    "graph_calls": ("call of Inductor's graphs", "calls of Inductor's graphs"),
-    "replays": ("launch of CUDA graphs", "launches of CUDA graphs"),
+    "regions": ("compiled region call", "compiled region calls"),
+    "breaks": ("graph break (upper bound)", "graph breaks (upper bound)"),
+    "recompiled": ("recompiled region", "recompiled regions"),
+    "graph_calls": ("Inductor graph call", "Inductor graph calls"),
+    "replays": ("CUDA graph launch", "CUDA graph launches"),
 }
 
 
@@ -37,7 +37,7 @@ _COUNTED = {
     "graph_breaks": ("graph break", "graph breaks"),
     "recompilations": ("recompilation", "recompilations"),
 }
-"""What torch counted, in place of what regions can only bound."""
+"""Torch's counters; they replace the upper bounds from regions."""
 _BOUNDS = ("breaks", "recompiled")
 
 
@@ -47,20 +47,20 @@ def _answer(reading: Reading) -> list[Component]:
     if summary.empty:
         return counted or _eager(reading)
     row = largest(summary)
-    said: list[Any] = [f"Rank {row[C.RANK]}: "]
+    parts_: list[Any] = [f"Rank {row[C.RANK]}: "]
     for column, words in _COUNTS.items():
         if pd.notna(row[column]) and not (counted and column in _BOUNDS):
-            said += _some(row[column], words)
-    guards = (some(row["lookup_ns"], "ns"), " in guards, of which devices stood idle ")
-    return [*counted, answer(*said, *guards, some(row["lookup_idle_ns"], "ns"), ".")]
+            parts_ += _some(row[column], words)
+    guards = (some(row["lookup_ns"], "ns"), " in guards, with the device idle for ")
+    return [*counted, answer(*parts_, *guards, some(row["lookup_idle_ns"], "ns"), ".")]
 
 
 def _counted(row: dict[str, Any]) -> Component:
-    """What compiling took and gave, as torch counted it."""
-    said: list[Any] = [named(row["backend"]), " compiled in ", some(row["compile_ns"], "ns"), ": "]
+    """Summarize compilation from torch's counters."""
+    parts_: list[Any] = [named(row["backend"]), " compiled in ", some(row["compile_ns"], "ns"), ": "]
     for column, words in _COUNTED.items():
-        said += _some(row[column], words)
-    return answer(*said, some(row["late"], "count"), " compiled after the warm-up.")
+        parts_ += _some(row[column], words)
+    return answer(*parts_, some(row["late"], "count"), " compiled after the warm-up.")
 
 
 def _some(count: int, words: tuple[str, str]) -> list[Any]:
@@ -73,11 +73,7 @@ def _eager(reading: Reading) -> list[Component]:
         return []
     top = largest(kernels, "sum_ns")
     origin = named(top["origin"])
-    return [
-        answer(
-            "Nothing was compiled: ", some(top["share"], "share"), " of the kernels' time is ", origin, "."
-        )
-    ]
+    return [answer("Nothing was compiled: ", some(top["share"], "share"), " of kernel time is ", origin, ".")]
 
 
 def _figures(reading: Reading) -> list[Component]:
@@ -90,25 +86,25 @@ def _figures(reading: Reading) -> list[Component]:
             for origin, rows in kernels.groupby("origin", sort=False, observed=True)
         }
         figure = composed([f"rank {rank}" for rank in ranks], parts, "ns", title="Σ of durations")
-        caption = "Time of kernels by where they come from."
+        caption = "Kernel time by origin."
         shown.append(chart(context, "origins", figure, caption=caption))
     pair = [part for table in ("regions", "graphs") for part in _calls(reading, table)]
     return [*shown, *([html.Div(pair, className="tk-pair")] if pair else [])]
 
 
 def _sum(rows: pd.DataFrame, rank: int) -> int:
-    mine = rows[rows[C.RANK] == rank]
-    return int(mine["sum_ns"].iloc[0]) if len(mine) else 0
+    of_rank = rows[rows[C.RANK] == rank]
+    return int(of_rank["sum_ns"].iloc[0]) if len(of_rank) else 0
 
 
 def _calls(reading: Reading, table: str) -> list[Component]:
     frame = reading.frame(table).sort_values("host_ns", ascending=False, kind="stable").head(SHOWN)
     if frame.empty:
         return []
-    what = {"regions": "Compiled regions", "graphs": "Graphs of Inductor"}[table]
+    what = {"regions": "Compiled regions", "graphs": "Inductor graphs"}[table]
     names = [str(name) for name in frame[C.NAME]]
     figure = bars(names, [int(value) for value in frame["host_ns"]], "ns", title="host time")
-    return [chart(reading.context, table, figure, caption=f"{what} by their time on the host.")]
+    return [chart(reading.context, table, figure, caption=f"{what} by host time.")]
 
 
 PAGE = answer_page("compile", section=Section.MORE, order=900, answer=_answer, figures=_figures, height=260)

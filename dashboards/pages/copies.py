@@ -1,4 +1,4 @@
-"""Copies between host and device: how much, how large, how fast, from which memory, and which could go."""
+"""Copies page: sizes, rates and memory types of copies, and copies that may be avoidable."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 DIRECTIONS = {str(CopyKind.H2D): "h2d_copies", str(CopyKind.D2H): "d2h_copies"}
 TINY = 8
-"""Bytes of a scalar: the bound of the analyses' own rule."""
+"""Maximum bytes of a scalar, as in the analyses' rule."""
 _GROUP = (
     "op",
     "bytes_each",
@@ -39,7 +39,7 @@ _GROUP = (
 def _answer(reading: Reading) -> list[Component]:
     table = reading.frame("by_device" if _narrowed(reading) else "by_memory", "pinned_memory")
     if table.empty:
-        return [nothing("Nothing was copied here.")]
+        return [nothing("No copies.")]
     directions = sorted(table["direction"].astype(str).unique(), key=_place)
     return [answer(*(part for direction in directions for part in _direction(table, direction)))]
 
@@ -55,11 +55,11 @@ def _narrowed(reading: Reading) -> bool:
 
 def _direction(table: pd.DataFrame, direction: str) -> list[Any]:
     rows = table[table["direction"] == direction]
-    said: list[Any] = []
-    for memory, kept in rows.groupby("memory", sort=False, observed=True):
-        first = largest(kept, "sum_ns")
-        where = f" on rank {first[C.RANK]}, device {first[C.DEVICE]}" if len(kept) > 1 else ""
-        said += [
+    parts: list[Any] = []
+    for memory, group in rows.groupby("memory", sort=False, observed=True):
+        first = largest(group, "sum_ns")
+        where = f" on rank {first[C.RANK]}, device {first[C.DEVICE]}" if len(group) > 1 else ""
+        parts += [
             f"{direction} {memory}{where}: ",
             some(first["copies"], "count"),
             " copies, ",
@@ -70,7 +70,7 @@ def _direction(table: pd.DataFrame, direction: str) -> list[Any]:
             some(first["gb_per_s"], "GB/s"),
             ". ",
         ]
-    return said
+    return parts
 
 
 def _figures(reading: Reading) -> list[Component]:
@@ -87,14 +87,14 @@ def _figures(reading: Reading) -> list[Component]:
                     context,
                     "sizes",
                     sizes(histograms),
-                    caption=f"Copies by size ({kinds}), each bin from its label up to twice that.",
+                    caption=f"Copies by size ({kinds}); each bin spans a factor of two from its label.",
                 ),
                 chart(
                     context,
                     "rates",
                     rates(groups, _ceilings(reading)),
-                    caption=f"Rate over size of equal copies of one op ({kinds}); area by time. "
-                    + ("" if _ceilings(reading) else "No ceiling is known for this link."),
+                    caption=f"Rate over size, one point per group of equal copies ({kinds}); area by time. "
+                    + ("" if _ceilings(reading) else "Bandwidth limit of this link unknown."),
                 ),
             ],
             className="tk-pair",
@@ -105,7 +105,7 @@ def _figures(reading: Reading) -> list[Component]:
 
 
 def _listed(groups: dict[str, pd.DataFrame]) -> str:
-    """The kinds of copies that are drawn, as the legend names them where there are several."""
+    """List the kinds of copies drawn, as in the legend."""
     kinds = [
         f"{direction} {memory}"
         for direction, table in groups.items()
@@ -126,11 +126,11 @@ def _memory(reading: Reading) -> Component:
     more = ("ceiling_gb_per_s", "exposed_ns", "blocked_ns")
     columns = reading.columns(name, *wanted, *more, name="pinned_memory")
     frame = reading.frame(name, "pinned_memory")
-    return short(reading.context, frame, columns, title="Pinned against pageable memory", limit=16)
+    return short(reading.context, frame, columns, title="Pinned vs. pageable memory", limit=16)
 
 
 def _suspects(reading: Reading, groups: dict[str, pd.DataFrame]) -> list[Component]:
-    """Groups of copies worth a look, by criteria that each heading states; directions beside each other."""
+    """List groups of copies by criteria named in each heading, both directions side by side."""
     found = {direction: _chosen(table, _other(groups, direction)) for direction, table in groups.items()}
     shown: list[Component] = []
     for what in next(iter(found.values())):
@@ -139,24 +139,24 @@ def _suspects(reading: Reading, groups: dict[str, pd.DataFrame]) -> list[Compone
             for direction, tables in found.items()
             if len(tables[what])
         ]
-        shown += [html.Div(pair, className="tk-pair tk-beside")] if pair else []
+        shown += [html.Div(pair, className="tk-pair tk-side-by-side")] if pair else []
     return shown
 
 
 def _chosen(table: pd.DataFrame, other: list[int]) -> dict[str, pd.DataFrame]:
-    """The groups of one direction that meet each criterion.
+    """Return the groups of one direction that meet each criterion.
 
     Args:
         table: The groups.
-        other: Sizes that are copied the other way.
+        other: Sizes copied in the other direction.
     """
     each = table["bytes_each"].fillna(-1)
     repeated = table["copies_per_step"].fillna(0) > 1
     return {
-        "most time": table.sort_values("sum_ns", ascending=False, kind="stable"),
-        f"scalars, at most {TINY} bytes": table[(each >= 0) & (each <= TINY)],
-        "more than one of a kind in a step": table[repeated & (each > TINY)],
-        "sizes that also go the other way": table[(each > TINY) & each.isin(other)],
+        "longest": table.sort_values("sum_ns", ascending=False, kind="stable"),
+        f"scalars (up to {TINY} bytes)": table[(each >= 0) & (each <= TINY)],
+        "repeated within a step": table[repeated & (each > TINY)],
+        "sizes copied in both directions": table[(each > TINY) & each.isin(other)],
     }
 
 
@@ -173,7 +173,7 @@ def _other(groups: dict[str, pd.DataFrame], direction: str) -> list[int]:
 PAGE = answer_page(
     "copies",
     title="Copies",
-    question="What is copied between host and device, how fast, from which memory, and is all of it needed?",
+    question="What is copied between host and device, how fast, from which memory, and is it all needed?",
     section=Section.DEVICE,
     order=120,
     answer=_answer,

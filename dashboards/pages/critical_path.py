@@ -1,4 +1,4 @@
-"""Critical path: which chain of host and device time bounds each step, and what would shorten it."""
+"""Critical path page: the chain of host and device time that bounds each step."""
 
 from __future__ import annotations
 
@@ -30,27 +30,27 @@ def _answer(reading: Reading) -> list[Component]:
         return []
     top = largest(kinds, "path_ns")
     where = f" of rank {top[C.RANK]}" if kinds[C.RANK].nunique() > 1 else ""
-    said = [
-        f"Most of the critical path{where} is ",
+    parts_ = [
+        f"The largest part of the critical path{where} is ",
         named(top[C.KIND]),
         ": ",
         some(top["path_ns"], "ns"),
         ", ",
         some(top["share"], "share"),
-        " of its steps' time. ",
+        " of step time. ",
     ]
     saving = reading.frame("what_if")
     if len(saving) and (best := largest(saving, "saving_ns"))["saving_ns"] > 0:
-        said += [
-            "A step would be shortest without ",
+        parts_ += [
+            "Removing ",
             named(best["removed"]),
-            f" ({best['where']}): ",
+            f" ({best['where']}) saves the most: ",
             some(best["saving_ns"], "ns"),
-            " less, ",
+            " per step, ",
             some(best["saving_share"], "share"),
             ".",
         ]
-    return [answer(*said)]
+    return [answer(*parts_)]
 
 
 def _figures(reading: Reading) -> list[Component]:
@@ -61,18 +61,18 @@ def _figures(reading: Reading) -> list[Component]:
     order = list(dict.fromkeys(kinds.sort_values("path_ns", ascending=False)[C.KIND].astype(str)))
     parts = {kind: [_time(kinds, rank, kind) for rank in ranks] for kind in order}
     figure = composed([f"rank {rank}" for rank in ranks], parts, "ns", title="time on the path")
-    shown = [chart(context, "kinds", figure, caption="What the path is made of; the parts sum to all steps.")]
+    shown = [chart(context, "kinds", figure, caption="Critical path by kind; the parts sum to all steps.")]
     pair = [*_saved(reading), *_ops(reading)]
     return [*shown, html.Div(pair, className="tk-pair"), *_segments(reading)]
 
 
 def _time(kinds: pd.DataFrame, rank: int, kind: str) -> int:
-    mine = kinds[(kinds[C.RANK] == rank) & (kinds[C.KIND].astype(str) == kind)]
-    return int(mine["path_ns"].iloc[0]) if len(mine) else 0
+    of_rank = kinds[(kinds[C.RANK] == rank) & (kinds[C.KIND].astype(str) == kind)]
+    return int(of_rank["path_ns"].iloc[0]) if len(of_rank) else 0
 
 
 def _ranked(frame: pd.DataFrame, names: list[str]) -> list[str]:
-    """Names with their rank where several ranks are shown."""
+    """Add the rank to names if several ranks are shown."""
     if frame[C.RANK].nunique() <= 1:
         return names
     return [f"{name} (rank {rank})" for name, rank in zip(names, frame[C.RANK], strict=True)]
@@ -84,8 +84,8 @@ def _saved(reading: Reading) -> list[Component]:
         return []
     names = [f"{what} ({where})" for what, where in zip(frame["removed"], frame["where"], strict=True)]
     values = [int(value) for value in frame["saving_ns"]]
-    figure = bars(_ranked(frame, names), values, "ns", title="less per step")
-    caption = "What a step would save without each; savings overlap and do not add up."
+    figure = bars(_ranked(frame, names), values, "ns", title="saving per step")
+    caption = "Saving per step with each part removed. Savings overlap; don't sum them."
     return [chart(reading.context, "saved", figure, caption=caption)]
 
 
@@ -94,7 +94,7 @@ def _ops(reading: Reading) -> list[Component]:
     names = [f"{op} ({kind})" for op, kind in zip(frame["op"], frame[C.KIND], strict=True)]
     values = [int(value) for value in frame["path_ns"]]
     figure = bars(_ranked(frame, names), values, "ns", title="time on the path")
-    caption = "The ops and kernels with the most time on the path, by kind."
+    caption = "Ops and kernels with the most time on the path, by kind."
     return [chart(reading.context, "ops", figure, caption=caption)]
 
 

@@ -1,4 +1,4 @@
-"""Flame: the call tree of the host's ops as nested bars, as wide as their time on the host or the device."""
+"""Flame graph page: the call tree of host ops, by host or device time."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 _SIDES = [("host", "Host time"), ("device", "Device time")]
 OWN = 10
-_PATH = Column("under", "", "names of the nodes around it, the outermost first")
-_KEYS = "Click or Enter zooms, Esc goes back, arrows move, / searches. The table below holds all numbers."
+_PATH = Column("under", "", "names of its ancestors, outermost first")
+_KEYS = "Click or Enter to zoom, Esc to zoom out, arrow keys to move, / to search."
 
 
 def _answer(reading: Reading) -> list[Component]:
@@ -37,9 +37,8 @@ def _answer(reading: Reading) -> list[Component]:
     side = _side(reading, nodes)
     _, own = SIDES[side]
     top = largest(nodes, own)
-    where = "of its own on the host" if side == "host" else "on the device for what it launched itself"
-    count = (some(len(nodes), "count"), " paths of calls. The most time ", where, " takes ")
-    return [answer(*count, named(top[C.NAME]), " on one path: ", some(top[own], "ns"), ".")]
+    count = (some(len(nodes), "count"), f" call paths. Highest {side} self time on one path: ")
+    return [answer(*count, named(top[C.NAME]), ", ", some(top[own], "ns"), ".")]
 
 
 def _side(reading: Reading, nodes: pd.DataFrame) -> str:
@@ -59,59 +58,59 @@ def _figures(reading: Reading) -> list[Component]:
             dmc.TextInput(
                 id="flame-search", placeholder="Search names", size="xs", w=220, **aria(label="Search names")
             ),
-            html.Span(id="flame-found", role="status", className="tk-flame-found"),
+            html.Span(id="flame-matches", role="status", className="tk-flame-matches"),
         ],
         className="tk-switches",
     )
     wanted = chosen_of(context, "side", _SIDES)
-    lacking = [] if wanted == side else [nothing("No device time is linked to ops: the host's is shown.")]
+    missing = [] if wanted == side else [nothing("Showing host time: no device time is linked to ops.")]
     columns = reading.columns("nodes", C.RANK, C.NAME, "calls", *SIDES[side][::-1])
     own = _under(nodes, nodes.sort_values(SIDES[side][1], ascending=False, kind="stable").head(OWN))
-    left = f" {drawn['left']:,} nodes too narrow to be seen are left out." if drawn["left"] else ""
+    hidden = f" {drawn['left']:,} nodes are too narrow to draw." if drawn["left"] else ""
     return [
         controls,
-        *lacking,
+        *missing,
         dcc.Store(id="flame-data", data=drawn),
         html.Div(
             id="flame",
             className="tk-flame",
             role="application",
-            **aria(label="Flame graph of calls"),
+            **aria(label="Flame graph"),
             **data(side=side),
         ),
-        html.Div(id="flame-said", className="tk-flame-said", role="status"),
-        dmc.Text(_KEYS + left, size="xs", c="dimmed", mb="md"),
-        short(context, own, [*columns, _PATH], title="Paths with the most time of their own", limit=OWN),
+        html.Div(id="flame-status", className="tk-flame-status", role="status"),
+        dmc.Text(_KEYS + hidden, size="xs", c="dimmed", mb="md"),
+        short(context, own, [*columns, _PATH], title="Paths with the highest self time", limit=OWN),
     ]
 
 
 def _under(nodes: pd.DataFrame, some_nodes: pd.DataFrame) -> pd.DataFrame:
-    """Nodes with the names around each, the outermost first."""
+    """Add the names of each node's ancestors, outermost first."""
     parents = dict(zip(nodes["node"], nodes["parent"], strict=True))
     names = dict(zip(nodes["node"], nodes[C.NAME], strict=True))
     paths: list[str] = []
     for node in some_nodes["node"]:
-        around: list[str] = []
-        above = parents[node]
-        while pd.notna(above):
-            around.insert(0, str(names[above]))
-            above = parents[above]
-        paths.append(" › ".join(around) or "–")
+        ancestors: list[str] = []
+        parent = parents[node]
+        while pd.notna(parent):
+            ancestors.insert(0, str(names[parent]))
+            parent = parents[parent]
+        paths.append(" › ".join(ancestors) or "–")
     return some_nodes.assign(under=paths)
 
 
 def _connect(site: Site) -> None:
     site.app.clientside_callback(
         ClientsideFunction("tracekit", "flame"),
-        Output("flame-said", "children"),
+        Output("flame-status", "children"),
         Input("flame-data", "data"),
         Input("theme", "data"),
     )
     site.app.clientside_callback(
         ClientsideFunction("tracekit", "flameSearch"),
-        Output("flame-found", "children"),
+        Output("flame-matches", "children"),
         Input("flame-search", "value"),
-        Input("flame-said", "children"),
+        Input("flame-status", "children"),
     )
 
 

@@ -1,4 +1,4 @@
-"""Help: what the numbers mean, how to record a trace, the shortcuts, and each analysis's definition."""
+"""Help page: terms, recording a trace, shortcuts, and definitions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _SHORTCUTS = "help-shortcuts"
 _CENTRAL = "gpu_breakdown"
-"""The analysis whose words (active, data movement, idle) every other page uses."""
+"""The analysis that defines the terms active, data movement and idle."""
 _PROGRAM = """from torch.profiler import ProfilerActivity, profile, schedule
 
 with profile(
@@ -34,7 +34,7 @@ with profile(
 ) as profiler:
     for batch in loader:
         train_step(batch)
-        profiler.step()  # marks where a step ends"""
+        profiler.step()  # marks the end of a step"""
 
 
 def _layout(context: Context) -> Component:
@@ -56,13 +56,13 @@ def _numbers(found: list[Analysis]) -> Component:
     central = next((one for one in found if one.name == _CENTRAL), None)
     return html.Section(
         [
-            html.H2("What the numbers mean"),
+            html.H2("Terms"),
             html.P(
                 [
-                    "Every number comes from an analysis and is the one that ",
+                    "Every number comes from an analysis; ",
                     html.Code("tracekit analyze"),
-                    " prints. Times are exact nanoseconds, shown in the unit that fits; sizes are in powers "
-                    "of 1,024; a dash is what is not known, which is not zero.",
+                    " prints the same numbers. Times are exact nanoseconds, shown in a suitable unit; sizes "
+                    "use powers of 1,024; a dash means unknown, not zero.",
                 ]
             ),
             *(_words(central) if central else []),
@@ -71,7 +71,7 @@ def _numbers(found: list[Analysis]) -> Component:
 
 
 def _words(one: Analysis) -> list[Component]:
-    """What the columns of an analysis's first table say, and how they are defined."""
+    """List the columns of an analysis' first table with their definitions."""
     entries = [
         html.Tr(
             [html.Th(column.name.removesuffix("_ns").replace("_", " "), scope="row"), html.Td(column.meaning)]
@@ -92,7 +92,7 @@ def _recording() -> Component:
             command("tracekit doctor"),
             command("tracekit collect --workload resnet50 --mode train"),
             command("tracekit collect -- python train.py"),
-            html.P("Or with PyTorch's profiler in a program of yours; drop the file on any page here:"),
+            html.P("Or use torch.profiler in your own program, and drop the file on any page:"),
             html.Pre(_PROGRAM, tabIndex="0"),
         ]
     )
@@ -111,7 +111,7 @@ def _definition(one: Analysis, context: Context) -> Component:
 
 
 def connect(site: Site) -> None:
-    """The shortcuts, which are those of the site's pages."""
+    """Register the callback that lists the shortcuts."""
     from dash import Input, Output
 
     site.app.callback(Output(_SHORTCUTS, "children"), Input(_SHORTCUTS, "id"))(
@@ -122,7 +122,7 @@ def connect(site: Site) -> None:
 PAGE = Page(
     name="help",
     title="Help",
-    question="What do the numbers mean, how is a trace recorded, and which keys are there?",
+    question="What do the numbers mean, how do I record a trace, and what are the shortcuts?",
     section=Section.HELP,
     order=2_000,
     layout=_layout,

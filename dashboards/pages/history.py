@@ -1,4 +1,4 @@
-"""History: a metric over commits, and which commits changed it as far as the runs can tell."""
+"""History page: a metric over commits, with significant changes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tracekit.stats.comparison import THRESHOLD, Verdict
 from ..blocks import block
 from ..figures import commits
 from ..page import Needs, Page, Section
-from ..parts.charts import chart, visits
+from ..parts.charts import chart, connect_clicks
 from ..parts.finding import coded
 from ..parts.links import Choice, choices, copyable
 from ..parts.rows import rows
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 NAME, CHART = "history", "commits"
 LISTED = 200
-"""Commits listed at most."""
+"""Maximum commits listed."""
 OFFERED = 24
-"""Configurations offered at most."""
-TOLD = "`tracekit collect` records both inside a git repository; an imported trace holds neither."
+"""Maximum configurations listed."""
+HINT = "`tracekit collect` records both inside a git repository; imported traces have neither."
 _CHANGES = {Verdict.REGRESSION: "▲", Verdict.IMPROVEMENT: "▼"}
 _TITLES = {
-    "step_time": "step time without a profiler",
+    "step_time": "unprofiled step time",
     "host_peak": "host peak memory",
     "device_peak": "device peak memory",
 }
@@ -62,23 +62,23 @@ def _history(context: Context) -> list[Component]:
     found: list[Code] = context.results.get(key, lambda: states(own, metric))
     shown = _choices(context, known, chosen, metric)
     if not found:
-        said = f"No run of this configuration measured the {_TITLES[metric]}."
-        return [shown, dmc.Alert(said, color="gray", variant="light")]
+        summary = f"No run of this configuration has {_TITLES[metric]}."
+        return [shown, dmc.Alert(summary, color="gray", variant="light")]
     return [shown, _chart(context, found, metric), _table(context, found, metric), *_search(found, metric)]
 
 
 def _nothing(count: int) -> list[Component]:
     return [
-        html.P([f"{_none(count)} ", *coded(TOLD)], className="tk-prose"),
-        dmc.Text("Record runs at several commits, a few at each:", size="sm", mt="sm"),
+        html.P([f"{_none(count)} ", *coded(HINT)], className="tk-prose"),
+        dmc.Text("Record several runs at each of several commits:", size="sm", mt="sm"),
         copyable("tracekit collect --workload resnet50 --repeat 5", "Copy the command"),
     ]
 
 
 def _none(count: int) -> str:
     if not count:
-        return "The store holds no run yet."
-    return f"None of the {count} runs here knows its commit and its step times without a profiler."
+        return "The store has no runs yet."
+    return f"None of the {count} runs has a commit and unprofiled step times."
 
 
 def _choices(context: Context, known: dict[str, list[Run]], chosen: str, metric: str) -> Component:
@@ -103,7 +103,7 @@ def _choices(context: Context, known: dict[str, list[Run]], chosen: str, metric:
     rest = [one for one in offered if one not in several]
     more = html.Details(
         [
-            html.Summary(f"{len(rest)} more with runs of one commit only"),
+            html.Summary(f"{len(rest)} more with runs of a single commit"),
             choices("", rest[:OFFERED]),
         ],
         className="tk-more",
@@ -120,9 +120,9 @@ def _chart(context: Context, found: list[Code], metric: str) -> Component:
     drawn = [
         commits.Commit(
             state.name,
-            _told(state),
+            _hover_text(state),
             state.values,
-            state.middle,
+            state.median_value,
             tuple(context.view.elsewhere("overview", run=run.path.name) for run in state.runs),
             state.git.dirty,
             _mark(state),
@@ -131,20 +131,20 @@ def _chart(context: Context, found: list[Code], metric: str) -> Component:
     ]
     figure = commits.over_commits(drawn, METRICS[metric].unit, title=_TITLES[metric])
     changed = [state for state in found if _mark(state)]
-    said = (
-        f"{len(changed)} of the commits changed it, marked ▲ worse or ▼ better"
+    summary = (
+        f"{len(changed)} of the commits changed it significantly (▲ worse, ▼ better)"
         if changed
-        else "No commit is known to have changed it"
+        else "No significant change"
     )
     caption = (
-        f"The {_TITLES[metric]} of every run, commits in the order of their time. {said}: each is tested "
-        f"against the one before at a threshold of {100 * THRESHOLD:g}%, all tests together corrected by "
-        "Holm. A click opens a run."
+        f"{_TITLES[metric].capitalize()} of every run, by commit time. {summary}: each commit is tested "
+        f"against the previous one with a threshold of {100 * THRESHOLD:g}% and Holm correction. "
+        "Click a point to open its run."
     )
     return chart(context, CHART, figure, caption=caption)
 
 
-def _told(state: Code) -> str:
+def _hover_text(state: Code) -> str:
     git = state.git
     changes = ", uncommitted changes" if git.dirty else ""
     return f"{git.sha[:12]}{changes}, {git.branch or 'no branch'}, {git.commit_time}"
@@ -159,17 +159,17 @@ def _mark(state: Code) -> str:
 
 def _columns(unit: str, *, subject: bool) -> tuple[Column, ...]:
     return (
-        Column("commit", "", "+ with uncommitted changes"),
-        *((Column("subject", "prose", "first line of its message"),) if subject else ()),
-        Column("branch", "", "on which it was recorded"),
-        Column("committed", "", "time of the commit"),
-        Column("runs", "count", "runs that measured it"),
-        Column("median", unit, "of the runs"),
-        Column("change", "share", "against the commit before: ratio of the means of logarithms, minus 1"),
-        Column("interval", "", "95% interval of the change"),
-        Column("detectable", "share", "smallest change that so many runs detect in 80 of 100 cases"),
-        Column("verdict", "prose", "what the runs allow to say"),
-        Column("compare", "", "the median runs of both commits, side by side"),
+        Column("commit", "", "short SHA; + marks uncommitted changes"),
+        *((Column("subject", "prose", "subject line of the commit"),) if subject else ()),
+        Column("branch", "", "recorded branch"),
+        Column("committed", "", "commit time"),
+        Column("runs", "count", "number of runs"),
+        Column("median", unit, "median of the runs"),
+        Column("change", "share", "change from the previous commit: ratio of geometric means, minus 1"),
+        Column("interval", "", "95% confidence interval of the change"),
+        Column("detectable", "share", "smallest change detected with 80% power"),
+        Column("verdict", "prose", "verdict"),
+        Column("compare", "", "compare the median runs of both commits"),
     )
 
 
@@ -183,9 +183,9 @@ def _table(context: Context, found: list[Code], metric: str) -> Component:
     left = len(found) - len(records)
     return html.Section(
         [
-            dmc.Title("Commits, the newest first", order=2, size="h4"),
+            dmc.Title("Commits, newest first", order=2, size="h4"),
             rows(columns, records, caption="Commits"),
-            *([dmc.Text(f"{left} older ones are in the chart only.", size="xs")] if left else []),
+            *([dmc.Text(f"{left} older commits are only in the chart.", size="xs")] if left else []),
         ],
         className="tk-section",
     )
@@ -193,13 +193,13 @@ def _table(context: Context, found: list[Code], metric: str) -> Component:
 
 def _record(context: Context, state: Code, known: dict[str, str]) -> dict[str, Any]:
     change = state.change
-    told = {
+    statistics = {
         "change": _signed(change.ratio) if change and change.ratio is not None else None,
         "interval": html.Span(_interval(change.ci95)) if change and change.ci95 else None,
         "detectable": change.mde if change else None,
         "verdict": html.Span(f"{_CHANGES.get(change.verdict, '')} {change.verdict}", title=change.reason)
         if change
-        else "uncommitted changes are not judged"
+        else "uncommitted changes are not tested"
         if state.git.dirty
         else None,
     }
@@ -213,9 +213,9 @@ def _record(context: Context, state: Code, known: dict[str, str]) -> dict[str, A
         "branch": state.git.branch,
         "committed": html.Span(state.when, title=state.git.commit_time),
         "runs": len(state.runs),
-        "median": state.middle,
-        **told,
-        "compare": dcc.Link("with the commit before", href=href) if before else overview,
+        "median": state.median_value,
+        **statistics,
+        "compare": dcc.Link("with previous commit", href=href) if before else overview,
     }
 
 
@@ -228,22 +228,24 @@ def _interval(ends: tuple[float, float]) -> str:
 
 
 def _search(found: list[Code], metric: str) -> list[Component]:
-    """Commands that find the commit, for each change between commits, else between the ends."""
+    """Show bisect commands for each significant change, or for the whole range."""
     pairs = [(state.before, state) for state in found if _mark(state) and state.before]
-    whole = ends(found)
-    commands = [text for a, b in pairs or ([whole] if whole else []) if (text := bisect(a, b, metric))]
+    full_range = ends(found)
+    commands = [
+        text for a, b in pairs or ([full_range] if full_range else []) if (text := bisect(a, b, metric))
+    ]
     if not commands:
         return []
-    said = (
-        "To find the commit at which it changed, where commits lie between those that were measured:"
+    summary = (
+        "To find the exact commit among the unmeasured ones in between:"
         if pairs
         else "To search all commits between the oldest and the newest measured one:"
     )
     return [
         html.Section(
             [
-                dmc.Title("Search for the cause", order=2, size="h4"),
-                dmc.Text(said, size="sm"),
+                dmc.Title("Bisect", order=2, size="h4"),
+                dmc.Text(summary, size="sm"),
                 html.Div([copyable(text, "Copy the command") for text in commands], className="tk-stacked"),
             ],
             className="tk-section",
@@ -254,11 +256,11 @@ def _search(found: list[Code], metric: str) -> list[Component]:
 PAGE = Page(
     name=NAME,
     title="History",
-    question="How did a metric change from commit to commit, and is a change real?",
+    question="How did a metric change between commits, and is the change significant?",
     section=Section.COMPARE,
     order=520,
     layout=_layout,
     blocks={"history": _history},
     needs=Needs.NOTHING,
-    connect=lambda site: visits(site, NAME, CHART),
+    connect=lambda site: connect_clicks(site, NAME, CHART),
 )

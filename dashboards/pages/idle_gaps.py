@@ -1,4 +1,4 @@
-"""Idle gaps: why the devices stood still, what held them up, and where the host waited."""
+"""Idle gaps page: causes of device idle time, and synchronization points of the host."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..parts import looked, notes
 from ..parts.aria import aria
 from ..parts.charts import chart
 from ._shared import gap_numbers
-from ._shared.baseline import beside
+from ._shared.baseline import tiles_with_baseline
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,7 +54,7 @@ def _layout(_: Context) -> list[Component]:
 
 
 def _numbers(context: Context) -> list[Component]:
-    shown = beside(context, lambda result: gap_numbers.idle(result(NAME), context.view))
+    shown = tiles_with_baseline(context, lambda result: gap_numbers.idle(result(NAME), context.view))
     return shown or [notes.note(note) for note in context.result(NAME).notes]
 
 
@@ -63,10 +63,10 @@ def _causes(context: Context) -> list[Component]:
     if frame is None:
         return []
     places = looked.places(frame)
-    what = "Idle time of each cause" if len(set(places)) > 1 else "Idle time of each cause and its share"
+    what = "Idle time by cause" if len(set(places)) > 1 else "Idle time and share by cause"
     caption = (
-        f"{what}. Launch-bound, synchronization, waiting for data: the host was late. "
-        "Stream dependency, between kernels: work was queued and had to wait or to start."
+        f"{what}. Launch-bound, synchronization, waiting for data: caused by the host. "
+        "Stream dependency, between kernels: work was already queued."
     )
     figure = figures.by_cause(frame, places)
     return [_title("By cause"), chart(context, "causes", figure, caption=caption)]
@@ -76,9 +76,9 @@ def _lengths(context: Context) -> list[Component]:
     frame = looked.rows(context.result(NAME), "gaps", context.view)
     if frame is None:
         return []
-    caption = f"The idle time that gaps of each length make up: {len(frame):,} gaps of 1 µs and more."
+    caption = f"Idle time by gap length: {len(frame):,} gaps of at least 1 µs."
     return [
-        _title("By length of the gap"),
+        _title("By gap length"),
         chart(context, "lengths", figures.lengths(frame), caption=caption),
     ]
 
@@ -89,16 +89,16 @@ def _ops(context: Context) -> list[Component]:
         return []
     top = frame.head(_OPS)
     names = _named(top)
-    which = f"The {len(top)} largest of {len(frame):,} pairs" if len(top) < len(frame) else "Each pair"
-    caption = f"{which} of cause and op; colours as above, beside the share of the device's idle time."
+    which = f"{len(top)} largest of {len(frame):,} pairs" if len(top) < len(frame) else "All pairs"
+    caption = f"{which} of cause and op, with their share of the device's idle time; colours as above."
     return [
-        _title("What held the device up"),
+        _title("By blocking op"),
         chart(context, "ops", figures.by_op(top, names), caption=caption),
     ]
 
 
 def _named(frame: pd.DataFrame) -> list[str]:
-    """The op of each row, and its device where there are several."""
+    """Return the op of each row, with its device if there are several."""
     ops = [str(op) or "(no op)" for op in frame["op"].tolist()]
     places = looked.places(frame)
     several = len(set(places)) > 1
@@ -109,7 +109,7 @@ def _advice(context: Context) -> list[Component]:
     pairs = [(name, one) for name in (NAME, WAITS) for one in context.result(name).findings]
     pairs.sort(key=lambda pair: -(pair[1].saving_ns_per_step or 0))
     found = [notes.finding(context, one, analysis=name) for name, one in pairs]
-    return [_title("What to change"), *found] if found else []
+    return [_title("Findings"), *found] if found else []
 
 
 def _longest(context: Context) -> list[Component]:
@@ -119,9 +119,7 @@ def _longest(context: Context) -> list[Component]:
         return []
     everything = len(frame) == len(result.tables["gaps"]) and len(frame) > MOST
     shown = frame if everything or len(frame) <= _LISTED else frame.head(_LISTED)
-    title = (
-        "The longest gaps" if len(shown) == len(frame) else f"The {_LISTED:,} longest of {len(frame):,} gaps"
-    )
+    title = "Longest gaps" if len(shown) == len(frame) else f"{_LISTED:,} longest of {len(frame):,} gaps"
     return [table(context, NAME, looked.spec(analysis.get(NAME), "gaps"), shown, title=title)]
 
 
@@ -129,14 +127,14 @@ def _waits(context: Context) -> list[Component]:
     result = context.result(WAITS)
     one = analysis.get(WAITS)
     shown: list[Component] = []
-    for name, title in (("waits", "Where the host waited"), ("calls", "The costliest waits")):
+    for name, title in (("waits", "Host waits"), ("calls", "Longest waits")):
         frame = looked.rows(result, name, context.view)
         if frame is not None:
             shown.append(table(context, WAITS, looked.spec(one, name), frame, title=title))
     if shown:
         return shown
-    told = [notes.note(note) for note in result.notes if note not in context.result(NAME).notes]
-    return [_title("Where the host waited"), *told] if told else []
+    further = [notes.note(note) for note in result.notes if note not in context.result(NAME).notes]
+    return [_title("Host waits"), *further] if further else []
 
 
 def _title(text: str) -> Component:
@@ -146,7 +144,7 @@ def _title(text: str) -> Component:
 PAGE = Page(
     name=NAME,
     title="Idle gaps",
-    question="Why were the devices idle, and which op or call of the host is to blame?",
+    question="Why were the devices idle, and which host op or call caused it?",
     section=Section.TIME,
     order=120,
     layout=_layout,

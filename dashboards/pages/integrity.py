@@ -1,4 +1,4 @@
-"""Integrity: whether the numbers of a run can be trusted, check by check."""
+"""Integrity page: checks of whether a run's numbers can be trusted."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
     from ..answers.reading import Reading
 
-_LEVELS = {"error": "✕ error", "warn": "! warning", "ok": "✓ passed", "info": "– for information"}
-"""How each level reads, the gravest first."""
+_LEVELS = {"error": "✕ error", "warn": "! warning", "ok": "✓ passed", "info": "– info"}
+"""Text of each level, most severe first."""
 _CHECKS = (
-    Column("result", "", "what the check said"),
-    Column("check", "", "what was checked, or the code of a diagnostic"),
-    Column("found", "prose", "what was found and what it means"),
-    Column("count", "count", "how many rows it concerns"),
-    Column("share", "share", "count (or time) over what is named"),
+    Column("result", "", "result of the check"),
+    Column("check", "", "name of the check, or code of a diagnostic"),
+    Column("found", "prose", "details"),
+    Column("count", "count", "number of affected rows"),
+    Column("share", "share", "affected share of rows or time"),
 )
 
 
@@ -51,7 +51,7 @@ def _figures(reading: Reading) -> list[Component]:
     return [
         html.Section(
             [
-                dmc.Title("Checks, the gravest first", order=2, size="h4"),
+                dmc.Title("Checks, most severe first", order=2, size="h4"),
                 rows(_CHECKS, [_record(one) for one in records], caption="Checks of the run"),
             ],
             className="tk-section",

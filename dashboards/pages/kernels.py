@@ -1,4 +1,4 @@
-"""Kernels: which take the device's time, how few make up most of it, and whether tensor cores work."""
+"""Kernels page: kernel time by family, name or op, and use of tensor cores."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SHOWN = 15
 _BY = [("families", "By family"), ("names", "By full name"), ("by_op", "By launching op")]
 _LABEL = {"families": "family", "names": C.NAME, "by_op": "op"}
 _MANY = {"families": "families", "names": "names", "by_op": "ops"}
-_CORES = {True: "tensor cores by name", False: "no tensor cores by name"}
+_CORES = {True: "tensor cores (by kernel name)", False: "no tensor cores (by kernel name)"}
 
 
 def _answer(reading: Reading) -> list[Component]:
@@ -33,7 +33,7 @@ def _answer(reading: Reading) -> list[Component]:
     if families.empty:
         return []
     first = largest(families)
-    told = families["tensor_cores"].astype(bool)
+    on_tensor_cores = families["tensor_cores"].astype(bool)
     return [
         answer(
             named(first["family"]),
@@ -43,9 +43,9 @@ def _answer(reading: Reading) -> list[Component]:
             some(first["count"], "count"),
             " launches, ",
             some(first["share"], "share"),
-            " of the time of all kernels. ",
-            some(float(families.loc[told, "share"].sum()), "share"),
-            " of that time is in kernels whose names say that they use tensor cores.",
+            " of kernel time. ",
+            some(float(families.loc[on_tensor_cores, "share"].sum()), "share"),
+            " of kernel time is in kernels that use tensor cores, judging by their names.",
         )
     ]
 
@@ -57,9 +57,11 @@ def _figures(reading: Reading) -> list[Component]:
         return []
     first, label = frame.head(SHOWN), _LABEL[by]
     names = [str(name) or "(no op recorded)" for name in frame[label]]
-    told = "tensor_cores" in frame.columns
-    which = f"The {len(first)} with the most time, of {len(frame):,}" if len(frame) > SHOWN else "Σ of each"
-    groups = [_CORES[bool(each)] if told else "kernels" for each in first.get("tensor_cores", first[label])]
+    has_cores = "tensor_cores" in frame.columns
+    which = f"{len(first)} of {len(frame):,} with the most time" if len(frame) > SHOWN else "Kernel time"
+    groups = [
+        _CORES[bool(each)] if has_cores else "kernels" for each in first.get("tensor_cores", first[label])
+    ]
     bars = grouped(names[:SHOWN], first["sum_ns"].tolist(), "ns", groups=groups, title="Σ of durations")
     curve = cumulative(frame["share"].fillna(0).tolist(), names, what=_MANY[by])
     return [
@@ -76,7 +78,7 @@ def _figures(reading: Reading) -> list[Component]:
                     context,
                     "cumulative",
                     curve,
-                    caption="How few make up how much of the time of all kernels.",
+                    caption="Cumulative share of kernel time.",
                 ),
             ],
             className="tk-pair",
@@ -86,8 +88,8 @@ def _figures(reading: Reading) -> list[Component]:
 
 
 def _together(context: Context) -> str:
-    """Whose times are summed, where that is more than one device's."""
-    return "; all ranks and devices" if max(map(len, present(context.run))) > 1 else ""
+    """Name the ranks and devices that are summed, if there are several."""
+    return ", summed over all ranks and devices" if max(map(len, present(context.run))) > 1 else ""
 
 
 def _late(reading: Reading) -> list[Component]:
@@ -96,7 +98,7 @@ def _late(reading: Reading) -> list[Component]:
         return []
     wanted = (C.NAME, "first_ns", "later_median_ns", "excess_ns")
     columns = reading.columns("first_launches", *wanted)
-    title = "First launches that took far longer than the later ones"
+    title = "Slow first launches"
     return [short(reading.context, late, columns, title=title, row=C.ROW_ID, limit=8)]
 
 

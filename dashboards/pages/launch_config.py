@@ -1,4 +1,4 @@
-"""Launch configuration: with which grids and blocks kernels run, and whether these fill the device."""
+"""Launch configuration page: grids and blocks of kernels, and how well they fill the device."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 SHOWN = 2_000
 _GRID = Column("grid", "", "blocks in x, y and z")
-_BLOCK = Column("block", "", "threads of a block in x, y and z")
+_BLOCK = Column("block", "", "threads per block in x, y and z")
 
 
 def _answer(reading: Reading) -> list[Component]:
@@ -31,23 +31,23 @@ def _answer(reading: Reading) -> list[Component]:
     if configs.empty:
         return []
     first = largest(_named(configs), "total_ns")
-    said = [
+    parts = [
         some(len(configs), "count"),
-        " configurations. Most time takes ",
+        " configurations. Most time: ",
         named(first["family"]),
         f" with grid {first['grid']} and block {first['block']}: ",
         some(first["total_ns"], "ns"),
         ", ",
         some(first["share"], "share"),
-        " of all kernels with a grid",
+        " of all kernels with a recorded grid",
     ]
     if first["waves"] is not None:
-        said += ["; its blocks make ", some(first["waves"], ""), " waves on the device"]
-    return [answer(*said, ".")]
+        parts += ["; ", some(first["waves"], ""), " waves"]
+    return [answer(*parts, ".")]
 
 
 def _shapes(frame: pd.DataFrame) -> tuple[list[str], list[str]]:
-    """Grid and block of each row as text."""
+    """Format grid and block of each row."""
     grid, block = (C.GRID_X, C.GRID_Y, C.GRID_Z), (C.BLOCK_X, C.BLOCK_Y, C.BLOCK_Z)
     return _text(frame, grid), _text(frame, block)
 
@@ -67,19 +67,19 @@ def _figures(reading: Reading) -> list[Component]:
     configs = reading.frame("configs").sort_values("total_ns", ascending=False, kind="stable")
     shown: list[Component] = []
     if len(configs):
-        held = configs.head(SHOWN)
-        some_left = f" The {SHOWN:,} with the most time, of {len(configs):,}." if len(configs) > SHOWN else ""
+        top = configs.head(SHOWN)
+        cut = f" {SHOWN:,} of {len(configs):,} with the most time." if len(configs) > SHOWN else ""
         maps = [
             chart(
                 context,
                 "map",
-                launch_map(_named(held)),
-                caption="Blocks and threads of each configuration; area by its time." + some_left,
+                launch_map(_named(top)),
+                caption="Blocks and threads of each configuration; area by time." + cut,
             )
         ]
-        if held["waves"].notna().any():
-            caption = "Waves and occupancy: below one wave (dashed) SMs stand empty. Area by time."
-            maps.append(chart(context, "waves", waves(_named(held)), caption=caption))
+        if top["waves"].notna().any():
+            caption = "Waves and occupancy. Below one wave (dashed line), some SMs are idle. Area by time."
+            maps.append(chart(context, "waves", waves(_named(top)), caption=caption))
         shown.append(html.Div(maps, className="tk-pair"))
         shown.append(_longest(reading, configs))
     return [*shown, *_relu(reading)]
@@ -96,11 +96,11 @@ def _longest(reading: Reading, configs: pd.DataFrame) -> Component:
 def _relu(reading: Reading) -> list[Component]:
     relu = reading.frame("relu")
     if relu.empty:
-        return [nothing("No kernel of this run is a ReLU by its name or its op.")]
+        return [nothing("No ReLU kernels found by name or op.")]
     first = reading.columns("relu", "kind", "direction", "op")
     rest = reading.columns("relu", "launches", "total_ns", "median_ns", "share", "told_by")
     columns = [*first, _GRID, _BLOCK, *rest]
-    title = "Grids of ReLU"
+    title = "ReLU grids"
     return [short(reading.context, _named(relu), columns, title=title, row="first_row", limit=16)]
 
 

@@ -1,4 +1,4 @@
-"""Memory: how much was in use over time, what made the peak, and whether it grows from step to step."""
+"""Memory page: memory in use over time, ops at the peak, and growth per step."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from ..answers.reading import Reading
 
 LINES = 4
-"""Devices drawn at once; the pickers choose among more."""
+"""Maximum devices drawn at once."""
 OPS = 12
 
 
 def _where(reading: Reading, rank: int, device: int) -> str:
-    """A place of memory in words, its rank where there are several."""
-    place = "in the host's memory" if device == HOST_DEVICE else f"on device {device}"
+    """Format a memory location, with its rank if there are several."""
+    place = "in host memory" if device == HOST_DEVICE else f"on device {device}"
     ranks = {of for table in ("summary", "timeline") for of in reading.frame(table)[C.RANK]}
     return f"{place} of rank {rank}" if len(ranks) > 1 else place
 
 
 def _places(reading: Reading, table: str) -> list[tuple[int, int]]:
-    """Rank and device of a table's rows, devices before the host."""
+    """Return the ranks and devices in a table, devices before the host."""
     frame = reading.frame(table)
     pairs = {(int(rank), int(device)) for rank, device in zip(frame[C.RANK], frame[C.DEVICE], strict=True)}
     return sorted(pairs, key=lambda pair: (pair[1] == HOST_DEVICE, *pair))
@@ -46,33 +46,33 @@ def _answer(reading: Reading) -> list[Component]:
     if summary.empty:
         return _unprofiled(reading)
     on_device = summary[summary[C.DEVICE] != HOST_DEVICE]
-    held = on_device if len(on_device) else summary
-    top = largest(held, "peak_allocated")
-    said: list[Any] = [
-        "At the peak ",
+    candidates = on_device if len(on_device) else summary
+    top = largest(candidates, "peak_allocated")
+    parts: list[Any] = [
+        "Peak allocation: ",
         some(top["peak_allocated"], "bytes"),
-        f" were allocated {_where(reading, int(top[C.RANK]), int(top[C.DEVICE]))}",
+        f" {_where(reading, int(top[C.RANK]), int(top[C.DEVICE]))}",
     ]
     if top["peak_op"] and not str(top["peak_op"]).startswith("("):
-        said += [", by ", named(top["peak_op"])]
+        parts += [", reached in ", named(top["peak_op"])]
     if pd.notna(top["fragmentation"]):
-        said += ["; ", some(top["fragmentation"], "bytes"), " more were reserved and unused"]
-    return [answer(*said, ". ", *_growth(reading, int(top[C.RANK]), int(top[C.DEVICE])))]
+        parts += ["; another ", some(top["fragmentation"], "bytes"), " reserved but unused"]
+    return [answer(*parts, ". ", *_growth(reading, int(top[C.RANK]), int(top[C.DEVICE])))]
 
 
 def _growth(reading: Reading, rank: int, device: int) -> list[Any]:
     leak = reading.frame("leak")
-    mine = leak[(leak[C.RANK] == rank) & (leak[C.DEVICE] == device)]
-    if mine.empty or pd.isna(mine["growth"].iloc[0]):
+    of_device = leak[(leak[C.RANK] == rank) & (leak[C.DEVICE] == device)]
+    if of_device.empty or pd.isna(of_device["growth"].iloc[0]):
         return []
-    first = largest(mine)
+    first = largest(of_device)
     low, high = first["growth_low"], first["growth_high"]
     if low is not None and high is not None and low <= 0 <= high:
-        return ["From step to step it does not grow measurably."]
+        return ["No measurable growth per step."]
     return [
-        "From step to step the least in use grows by ",
+        "The minimum in use grows per step by ",
         some(first["growth"], "bytes"),
-        " (95% interval ",
+        " (95% CI ",
         some(low, "bytes"),
         " to ",
         some(high, "bytes"),
@@ -85,8 +85,8 @@ def _unprofiled(reading: Reading) -> list[Component]:
     if peaks.empty:
         return []
     top = largest(peaks, "size")
-    measure = (str(top["measure"]), ", measured by ", str(top[C.SOURCE]), " without a profiler")
-    return [answer("At the peak ", some(top["size"], "bytes"), " of ", *measure, ".")]
+    measure = (str(top["measure"]), ", measured by ", str(top[C.SOURCE]), " without the profiler")
+    return [answer("Peak: ", some(top["size"], "bytes"), " ", *measure, ".")]
 
 
 def _figures(reading: Reading) -> list[Component]:
@@ -94,7 +94,7 @@ def _figures(reading: Reading) -> list[Component]:
     shown = [_line(reading, rank, device) for rank, device in places[:LINES]]
     if len(places) > LINES:
         more = len(places) - LINES
-        shown.append(nothing(f"{more} more: choose a rank or a device at the top of the page."))
+        shown.append(nothing(f"{more} more devices: choose a rank or device at the top of the page."))
     pair: list[Component] = []
     for rank, device in _places(reading, "by_op")[:1]:
         pair += [*_peak(reading, rank, device), *_steps(reading, rank, device)]
@@ -108,17 +108,17 @@ def _of(frame: pd.DataFrame, rank: int, device: int) -> pd.DataFrame:
 def _line(reading: Reading, rank: int, device: int) -> Component:
     timeline = _of(reading.frame("timeline"), rank, device)
     caption = (
-        f"Bytes {_where(reading, rank, device)} over time, {_events(reading, rank, device, len(timeline))}; "
-        "extremes are exact."
+        f"Memory in use {_where(reading, rank, device)} over time "
+        f"({_events(reading, rank, device, len(timeline))}; peaks are exact)."
     )
     return chart(reading.context, f"time-{rank}-{device}", over_time(timeline), caption=caption)
 
 
 def _events(reading: Reading, rank: int, device: int, drawn: int) -> str:
-    """How many events are drawn, and of how many."""
+    """Describe how many events are drawn."""
     summary = _of(reading.frame("summary"), rank, device)
     every = int(summary["allocations"].sum() + summary["frees"].sum())
-    return f"{drawn:,} of {every:,} events" if every > drawn else f"from {drawn:,} events"
+    return f"{drawn:,} of {every:,} events" if every > drawn else f"{drawn:,} events"
 
 
 def _peak(reading: Reading, rank: int, device: int) -> list[Component]:
@@ -128,10 +128,10 @@ def _peak(reading: Reading, rank: int, device: int) -> list[Component]:
     top = ops[ops[column].fillna(0) > 0].sort_values(column, ascending=False, kind="stable").head(OPS)
     if top.empty:
         return []
-    what = "in use at the peak" if live else "allocated in all"
+    what = "memory in use at the peak" if live else "total memory allocated"
     names = [str(name) or "(no op recorded)" for name in top["op"]]
     figure = bars(names, [int(value) for value in top[column]], "bytes", title=what)
-    caption = f"Bytes {what} {_where(reading, rank, device)}, by the op that allocated them."
+    caption = f"{what.capitalize()} {_where(reading, rank, device)}, by allocating op."
     return [chart(reading.context, "peak", figure, caption=caption)]
 
 
@@ -143,7 +143,8 @@ def _steps(reading: Reading, rank: int, device: int) -> list[Component]:
     numbers = [int(step) for step in steps[C.STEP]]
     figure = lines(numbers, series, "bytes", title="allocated", x_title="step")
     caption = (
-        f"Least and most allocated in each step {_where(reading, rank, device)}: a rising floor is a leak."
+        f"Minimum (floor) and maximum (peak) allocated per step {_where(reading, rank, device)}; "
+        "a rising floor suggests a leak."
     )
     return [chart(reading.context, "steps", figure, caption=caption)]
 
@@ -153,7 +154,7 @@ def _driver(reading: Reading) -> list[Component]:
     if calls.empty:
         return []
     columns = reading.columns("driver_calls", C.RANK, "call", "count", "sum_ns", "later_count", "later_ns")
-    return [short(reading.context, calls, columns, title="Calls to the driver for memory", limit=12)]
+    return [short(reading.context, calls, columns, title="Driver memory calls", limit=12)]
 
 
 PAGE = answer_page(

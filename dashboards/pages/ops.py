@@ -1,4 +1,4 @@
-"""Operators: which cost time on the host, on the device, and memory; by op or by op and shapes."""
+"""Operators page: host time, device time and memory by op, or by op and shapes."""
 
 from __future__ import annotations
 
@@ -41,28 +41,28 @@ def _answer(reading: Reading) -> list[Component]:
     if ops.empty:
         return []
     host = largest(ops)
-    said = [
+    parts = [
         named(host[C.NAME]),
-        " takes the most host time of its own: ",
+        " has the highest host self time: ",
         some(host["host_self_ns"], "ns"),
         " in ",
         some(host["calls"], "count"),
         " calls, ",
         some(host["host_self_share"], "share"),
-        " of the host time of all ops.",
+        " of the host self time of all ops.",
     ]
     if ops["device_self_ns"].notna().any():
         device = largest(ops, "device_self_ns")
-        said = [
+        parts = [
             named(device[C.NAME]),
-            " launches the most device time: ",
+            " launched the most device time: ",
             some(device["device_self_ns"], "ns"),
             ", ",
             some(device["device_share"], "share"),
-            " of what ops launched. ",
-            *said,
+            " of the device time launched by ops. ",
+            *parts,
         ]
-    return [answer(*said)]
+    return [answer(*parts)]
 
 
 def _figures(reading: Reading) -> list[Component]:
@@ -73,7 +73,7 @@ def _figures(reading: Reading) -> list[Component]:
     ordered = _MEASURES if on_device else _HOST_FIRST
     measures = [(name, title) for name, title in ordered if (frame[name].fillna(0) != 0).any()]
     if not measures:
-        return [switch(context, "by", "Operators by", _BY), nothing("No op of this run has a time.")]
+        return [switch(context, "by", "Operators by", _BY), nothing("No op has a recorded time.")]
     measure = chosen_of(context, "measure", measures)
     switches = html.Div(
         [
@@ -82,8 +82,11 @@ def _figures(reading: Reading) -> list[Component]:
         ],
         className="tk-switches",
     )
-    kept = frame[frame[measure].notna() & (frame[measure] != 0)]
-    return [switches, html.Div([_top(reading, kept, measure), *_both(reading, frame)], className="tk-pair")]
+    nonzero = frame[frame[measure].notna() & (frame[measure] != 0)]
+    return [
+        switches,
+        html.Div([_top(reading, nonzero, measure), *_both(reading, frame)], className="tk-pair"),
+    ]
 
 
 def _top(reading: Reading, frame: pd.DataFrame, measure: str) -> Component:
@@ -91,8 +94,8 @@ def _top(reading: Reading, frame: pd.DataFrame, measure: str) -> Component:
     unit = "bytes" if measure.endswith("bytes") else "ns"
     title = dict(_MEASURES)[measure]
     figure = bars(_labels(first), [int(value) for value in first[measure]], unit, title=title)
-    which = f"the {len(first)} largest of {len(frame):,}" if len(first) < len(frame) else "all that have any"
-    caption = f"{title}: {which}, over all threads and ranks."
+    which = f"{len(first)} largest of {len(frame):,} ops" if len(first) < len(frame) else "all ops"
+    caption = f"{title}: {which}, summed over threads and ranks."
     return chart(reading.context, "top", figure, caption=caption)
 
 
@@ -104,19 +107,19 @@ def _labels(frame: pd.DataFrame) -> list[str]:
 
 
 def _both(reading: Reading, frame: pd.DataFrame) -> list[Component]:
-    """Host against device time of each op: below the diagonal the device has less to do than the host."""
-    held = frame[(frame["device_total_ns"].fillna(0) > 0) & (frame["host_total_ns"] > 0)]
-    held = held.sort_values("device_total_ns", ascending=False, kind="stable").head(COMPARED)
-    if held.empty:
+    """Draw device over host time of each op; below the diagonal, the host is the bottleneck."""
+    both = frame[(frame["device_total_ns"].fillna(0) > 0) & (frame["host_total_ns"] > 0)]
+    both = both.sort_values("device_total_ns", ascending=False, kind="stable").head(COMPARED)
+    if both.empty:
         return []
-    host, device = held["host_total_ns"].tolist(), held["device_total_ns"].tolist()
+    host, device = both["host_total_ns"].tolist(), both["device_total_ns"].tolist()
     hover = [
         f"{whole(name)}<br>host total {human(one, 'ns')}<br>device total {human(int(other), 'ns')}"
-        for name, one, other in zip(_labels(held), host, device, strict=True)
+        for name, one, other in zip(_labels(both), host, device, strict=True)
     ]
     dots = Dots("ops", [one / 1e6 for one in host], [int(one) / 1e6 for one in device], hover)
     figure = points([dots], x_title="host total (ms)", y_title="device total (ms)")
-    caption = "Host and device time of ops. Ops far to the lower right keep the host busier than the device."
+    caption = "Host and device time of ops. Ops at the lower right take more host than device time."
     return [chart(reading.context, "both", figure, caption=caption)]
 
 

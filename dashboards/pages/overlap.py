@@ -1,4 +1,4 @@
-"""Overlap: how much of copies and communication is hidden behind kernels."""
+"""Overlap page: how much of copies and communication overlaps with kernels."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ if TYPE_CHECKING:
     from ..answers.reading import Reading
 
 LONGEST = 24
-"""Bars of a figure at most."""
+"""Maximum bars per figure."""
 
 
 def _answer(reading: Reading) -> list[Component]:
     whole = reading.frame("whole")
     if whole.empty:
         return []
-    said: list[object] = []
+    parts: list[object] = []
     for what in ("communication", "all copies"):
         rows = whole[(whole["what"] == what) & (whole["union_ns"] > 0)]
         if len(rows):
             top = largest(rows, "exposed_ns")
-            said += _said(what, top, several=len(rows) > 1)
-    return [answer(*said)] if said else []
+            parts += _exposed(what, top, several=len(rows) > 1)
+    return [answer(*parts)] if parts else []
 
 
-def _said(what: str, row: dict[str, Any], *, several: bool) -> list[object]:
+def _exposed(what: str, row: dict[str, Any], *, several: bool) -> list[object]:
     where = f", most on rank {row[C.RANK]}, device {row[C.DEVICE]}: " if several else ": "
     return [
-        f"Not hidden behind kernels, {what}{where}",
+        f"Exposed (non-overlapped) {what}{where}",
         some(row["exposed_ns"], "ns"),
         " of ",
         some(row["union_ns"], "ns"),
-        "; hidden ",
+        "; overlapped ",
         some(row["overlapped_share"], "share"),
         ". ",
     ]
@@ -60,27 +60,32 @@ def _names(frame: pd.DataFrame, column: str) -> list[str]:
 
 
 def _parts(frame: pd.DataFrame, column: str) -> dict[str, object]:
-    hidden = {"hidden behind kernels": "overlapped_ns", "exposed": "exposed_ns"}
-    parts = {name: [int(value) for value in frame[held]] for name, held in hidden.items()}
+    columns = {"overlapped by kernels": "overlapped_ns", "exposed": "exposed_ns"}
+    parts = {name: [int(value) for value in frame[key]] for name, key in columns.items()}
     return composed(_names(frame, column), parts, "ns", title="time")
 
 
 def _figures(reading: Reading) -> list[Component]:
     whole = reading.frame("whole")
-    held = whole[whole["union_ns"] > 0].sort_values("union_ns", ascending=False, kind="stable")
-    talk = held["what"] == "communication"
+    nonzero = whole[whole["union_ns"] > 0].sort_values("union_ns", ascending=False, kind="stable")
+    is_communication = nonzero["what"] == "communication"
     pairs = [
-        [*_hidden(reading, held[talk], "communication"), *_collectives(reading)],
-        [*_hidden(reading, held[~talk & (held["what"] != "all copies")], "copies"), *_streams(reading)],
+        [*_overlap_chart(reading, nonzero[is_communication], "communication"), *_collectives(reading)],
+        [
+            *_overlap_chart(
+                reading, nonzero[~is_communication & (nonzero["what"] != "all copies")], "copies"
+            ),
+            *_streams(reading),
+        ],
     ]
     return [html.Div(pair, className="tk-pair") for pair in pairs if pair]
 
 
-def _hidden(reading: Reading, rows: pd.DataFrame, words: str) -> list[Component]:
+def _overlap_chart(reading: Reading, rows: pd.DataFrame, words: str) -> list[Component]:
     if rows.empty:
         return []
-    left = f" The {LONGEST} longest of {len(rows)}." if len(rows) > LONGEST else ""
-    caption = f"Time of {words}, hidden behind kernels or not, whole capture.{left}"
+    cut = f" {LONGEST} longest of {len(rows)}." if len(rows) > LONGEST else ""
+    caption = f"Overlapped and exposed {words}, whole capture.{cut}"
     return [chart(reading.context, words, _parts(rows.head(LONGEST), "what"), caption=caption)]
 
 
@@ -88,7 +93,7 @@ def _collectives(reading: Reading) -> list[Component]:
     frame = reading.frame("collectives").sort_values("union_ns", ascending=False, kind="stable").head(LONGEST)
     if frame.empty:
         return []
-    caption = "Communication by kind of collective: what kernels hide and what they do not."
+    caption = "Overlapped and exposed communication by collective type."
     return [chart(reading.context, "collectives", _parts(frame, "collective"), caption=caption)]
 
 
@@ -99,8 +104,8 @@ def _streams(reading: Reading) -> list[Component]:
     names = [
         f"rank {rank}, device {device}" for rank, device in zip(frame[C.RANK], frame[C.DEVICE], strict=True)
     ]
-    figure = bars(names, frame["concurrent_share"].tolist(), "share", title="at least two streams busy")
-    caption = "Share of the busy time in which work runs on at least two streams at once."
+    figure = bars(names, frame["concurrent_share"].tolist(), "share", title="two or more streams busy")
+    caption = "Share of busy time with work on two or more streams."
     return [chart(reading.context, "streams", figure, caption=caption)]
 
 

@@ -1,4 +1,4 @@
-"""Overview: whether a run can be trusted, where its time went, and what to do about it."""
+"""Overview page: integrity, key numbers, time breakdown and findings."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ..blocks import block
 from ..page import Page, Section
 from ..parts.aria import aria
 from ._overview import advice, ran, verdict
-from ._overview.advising import FIRST, settle
+from ._overview.advising import FIRST, run_fast_analyses
 from ._shared import numbers
-from ._shared.baseline import beside, compared
+from ._shared.baseline import compared, tiles_with_baseline
 from ._shared.breakdown import breakdown
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _TILES: dict[str, tuple[tuple[str, Callable[[Result, View], list[Tile]]], ...]] 
     "device_tiles": (("steps", numbers.step_times), ("gpu_breakdown", numbers.device_time)),
     "work_tiles": (("overlap", numbers.copies), ("memory", numbers.memory)),
 }
-"""Blocks of tiles: analyses, and what is read off each. The first waits for nothing else."""
+"""Blocks of tiles: analyses with the functions that create the tiles."""
 
 
 def _layout(_: Context) -> list[Component]:
@@ -69,17 +69,19 @@ def _baseline(context: Context) -> list[Component]:
     found = compared(context)
     if found is None or not found.refused:
         return []
-    named = "; ".join(
-        f"{one.field.replace('_', ' ')}: {one.base} against {one.head}" for one in found.refused
+    differences = "; ".join(
+        f"{one.field.replace('_', ' ')} ({one.base} vs. {one.head})" for one in found.refused
     )
-    what = html.Strong("The baseline is not comparable with this run, so no changes are shown. ")
-    return [html.Section([what, f"They differ in {clean(named)}."], className="tk-verdict tk-verdict-usable")]
+    what = html.Strong("Changes not shown: the baseline is not comparable with this run. ")
+    return [
+        html.Section([what, f"Differences: {clean(differences)}."], className="tk-verdict tk-verdict-usable")
+    ]
 
 
 def _tiles(name: str) -> Callable[[Context], list[Component]]:
     def fill(context: Context) -> list[Component]:
-        settle(context.results, context.run, before=_TILES[name][0][0])
-        return beside(context, lambda result: _read(name, result, context))
+        run_fast_analyses(context.results, context.run, before=_TILES[name][0][0])
+        return tiles_with_baseline(context, lambda result: _read(name, result, context))
 
     return fill
 
@@ -91,7 +93,7 @@ def _read(name: str, result: Callable[[str], Result], context: Context) -> list[
 PAGE = Page(
     name=NAME,
     title="Overview",
-    question="Can the run be trusted, where did its time go, and what is worth changing?",
+    question="Can the run be trusted, where did the time go, and what should be changed?",
     section=Section.START,
     order=10,
     layout=_layout,
@@ -105,6 +107,6 @@ PAGE = Page(
     },
     exports=FIRST,
     advice=advice.ranked,
-    ahead=tuple(name for name, _ in _TILES["device_tiles"]),
+    prefetch=tuple(name for name, _ in _TILES["device_tiles"]),
     connect=advice.connect,
 )

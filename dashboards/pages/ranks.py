@@ -1,4 +1,4 @@
-"""Ranks: how the ranks of a job differ, and which one keeps the others waiting."""
+"""Ranks page: differences between ranks, and stragglers."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def _answer(reading: Reading) -> list[Component]:
         row = largest(per_rank)
         return [
             answer(
-                f"Only rank {row[C.RANK]} on device {row[C.DEVICE]} is shown: it computes for ",
+                f"Only rank {row[C.RANK]} on device {row[C.DEVICE]} is shown: computation ",
                 some(row["computation_share"], "share"),
-                " of its time and is idle for ",
+                ", idle ",
                 some(row["idle_share"], "share"),
-                ".",
+                " of its time.",
             )
         ]
     return [answer(*_last(stragglers)), *_slowest(reading)]
@@ -51,16 +51,16 @@ def _answer(reading: Reading) -> list[Component]:
 
 def _last(stragglers: pd.DataFrame) -> list[object]:
     if stragglers.empty:
-        return ["The ranks share no collective that was recorded on all of them."]
+        return ["No collective was recorded on all ranks."]
     top = largest(stragglers, "caused_ns")
     return [
-        f"Rank {top[C.RANK]} keeps the others waiting the longest: it came last in ",
+        f"Rank {top[C.RANK]} causes the longest waits: it arrived last in ",
         some(top["last_count"], "count"),
         " of ",
         some(top["collectives"], "count"),
-        " collectives, for which the others waited ",
+        " collectives; mean wait of the other ranks, summed over these collectives: ",
         some(top["caused_ns"], "ns"),
-        " in the mean, summed over these.",
+        ".",
     ]
 
 
@@ -70,10 +70,10 @@ def _slowest(reading: Reading) -> list[Component]:
         return []
     top = largest(steps, "spread_ns")
     if not top["spread_ns"]:
-        return [answer("Every step takes all ranks equally long.")]
+        return [answer("All ranks have equal step times.")]
     return [
         answer(
-            f"The ranks are furthest apart in step {top[C.STEP]}: rank {top['slowest_rank']} took ",
+            f"Largest spread in step {top[C.STEP]}: rank {top['slowest_rank']} took ",
             some(top["slowest_ns"], "ns"),
             f" and rank {top['fastest_rank']} ",
             some(top["fastest_ns"], "ns"),
@@ -91,26 +91,26 @@ def _figures(reading: Reading) -> list[Component]:
     context, per_rank = reading.context, reading.frame("per_rank")
     if per_rank.empty:
         return []
-    shown, few = ends(per_rank, per_rank[_PARTS["computation"]], "computation")
+    shown, cut = ends(per_rank, per_rank[_PARTS["computation"]], "computation")
     parts = {
         name: [int(value) for value in shown[column]]
         for name, column in _PARTS.items()
         if per_rank[column].any()
     }
     work = composed(_names(shown), parts, "ns", title="time in the window")
-    caption = f"Where the time of each rank goes; the parts sum to its window. Waiting is communication.{few}"
+    caption = f"Time breakdown per rank; the parts sum to its window. Waiting counts as communication.{cut}"
     return [chart(context, "work", work, caption=caption), *_waiting(reading), *_skew(reading)]
 
 
 def _waiting(reading: Reading) -> list[Component]:
     frame = reading.frame("stragglers").sort_values([C.RANK, C.DEVICE], ignore_index=True)
     if frame.empty:
-        return [nothing("No collective was matched over several ranks, so nobody's waiting is known.")]
+        return [nothing("Wait times unavailable: no collective could be matched across ranks.")]
     charts = [
         _waits(reading, frame, name, title, caption)
         for name, title, caption in (
-            ("caused", "mean wait of the others", "Waiting each rank caused by coming last."),
-            ("waited", "own waiting", "Waiting of each rank for others, as far as no kernel hides it."),
+            ("caused", "mean wait of the other ranks", "Wait time each rank caused by arriving last."),
+            ("waited", "exposed wait", "Exposed time each rank waited for others."),
         )
     ]
     return [html.Div(charts, className="tk-pair")]
@@ -118,9 +118,9 @@ def _waiting(reading: Reading) -> list[Component]:
 
 def _waits(reading: Reading, frame: pd.DataFrame, name: str, title: str, caption: str) -> Component:
     column = f"{name}_ns"
-    shown, few = ends(frame, frame[column], "of it")
+    shown, cut = ends(frame, frame[column], title)
     figure = bars(_names(shown), [int(value) for value in shown[column]], "ns", title=title)
-    return chart(reading.context, name, figure, caption=f"{caption}{few}")
+    return chart(reading.context, name, figure, caption=f"{caption}{cut}")
 
 
 def _skew(reading: Reading) -> list[Component]:
@@ -129,7 +129,7 @@ def _skew(reading: Reading) -> list[Component]:
     if known.empty:
         return []
     figure, by = matrix(known)
-    caption = f"Who came last, and how long all others together waited, {by}. An empty cell: in time."
+    caption = f"Total wait of the other ranks by the rank that arrived last, {by}. Empty cells: no wait."
     worst = known.sort_values("wait_ns", ascending=False, kind="stable")
     wanted = ("collective", "number", C.STEP, "last_rank", "wait_ns", "shortest_ns", "longest_ns", "ranks")
     columns = reading.columns("skew", *wanted)

@@ -1,4 +1,4 @@
-"""Roofline: how fast ops compute and move data, under what the device could do at best."""
+"""Roofline page: compute and memory rates of ops relative to the device's peaks."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ SHOWN, FULL = 15, 100
 
 def _answer(reading: Reading) -> list[Component]:
     summary, families = reading.frame("summary"), reading.frame("families")
-    said = [part for row in summary.to_dict("records")[:4] for part in _device(row)]
-    held = families[families["utilization"].notna()]
-    if len(held):
-        top = largest(held, "device_ns")
-        said += [
-            "Of the ops whose work is known, ",
+    parts = [part for row in summary.to_dict("records")[:4] for part in _device(row)]
+    known = families[families["utilization"].notna()]
+    if len(known):
+        top = largest(known, "device_ns")
+        parts += [
+            "Longest op with known FLOPs: ",
             named(top["op"]),
-            " takes the longest: ",
+            ", ",
             some(top["device_ns"], "ns"),
             ", at ",
             some(top["utilization"], "share"),
-            " of what its roof allows.",
+            " of its roof.",
         ]
-    return [answer(*said)] if said else _host(reading)
+    return [answer(*parts)] if parts else _host(reading)
 
 
 def _device(row: dict[Any, Any]) -> list[Any]:
     name = f" ({row['device_name']})" if row["device_name"] else ""
-    said: list[Any] = [f"Device {row[C.DEVICE]} of rank {row[C.RANK]}{name} reached "]
+    parts: list[Any] = [f"Device {row[C.DEVICE]} of rank {row[C.RANK]}{name} reached "]
     if pd.notna(row["mfu"]):
-        said += ["a model FLOPs utilization of ", some(row["mfu"], "share"), " and "]
-    return [*said, some(row["tflops"], "TFLOP/s"), " over the capture. "]
+        parts += ["a model FLOPs utilization (MFU) of ", some(row["mfu"], "share"), " and "]
+    return [*parts, some(row["tflops"], "TFLOP/s"), " over the capture. "]
 
 
 def _host(reading: Reading) -> list[Component]:
@@ -64,42 +64,44 @@ def _figures(reading: Reading) -> list[Component]:
     shown: list[Component] = []
     placed = ops[(ops["intensity"].fillna(0) > 0) & (ops["tflops"].fillna(0) > 0)]
     if len(placed):
-        caption = "Each point is an op of one shape and precision; area by time, symbol by what bounds it."
+        caption = "One point per op, shape and precision; area by time, symbol by bound."
         shown.append(chart(context, "roof", roofs(placed), caption=caption))
     elif len(ops):
-        shown.append(nothing("No op of this run has known FLOPs, so there is no point under a roof to draw."))
+        shown.append(nothing("No roofline: no op has known FLOPs."))
     families = reading.frame("families")
-    held = families[families["utilization"].notna()]
-    held = held.sort_values("device_ns", ascending=False, kind="stable").head(SHOWN)
-    if len(held):
-        shown.append(html.Div([_used(reading, held), _spent(reading, held)], className="tk-pair"))
+    known = families[families["utilization"].notna()]
+    known = known.sort_values("device_ns", ascending=False, kind="stable").head(SHOWN)
+    if len(known):
+        shown.append(
+            html.Div([_utilization_chart(reading, known), _time_chart(reading, known)], className="tk-pair")
+        )
     return [*shown, *_slow(reading, ops)]
 
 
-def _used(reading: Reading, held: pd.DataFrame) -> Component:
+def _utilization_chart(reading: Reading, known: pd.DataFrame) -> Component:
     figure = bars(
-        held["op"].tolist(), held["utilization"].tolist(), "share", title="share of the roof reached"
+        known["op"].tolist(), known["utilization"].tolist(), "share", title="share of the roof reached"
     )
-    if held["utilization"].max() > 1:
+    if known["utilization"].max() > 1:
         figure["layout"]["shapes"] = [upright(FULL)]
-    return chart(reading.context, "used", figure, caption=_near(held))
+    return chart(reading.context, "used", figure, caption=_caption(known))
 
 
-def _near(held: pd.DataFrame) -> str:
-    said = "How near each op comes to its roof, whichever binds it; libraries reach 60 to 90%."
-    over = int((held["utilization"] > 1).sum())
+def _caption(known: pd.DataFrame) -> str:
+    parts = "Share of the limiting roof that each op reaches; libraries typically reach 60% to 90%."
+    over = int((known["utilization"] > 1).sum())
     if not over:
-        return said
+        return parts
     return (
-        f"{said} The line is the roof: {over} of them {'is' if over == 1 else 'are'} faster than it allows, "
-        "mostly because a cache and not the memory held the data; the note above says more."
+        f"{parts} {over} {'op exceeds' if over == 1 else 'ops exceed'} the roof (line), usually because the "
+        "data was in cache; see the note above."
     )
 
 
-def _spent(reading: Reading, held: pd.DataFrame) -> Component:
-    times = [int(value) for value in held["device_ns"]]
-    figure = bars(held["op"].tolist(), times, "ns", title="device time")
-    caption = "Device time of the same ops in the same order: a low utilization matters where it is long."
+def _time_chart(reading: Reading, known: pd.DataFrame) -> Component:
+    times = [int(value) for value in known["device_ns"]]
+    figure = bars(known["op"].tolist(), times, "ns", title="device time")
+    caption = "Device time of the same ops. Low utilization matters most for long ops."
     return chart(reading.context, "spent", figure, caption=caption)
 
 

@@ -1,4 +1,4 @@
-"""Runs: what the store holds, kept up to date; compare, delete, import."""
+"""Runs page: list, compare, delete and import runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import dash_ag_grid as dag
 import dash_mantine_components as dmc
 from dash import ClientsideFunction, Input, Output, State, dcc, html, no_update
 
-from ..blocks import trouble
+from ..blocks import error_alert
 from ..page import Needs, Page, Section
 from ..parts.aria import aria, data
 from ..view import View
@@ -65,7 +65,7 @@ def _bar() -> Component:
             html.Div(find, className="tk-runs-find", **data(search="")),
             html.Span(_comparing(None, []), id="runs-compare"),
             ask(),
-            html.Span(id="runs-count", className="tk-said", role="status"),
+            html.Span(id="runs-count", className="tk-status", role="status"),
         ],
         className="tk-bar",
     )
@@ -76,7 +76,7 @@ def _height(count: int) -> str:
 
 
 def connect(site: Site) -> None:
-    """Callbacks of the list."""
+    """Register the callbacks of the list."""
     connect_deleting(site)
     _connect_list(site)
 
@@ -118,16 +118,16 @@ def _connect_list(site: Site) -> None:
     )
     def refresh(_: int, __: int, ___: Any, known: str | None) -> list[Any]:
         listing = site.catalogue.listing()
-        if known is None:  # the list first, then what takes longer
+        if known is None:  # show the list before computing step times
             return shown(listing, times)
         worked = times.work(listing.runs[::-1])
         return shown(listing, times) if worked or str(listing.stamp) != known else [no_update] * 8
 
 
 def shown(listing: Listing, times: StepTimes) -> list[Any]:
-    """What the list shows of a listing, in the order of the callback's outputs."""
+    """Return the callback outputs that show a listing."""
     listed = rows(listing.runs, times)
-    left_out = [trouble(f"{one.name} is left out: {one.message}", one.hint) for one in listing.unreadable]
+    left_out = [error_alert(f"skipped {one.name}: {one.message}", one.hint) for one in listing.unreadable]
     empty = not listed and not left_out
     count = f"{len(listed):,} run{'s' * (len(listed) != 1)}"
     style = {"height": _height(len(listed))}
@@ -135,17 +135,17 @@ def shown(listing: Listing, times: StepTimes) -> list[Any]:
 
 
 def _comparing(view: View | None, chosen: list[str]) -> Component:
-    """A link to the comparison of two runs, the older as the baseline; a hint for any other number."""
+    """Return a link that compares two runs with the older as baseline; a disabled button otherwise."""
     if view is None or len(chosen) != 2:
         return html.Button("Compare", className="tk-button", disabled=True, title="Select two runs")
     href = replace(view, run=chosen[1], base=chosen[0]).elsewhere("compare", rank=None, device=None)
-    return html.A("Compare", href=href, className="tk-button tk-go", title="The older is the baseline")
+    return html.A("Compare", href=href, className="tk-button tk-go", title="The older run is the baseline")
 
 
 PAGE = Page(
     name="runs",
     title="Runs",
-    question="What was recorded, and when?",
+    question="Which runs are in the store?",
     section=Section.START,
     order=0,
     layout=_layout,

@@ -1,4 +1,4 @@
-"""Steps: how long each takes, what it is made of, and how steady they are."""
+"""Steps page: step times, their breakdown and variation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..parts.aria import aria
 from ..parts.charts import chart
 from ..parts.evidence import TIMELINE
 from ._shared import numbers
-from ._shared.baseline import beside
+from ._shared.baseline import tiles_with_baseline
 from ._shared.breakdown import in_steps, per_step
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def _layout(_: Context) -> list[Component]:
 
 
 def _numbers(context: Context) -> list[Component]:
-    shown = beside(context, lambda result: _tiles(result(NAME), context.view))
+    shown = tiles_with_baseline(context, lambda result: _tiles(result(NAME), context.view))
     return shown or [notes.note(note) for note in context.result(NAME).notes]
 
 
@@ -63,7 +63,7 @@ def _tiles(result: Result, view: View) -> list[Tile]:
 
 
 def _spread(result: Result, view: View) -> list[Tile]:
-    """Of the same measure as the step time."""
+    """Tiles of minimum, maximum and p95, for the same measure as the step time."""
     summary = looked.rows(result, "summary", view)
     if summary is None:
         return []
@@ -84,17 +84,17 @@ def _times(context: Context) -> list[Component]:
     if frame is None or len(frame) < 2:
         return []
     if frame[C.STEP].nunique() == 1:
-        return [_title("The step on each rank"), _each_rank(context, frame)]
+        return [_title("Step time by rank"), _each_rank(context, frame)]
     ranks = frame[C.RANK].nunique()
     what = (
-        "After earlier steps: the part of the step's window after those of all earlier steps, which is what "
-        "one more step costs. On the host: the marker. Device busy: the union of what it launched."
+        "After earlier steps: the part of the step's window after all earlier windows, i.e. the incremental "
+        "time per step. On the host: duration of the step marker. Device busy: union of the work it launched."
         if ranks == 1
-        else "Of each rank the part of the step's window after those of all earlier steps."
+        else "Per rank, the part of the step's window after all earlier windows."
     )
     figure = durations.durations(frame)
     return [
-        _title("Time of each step"),
+        _title("Step times"),
         chart(context, "times", figure, caption=what),
         *_slowest(context, frame),
     ]
@@ -103,32 +103,32 @@ def _times(context: Context) -> list[Component]:
 def _each_rank(context: Context, frame: pd.DataFrame) -> Component:
     names = [f"rank {rank}" for rank in frame[C.RANK].tolist()]
     figure = bars.bars(names, frame[durations.OWN].tolist(), "ns", title="step time")
-    return chart(context, "times", figure, caption="The one profiled step on each rank.")
+    return chart(context, "times", figure, caption="The single profiled step on each rank.")
 
 
 def _slowest(context: Context, frame: pd.DataFrame) -> list[Component]:
-    """Links to the steps that took the longest."""
+    """Link to the longest steps."""
     top = frame.sort_values(durations.OWN, ascending=False, kind="stable").head(_SLOWEST)
     several = frame[C.RANK].nunique() > 1
     links: list[Component | str] = []
     for _, row in top.iterrows():
         start, length = int(row[C.START_NS]), int(row["window_ns"])
-        rank = f" of rank {row[C.RANK]}" if several else ""
+        rank = f" on rank {row[C.RANK]}" if several else ""
         href = context.view.elsewhere(TIMELINE, start_ns=start, end_ns=start + length)
         text = f"step {row[C.STEP]}{rank}, {human(int(row[durations.OWN]), 'ns')}"
         links += [dcc.Link(text, href=href), " · "]
-    return [html.P(["The longest on the timeline: ", *links[:-1]], className="tk-dim")]
+    return [html.P(["Longest steps on the timeline: ", *links[:-1]], className="tk-dim")]
 
 
 def _made_of(context: Context) -> list[Component]:
     result = context.result("gpu_breakdown")
     shown = per_step(context, result, height=320) or in_steps(context, result)
-    return [_title("What the steps are made of"), *shown] if shown else []
+    return [_title("Step breakdown"), *shown] if shown else []
 
 
 def _advice(context: Context) -> list[Component]:
     found = [notes.finding(context, one, analysis=NAME) for one in context.result(NAME).findings]
-    return [_title("What to change"), *found] if found else []
+    return [_title("Findings"), *found] if found else []
 
 
 def _tables(context: Context) -> list[Component]:
@@ -142,7 +142,7 @@ def _tables(context: Context) -> list[Component]:
 
 
 def _ranks(context: Context) -> list[Component]:
-    """The steps of several ranks beside each other."""
+    """Show the steps of all ranks side by side."""
     frame = looked.rows(context.result(NAME), "steps", context.view)
     if frame is None or frame[C.RANK].nunique() < 2:
         return []
@@ -160,7 +160,7 @@ def _title(text: str) -> Component:
 PAGE = Page(
     name=NAME,
     title="Steps",
-    question="How long do the steps take, what are they made of, and how steady are they?",
+    question="How long do steps take, what do they consist of, and how much do they vary?",
     section=Section.TIME,
     order=110,
     layout=_layout,

@@ -1,4 +1,4 @@
-"""Suite: all workloads as the studies measured theirs, beside the numbers they published."""
+"""Suite page: results of all workloads compared with published numbers."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 NAME, OPTION = "suite", "suite"
 OFFERED = 12
-"""Suites offered at most, the newest."""
-PART = "The store holds no suite. `tracekit suite run` measures every workload, and goes on where it stopped."
-TRY = "tracekit suite run --size test"
+"""Maximum number of suites listed, newest first."""
+HINT = "The store has no suite. `tracekit suite run` measures every workload, and resumes if interrupted."
+COMMAND = "tracekit suite run --size test"
 
 
 def _layout(_: Context) -> list[Component]:
@@ -43,17 +43,17 @@ def _layout(_: Context) -> list[Component]:
 def _report(context: Context) -> list[Component]:
     known = listed(context.store, kind=SUITE)
     if not known:
-        return [html.P(coded(PART), className="tk-prose"), copyable(TRY, "Copy the command")]
-    asked = context.view.options.get(OPTION, "")
-    one = find(context.store, asked, kind=SUITE) if asked in {of.id for of in known} else known[-1]
-    told = report(one)
-    drawn = figures(told)
-    there = {run.path.name for run in context.store.runs()}
-    found: list[Component] = [_chosen(context, one, known), _said(headline(told))]
-    found += [_said(line) for line in outcomes(told)]
-    for table in told.tables.values():
-        own = [figure for figure in drawn if figure.table == table.name]
-        found.append(_section(context, table, own, there))
+        return [html.P(coded(HINT), className="tk-prose"), copyable(COMMAND, "Copy the command")]
+    requested = context.view.options.get(OPTION, "")
+    one = find(context.store, requested, kind=SUITE) if requested in {of.id for of in known} else known[-1]
+    content = report(one)
+    all_figures = figures(content)
+    stored = {run.path.name for run in context.store.runs()}
+    found: list[Component] = [_chosen(context, one, known), _paragraph(headline(content))]
+    found += [_paragraph(line) for line in outcomes(content)]
+    for table in content.tables.values():
+        own = [figure for figure in all_figures if figure.table == table.name]
+        found.append(_section(context, table, own, stored))
     return found
 
 
@@ -66,24 +66,24 @@ def _chosen(context: Context, one: Folder, known: list[Folder]) -> Component:
     return choices("Suite", offered)
 
 
-def _section(context: Context, table: Table, own: list[Figure], there: set[str]) -> Component:
+def _section(context: Context, table: Table, own: list[Figure], stored: set[str]) -> Component:
     body: list[Any] = [dmc.Title(table.title, order=2, size="h4")]
     body += [
         chart(context, one.name, one.content, caption=one.caption) for one in own if one.content is not None
     ]
-    records = [_linked(context, row, there) for row in table.told()]
-    body.append(rows(table.filled, records, caption=table.title) if records else _said(NO_ROWS))
-    said = [table.definition, *absent(table), form(table), *(undrawn(own) if records else [])]
-    return html.Section([*body, *map(_said, said)], className="tk-section")
+    records = [_linked(context, row, stored) for row in table.told()]
+    body.append(rows(table.filled, records, caption=table.title) if records else _paragraph(NO_ROWS))
+    paragraphs = [table.definition, *absent(table), form(table), *(undrawn(own) if records else [])]
+    return html.Section([*body, *map(_paragraph, paragraphs)], className="tk-section")
 
 
-def _said(line: str) -> Component:
+def _paragraph(line: str) -> Component:
     return dmc.Text(coded(line), size="sm", className="tk-prose")
 
 
-def _linked(context: Context, row: dict[str, Any], there: set[str]) -> dict[str, Any]:
+def _linked(context: Context, row: dict[str, Any], stored: set[str]) -> dict[str, Any]:
     run = row.get("run_id")
-    if run not in there:
+    if run not in stored:
         return row
     return row | {"run_id": dcc.Link(run, href=context.view.elsewhere("overview", run=run))}
 
@@ -91,7 +91,7 @@ def _linked(context: Context, row: dict[str, Any], there: set[str]) -> dict[str,
 PAGE = Page(
     name=NAME,
     title="Suite",
-    question="How do all workloads do, beside what the studies published?",
+    question="How do all workloads perform compared with published results?",
     section=Section.COMPARE,
     order=515,
     layout=_layout,

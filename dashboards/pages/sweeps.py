@@ -1,4 +1,4 @@
-"""Sweeps: how a quantity depends on what runs were set to."""
+"""Sweeps page: quantities as a function of run settings."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tracekit.analysis import Column
 from ..blocks import block
 from ..figures import sweep
 from ..page import Needs, Page, Section
-from ..parts.charts import chart, visits
+from ..parts.charts import chart, connect_clicks
 from ..parts.finding import coded
 from ..parts.links import copyable
 from ..parts.rows import rows
 from ._sweeps.cells import cells
-from ._sweeps.chosen import HEATMAP, chosen, controls, spelled, told, words, workloads
+from ._sweeps.chosen import HEATMAP, chosen, controls, described, spelled, words, workloads
 from ._sweeps.points import QUANTITIES, points, spreads
 
 if TYPE_CHECKING:
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
 NAME, CHART = "sweeps", "sweep"
 SERIES = 16
-"""Lines drawn at most."""
+"""Maximum lines drawn."""
 RUNS = 4
-"""Runs linked from a row at most."""
-PART = (
-    "A sweep is made of runs of one workload that differ in batch size, resolution, level, mode, dtype, "
-    "threads or machine, and that `tracekit sweep` or `tracekit collect` recorded: an imported trace does "
-    "not know its settings."
+"""Maximum runs linked per row."""
+HINT = (
+    "A sweep consists of runs of one workload with different batch size, resolution, level, mode, dtype, "
+    "threads or machine, recorded by `tracekit sweep` or `tracekit collect`. Imported traces do not have "
+    "these settings."
 )
-TRY = "tracekit sweep --workload resnet50 --batch-size 8..64*2 --repeat 3"
+COMMAND = "tracekit sweep --workload resnet50 --batch-size 8..64*2 --repeat 3"
 
 
 def _layout(_: Context) -> list[Component]:
@@ -54,27 +54,27 @@ def _sweep(context: Context) -> list[Component]:
     quantity = QUANTITIES[one.quantity]
     found: list[Component] = [html.Div(shown, className="tk-stacked")]
     if not any(line for _, line in series):
-        said = (
-            f"None of the {len(one.shown)} runs shown measured the {quantity.title}: {quantity.definition}."
+        caption_text = (
+            f"None of the {len(one.shown)} runs shown has {quantity.title} ({quantity.definition})."
         )
-        return [*found, dmc.Alert(said, color="gray", variant="light")]
+        return [*found, dmc.Alert(caption_text, color="gray", variant="light")]
     return [*found, _chart(context, one, series), _table(context, one, series)]
 
 
 def _nothing(count: int) -> list[Component]:
     return [
-        html.P([f"{_none(count)} ", *coded(PART)], className="tk-prose"),
-        dmc.Text("To make one:", size="sm", mt="sm"),
-        copyable(TRY, "Copy the command"),
+        html.P([f"{_none(count)} ", *coded(HINT)], className="tk-prose"),
+        dmc.Text("Record a sweep:", size="sm", mt="sm"),
+        copyable(COMMAND, "Copy the command"),
     ]
 
 
 def _none(count: int) -> str:
-    return f"None of the {count} runs here is part of a sweep." if count else "The store holds no run yet."
+    return f"None of the {count} runs is part of a sweep." if count else "The store has no runs yet."
 
 
 def _series(context: Context, one: Chosen) -> list[tuple[str, list[Spread]]]:
-    """Runs by the settings that are neither on the axis nor fixed, summed up over repeats."""
+    """Group runs by the settings that are neither on the axis nor fixed."""
     free = [one.rows] if one.form == HEATMAP else one.free
     groups: dict[tuple[str, ...], list[Point]] = {}
     for point in one.shown:
@@ -84,7 +84,7 @@ def _series(context: Context, one: Chosen) -> list[tuple[str, list[Spread]]]:
     plain = one.form == HEATMAP
     return [
         (
-            key[0] if plain else ", ".join(told(n, k) for n, k in zip(free, key, strict=True)),
+            key[0] if plain else ", ".join(described(n, k) for n, k in zip(free, key, strict=True)),
             spreads(groups[key], one.x, one.quantity, context.results.of),
         )
         for key in keys
@@ -93,12 +93,15 @@ def _series(context: Context, one: Chosen) -> list[tuple[str, list[Spread]]]:
 
 def _chart(context: Context, one: Chosen, series: list[tuple[str, list[Spread]]]) -> Component:
     quantity = QUANTITIES[one.quantity]
-    held = ", ".join(told(name, text) for name, text in one.fixed.items())
+    fixed = ", ".join(described(name, text) for name, text in one.fixed.items())
     what = f"{quantity.title.capitalize()} of {one.workload}: {quantity.definition}."
-    held = f" Held: {held}." if held else ""
+    fixed = f" Fixed: {fixed}." if fixed else ""
     if one.form == HEATMAP:
         return chart(
-            context, CHART, _heatmap(one, series), caption=f"{what} A cell is the median of its runs.{held}"
+            context,
+            CHART,
+            _heatmap(one, series),
+            caption=f"{what} Each cell is the median of its runs.{fixed}",
         )
     left = len(series) - SERIES
     more = f" {left} more series are in the table." if left > 0 else ""
@@ -109,8 +112,8 @@ def _chart(context: Context, one: Chosen, series: list[tuple[str, list[Spread]]]
         y=quantity.title,
         log=one.log,
     )
-    said = f"{what} Points are medians of runs, whiskers span the least to the most; a click opens the run."
-    return chart(context, CHART, figure, caption=f"{said}{held}{more}")
+    caption_text = f"{what} Points are medians, whiskers span min to max. Click a point to open its run."
+    return chart(context, CHART, figure, caption=f"{caption_text}{fixed}{more}")
 
 
 def _dots(context: Context, line: list[Spread]) -> tuple[sweep.Dot, ...]:
@@ -118,8 +121,8 @@ def _dots(context: Context, line: list[Spread]) -> tuple[sweep.Dot, ...]:
         sweep.Dot(
             dot.x if dot.x is not None else "unknown",
             dot.median,
-            dot.least,
-            dot.most,
+            dot.minimum,
+            dot.maximum,
             len(dot.runs),
             context.view.elsewhere("overview", run=dot.typical.path.name),
         )
@@ -145,28 +148,28 @@ def _table(context: Context, one: Chosen, series: list[tuple[str, list[Spread]]]
     unit = QUANTITIES[one.quantity].unit
     series_name = one.rows or "series"
     columns = (
-        Column(series_name, "prose", "settings that are neither on the axis nor held"),
+        Column(series_name, "prose", "settings that are neither on the axis nor fixed"),
         Column(one.x, "prose", "setting on the axis"),
         Column("median", unit, QUANTITIES[one.quantity].definition),
-        Column("least", unit, "of the runs"),
-        Column("most", unit, "of the runs"),
+        Column("min", unit, "minimum of the runs"),
+        Column("max", unit, "maximum of the runs"),
         Column("n", "count", "number of runs"),
-        Column("runs", "prose", "the runs, least first"),
+        Column("runs", "prose", "the runs, lowest value first"),
     )
     records = [
         {
             series_name: name or one.workload,
             one.x: spelled(dot.x),
             "median": dot.median,
-            "least": dot.least,
-            "most": dot.most,
+            "min": dot.minimum,
+            "max": dot.maximum,
             "n": len(dot.runs),
             "runs": _links(context, dot),
         }
         for name, line in series
         for dot in line
     ]
-    title = dmc.Title("Runs behind it", order=2, size="h4")
+    title = dmc.Title("Data", order=2, size="h4")
     return html.Section([title, rows(columns, records, caption="Settings and runs")], className="tk-section")
 
 
@@ -179,7 +182,7 @@ def _links(context: Context, dot: Spread) -> list[Any]:
         )
         for run in dot.runs[:RUNS]
     ]
-    spaced = [part for link in links for part in (" ", link)][1:]  # at spaces a line may break
+    spaced = [part for link in links for part in (" ", link)][1:]  # allows line breaks
     left = len(dot.runs) - RUNS
     return [*spaced, html.Span(f" and {left} more")] if left > 0 else spaced
 
@@ -187,11 +190,11 @@ def _links(context: Context, dot: Spread) -> list[Any]:
 PAGE = Page(
     name=NAME,
     title="Sweeps",
-    question="How do time and memory depend on batch size, resolution and the other settings?",
+    question="How do time and memory depend on batch size, resolution and other settings?",
     section=Section.COMPARE,
     order=510,
     layout=_layout,
     blocks={"sweep": _sweep, "cells": cells},
     needs=Needs.NOTHING,
-    connect=lambda site: visits(site, NAME, CHART),
+    connect=lambda site: connect_clicks(site, NAME, CHART),
 )

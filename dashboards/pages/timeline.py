@@ -1,7 +1,7 @@
-"""Timeline: every interval of a run where it was, at any zoom.
+"""Timeline page.
 
-The page is drawn by the scripts in `assets/timeline`, which ask the routes of `..timeline`; what is here says
-which run, rank and device they show.
+The scripts in `assets/timeline` draw it with data from the routes of `dashboards.timeline`; this module tells
+them which run, rank and device to show.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _layout(_: Context) -> list[Component]:
 
 
 def source(context: Context) -> dict[str, Any] | None:
-    """What the scripts are told of a view: run, filters, and the place it names; None without a run."""
+    """Return the run, filters, range and selection for the scripts; None without a run."""
     view = context.view
     if context.chosen is None:
         return None
@@ -55,13 +55,13 @@ def source(context: Context) -> dict[str, Any] | None:
 
 
 def connect(site: Site) -> None:
-    """The routes that the scripts ask, and the callbacks that start them and tell them of the view."""
+    """Register the data routes, and the callbacks that start the scripts and pass the view."""
     routes.connect(site)
 
     @site.app.callback(Output(SOURCE, "data"), Input("view", "data"))
-    def tell(view: dict[str, str] | None) -> dict[str, Any] | None:
-        looked_at = View.parse(view["path"], view["search"]) if view else View()
-        return source(site.context(looked_at, dark=False)) if looked_at.page == NAME else None
+    def send(view: dict[str, str] | None) -> dict[str, Any] | None:
+        current = View.parse(view["path"], view["search"]) if view else View()
+        return source(site.context(current, dark=False)) if current.page == NAME else None
 
     site.app.clientside_callback(
         ClientsideFunction("tracekit_timeline", "show"),
@@ -73,7 +73,7 @@ def connect(site: Site) -> None:
 PAGE = Page(
     name=NAME,
     title="Timeline",
-    question="What ran when, on every device and thread, and why did the device wait?",
+    question="What ran when on each device and thread, and why was the device idle?",
     section=Section.TIME,
     order=100,
     layout=_layout,

@@ -1,4 +1,4 @@
-"""Small kernels: zeroing of gradients, runs of kernels shorter than their launch, and what launches cost."""
+"""Small kernels page: zero_grad, kernels shorter than their launch, and launch cost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..parts import looked, notes
 from ..parts.aria import aria
 from ..parts.charts import chart
 from ._shared import gap_numbers
-from ._shared.baseline import beside
+from ._shared.baseline import tiles_with_baseline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,7 +67,7 @@ def _layout(_: Context) -> list[Component]:
 
 def _numbers(name: str) -> Callable[[Context], list[Component]]:
     def fill(context: Context) -> list[Component]:
-        return beside(context, lambda result: _NUMBERS[name](result(name), context.view))
+        return tiles_with_baseline(context, lambda result: _NUMBERS[name](result(name), context.view))
 
     return fill
 
@@ -91,8 +91,8 @@ def _body(name: str) -> Callable[[Context], list[Component]]:
 
 _NOTHING = {
     ZERO: "No range with zero_grad in its name was recorded.",
-    SMALL: "No kernels were recorded here.",
-    LAUNCH: "No launches were recorded here.",
+    SMALL: "No kernels were recorded.",
+    LAUNCH: "No launches were recorded.",
 }
 
 
@@ -107,7 +107,7 @@ def _chart(context: Context, name: str, result: Result) -> list[Component]:
 
 
 def _ranges(context: Context, frame: pd.DataFrame) -> Component:
-    """Idle time within runs of small kernels, by the range that launched them."""
+    """Chart idle time between small kernels, by launching range."""
     top = frame.sort_values("gap_ns", ascending=False, kind="stable").head(12)
     several = len(set(looked.places(frame))) > 1
     names = [
@@ -119,17 +119,17 @@ def _ranges(context: Context, frame: pd.DataFrame) -> Component:
         context,
         "ranges",
         figure,
-        caption="Idle time of the device between small kernels, by annotation or op.",
+        caption="Device idle time between small kernels, by annotation or op.",
     )
 
 
 def _histogram(context: Context, frame: pd.DataFrame) -> Component:
-    """Lengths of launch calls and of the delays after them, of all devices shown."""
+    """Chart durations of launch calls and launch delays, summed over devices."""
     both = frame.groupby(["from_ns", "to_ns"], as_index=False)[["calls", "delays"]].sum()
     figure = bins.histogram(
         both["from_ns"].tolist(),
         both["to_ns"].tolist(),
-        {"calls": both["calls"].tolist(), "delays until the start": both["delays"].tolist()},
+        {"launch calls": both["calls"].tolist(), "delays until kernel start": both["delays"].tolist()},
         bin_unit="ns",
         title="launches",
         x_title="time",
@@ -138,7 +138,7 @@ def _histogram(context: Context, frame: pd.DataFrame) -> Component:
         context,
         "histogram",
         figure,
-        caption="How long launch calls took, and how long after them the device started. Delays of a few "
+        caption="Durations of launch calls, and delays from the call to the kernel start. Delays of a few "
         "µs mean that the device was waiting for the host.",
     )
 
@@ -146,7 +146,7 @@ def _histogram(context: Context, frame: pd.DataFrame) -> Component:
 PAGE = Page(
     name=NAME,
     title="Small kernels and launches",
-    question="Where is the device fed with work too small or too late: zero_grad, small kernels, launches?",
+    question="Is the device slowed by small kernels or late launches?",
     section=Section.TIME,
     order=130,
     layout=_layout,

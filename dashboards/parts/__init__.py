@@ -1,1 +1,1 @@
-"""Parts that pages are made of: charts, tiles, notes, findings, links."""
+"""Shared page components: charts, tiles, notes, findings, links."""

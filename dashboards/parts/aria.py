@@ -1,4 +1,4 @@
-"""Attributes for assistive technology and scripts, whose names no Python keyword can spell."""
+"""ARIA and data attributes, whose names are not valid Python keywords."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def aria(**attributes: str) -> dict[str, Any]:
-    """The attributes under their names in HTML.
+    """Return ARIA attributes with their HTML names.
 
     Example:
         >>> aria(label="Pages", hidden="true")
@@ -16,7 +16,7 @@ def aria(**attributes: str) -> dict[str, Any]:
 
 
 def data(**attributes: str) -> dict[str, Any]:
-    """Attributes for the scripts in `assets/`, under their names in HTML.
+    """Return data attributes with their HTML names.
 
     Example:
         >>> data(key="o")

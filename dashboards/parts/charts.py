@@ -1,4 +1,4 @@
-"""Charts: a figure in the theme of the page, with a caption that says in words what it shows."""
+"""Charts: themed figures with captions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 HEIGHT = 320
 STANDOFF = 8
-"""Pixels between an axis' ticks and its title."""
+"""Pixels between ticks and axis title."""
 _INK = {False: ("#1f2328", "#d8dce1"), True: ("#e4e6e9", "#3b3f46")}
 _CONFIG: Any = {
     "displaylogo": False,
@@ -27,13 +27,13 @@ _CONFIG: Any = {
 
 
 def chart(context: Context, name: str, figure: dict[str, Any], *, caption: str) -> Component:
-    """A figure as it is shown.
+    """Show a figure with its caption and download buttons.
 
     Args:
-        context: What is looked at; gives the theme.
+        context: The current context.
         name: Id of the chart, unique on its page.
-        figure: From a function of `figures`.
-        caption: What it shows, in a sentence; also its text for assistive technology.
+        figure: Figure from `dashboards.figures`.
+        caption: One sentence.
     """
     shown = themed(figure, dark=context.dark)
     graph = dcc.Graph(
@@ -51,11 +51,11 @@ def chart(context: Context, name: str, figure: dict[str, Any], *, caption: str) 
 def _picture(kind: str, name: str, caption: str) -> Component:
     data: dict[str, Any] = {"data-format": kind.lower(), "data-name": name}
     data |= aria(label=f"{kind}: {caption}")
-    return html.Button(kind, type="button", title=f"Save this chart as {kind}", **data)
+    return html.Button(kind, type="button", title=f"Save chart as {kind}", **data)
 
 
 def themed(figure: dict[str, Any], *, dark: bool) -> dict[str, Any]:
-    """The figure with the theme's colours, fonts and spaces; what the figure says itself stays.
+    """Add the theme's colours, fonts and margins; the figure's settings take precedence.
 
     Example:
         >>> themed({"data": [], "layout": {"height": 100}}, dark=True)["layout"]["height"]
@@ -75,28 +75,28 @@ def themed(figure: dict[str, Any], *, dark: bool) -> dict[str, Any]:
         "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
         "bargap": 0.25,
     }
-    axes = {name: axis | _titled(layout[name]) for name in layout if name[1:].startswith("axis")}
+    axes = {name: axis | _with_standoff(layout[name]) for name in layout if name[1:].startswith("axis")}
     return {
-        "data": [_written(trace) for trace in figure["data"]],
+        "data": [_dark_bar_text(trace) for trace in figure["data"]],
         "layout": base | {"xaxis": axis, "yaxis": axis} | layout | axes,
     }
 
 
-def _written(trace: dict[str, Any]) -> dict[str, Any]:
-    """The trace with dark text inside of its bars, which is legible on every colour of the palette."""
+def _dark_bar_text(trace: dict[str, Any]) -> dict[str, Any]:
+    """Use dark text inside bars, which is legible on every colour of the palette."""
     if trace.get("type") != "bar" or "text" not in trace:
         return trace
     return {"insidetextfont": {"color": "#111"}} | trace
 
 
-def _titled(axis: dict[str, Any]) -> dict[str, Any]:
-    """The axis with its title clear of its ticks, however long these are; the margin grows with both."""
+def _with_standoff(axis: dict[str, Any]) -> dict[str, Any]:
+    """Keep the axis title clear of the ticks."""
     title = axis.get("title", {})
     return axis | {"title": {"standoff": STANDOFF} | title} if title.get("text") else axis
 
 
-def visits(site: Site, page: str, name: str) -> None:
-    """Have a click on a point of a chart open the address that the point carries.
+def connect_clicks(site: Site, page: str, name: str) -> None:
+    """Open the address in a point's `customdata` when it is clicked.
 
     Args:
         site: The site, once per chart.
@@ -112,5 +112,5 @@ def visits(site: Site, page: str, name: str) -> None:
     )
     def visit(clicked: dict[str, Any] | None, path: str) -> Any:
         href = (clicked or {}).get("points", [{}])[0].get("customdata")
-        own = isinstance(href, str) and href.startswith("/") and not href.startswith("//")
-        return href if own and path == f"/{page}" else no_update
+        is_local = isinstance(href, str) and href.startswith("/") and not href.startswith("//")
+        return href if is_local and path == f"/{page}" else no_update

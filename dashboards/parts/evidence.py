@@ -1,4 +1,4 @@
-"""Where on the timeline the rows are that show a finding."""
+"""Timeline locations of the evidence of findings."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 
 TIMELINE = "timeline"
 _ROUND = 2
-"""Lengths of a row that are shown on either side of it."""
+"""Margin on either side of a row, in multiples of its duration."""
 _LEAST_NS = 20_000
-"""Shown on either side at least: a few kernels and their launches."""
+"""Minimum margin on either side."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spot:
-    """One row of evidence.
+    """A row of evidence.
 
     Attributes:
         table: Table of the run.
-        row: Its id in that table.
-        name: What it is called.
-        start_ns: Its start since the run's t0.
-        dur_ns: Its length.
-        rank: The rank it is of.
-        device: The device it is on; None for what is on the host.
+        row: Row id.
+        name: Name of the interval.
+        start_ns: Start relative to the run's t0.
+        dur_ns: Duration.
+        rank: Rank.
+        device: Device; None on the host.
     """
 
     table: str
@@ -47,9 +47,9 @@ class Spot:
     device: int | None
 
     def href(self, view: View) -> str:
-        """Address of the timeline with the row selected, and what is around it in sight.
+        """Return the timeline address with the row selected and its surroundings in view.
 
-        A choice of another rank or device would hide it and is left out.
+        Rank and device filters that would hide the row are dropped.
         """
         start, end = around(self.start_ns, self.dur_ns)
         return view.elsewhere(
@@ -63,7 +63,7 @@ class Spot:
 
 
 def around(start_ns: int, dur_ns: int) -> tuple[int, int]:
-    """The time to show around an interval.
+    """Return the range to show around an interval.
 
     Example:
         >>> around(1_000_000, 100_000)
@@ -74,7 +74,7 @@ def around(start_ns: int, dur_ns: int) -> tuple[int, int]:
 
 
 def spots(run: Run, findings: Iterable[Finding]) -> dict[tuple[str, int], Spot]:
-    """Every row of evidence of some findings, by table and id; each table is read once."""
+    """Return all rows of evidence by table and id; each table is read once."""
     wanted: dict[str, set[int]] = {}
     for finding in findings:
         for table, rows in finding.evidence.items():
@@ -104,7 +104,7 @@ def _read(run: Run, table: str, rows: set[int]) -> list[Spot]:
 
 
 def ordered(evidence: Mapping[str, list[int]], known: Mapping[tuple[str, int], Spot]) -> list[Spot]:
-    """The rows of a finding that were found, the weightiest of each table first, devices before the host."""
+    """Return the known rows of a finding, device rows before host rows."""
     return [
         known[table, row]
         for table in sorted(evidence, key=lambda table: table != "device_intervals")

@@ -1,4 +1,4 @@
-"""A finding as a card: how much it matters, what to do, how that is known, and where to see it."""
+"""Finding card: severity, advice, evidence and timeline link."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     Known = Mapping[tuple[str, int], Spot]
 
 NAMED = 5
-"""Rows of evidence that are listed; the others are counted."""
-WORDS = {Severity.HIGH: "High", Severity.WARN: "Medium", Severity.INFO: "For information"}
+"""Rows of evidence to list; the rest is counted."""
+WORDS = {Severity.HIGH: "High", Severity.WARN: "Medium", Severity.INFO: "Info"}
 
 
 def finding(
@@ -40,14 +40,14 @@ def finding(
     analysis: str = "",
     known: Known | None = None,
 ) -> Component:
-    """One piece of advice, with links to its evidence on the timeline.
+    """Show a finding, with links to its evidence on the timeline.
 
     Args:
-        context: What is looked at; evidence is of its run.
+        context: The current context; evidence refers to its run.
         one: The finding.
-        share: Its saving over the mean step, where that is known.
-        analysis: Name of the analysis that found it, for a link to its page.
-        known: Its rows of evidence, if they were read already.
+        share: Its saving as a share of the mean step, if known.
+        analysis: Name of its analysis, for a link to that page.
+        known: Rows of evidence that have already been read.
     """
     read = spots(context.run, [one]) if known is None else known
     where = ordered(one.evidence, read)
@@ -57,13 +57,14 @@ def finding(
                 [
                     html.Span(WORDS[one.severity], className="tk-severity"),
                     html.H3(clean(one.title), className="tk-finding-title"),
-                    html.Div(_worth(context, one, share), className="tk-worth"),
+                    html.Div(_savings(context, one, share), className="tk-savings"),
                 ],
                 className="tk-finding-head",
             ),
             html.P(coded(sentence(one.advice)), className="tk-advice"),
             html.Details(
-                [html.Summary(_sure(one)), *_proof(context, one, where, analysis)], className="tk-proof"
+                [html.Summary(_evidence_title(one)), *_evidence(context, one, where, analysis)],
+                className="tk-finding-evidence",
             ),
             *([dcc.Link("Show on the timeline", href=where[0].href(context.view))] if where else []),
         ],
@@ -72,24 +73,24 @@ def finding(
 
 
 def coded(text: str) -> list[Component | str]:
-    """Prose whose parts in backticks are code.
+    """Convert prose; text in backticks becomes code.
 
     Example:
         >>> [type(part).__name__ for part in coded("set `a=1` now")]
         ['str', 'Code', 'str']
     """
     parts = clean(text).split("`")
-    if len(parts) % 2 == 0:  # an odd backtick opens nothing
+    if len(parts) % 2 == 0:  # unbalanced backtick
         return [clean(text)]
     return [html.Code(part) if at % 2 else part for at, part in enumerate(parts) if part]
 
 
-def _worth(context: Context, one: Finding, share: float | None) -> list[Component]:
+def _savings(context: Context, one: Finding, share: float | None) -> list[Component]:
     if one.saving_ns_per_step is None:
-        return [html.Span("no number can be given", className="tk-dim")]
+        return [html.Span("savings not estimated", className="tk-dim")]
     saving = html.Strong(f"saves {human(one.saving_ns_per_step, 'ns')}")
     unit = "step" if _budget(context).marked else "capture"
-    part = f"a {unit}" if share is None else f"{human(share, 'share')} of the {unit}"
+    part = f"per {unit}" if share is None else f"{human(share, 'share')} of the {unit}"
     return [saving, html.Span(part, className="tk-dim")]
 
 
@@ -98,12 +99,12 @@ def _budget(context: Context) -> Budget:
     return found
 
 
-def _sure(one: Finding) -> str:
+def _evidence_title(one: Finding) -> str:
     basis = f"{one.basis}, " if one.basis else ""
-    return f"How this is known ({basis}confidence {100 * one.confidence:.0f}%)"
+    return f"Evidence ({basis}confidence {100 * one.confidence:.0f}%)"
 
 
-def _proof(context: Context, one: Finding, where: list[Spot], analysis: str) -> list[Component]:
+def _evidence(context: Context, one: Finding, where: list[Spot], analysis: str) -> list[Component]:
     shown: list[Component] = [html.P(coded(sentence(one.how)))] if one.how else []
     if where:
         rows = [html.Li(_row(context, spot)) for spot in where[:NAMED]]

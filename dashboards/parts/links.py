@@ -1,4 +1,4 @@
-"""Choices as links, so that each has an address, and text that is there to be copied."""
+"""Choices as links, and commands with a copy button."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Choice:
-    """One of several: what it says, its address, and whether it is chosen."""
+    """A choice: text, address, and whether it is active."""
 
     text: str
     href: str
@@ -27,7 +27,7 @@ class Choice:
 
 
 def choices(label: str, offered: Sequence[Choice]) -> Component:
-    """Choices of which one or more are chosen, marked by more than colour."""
+    """Show choices as chips; active ones have a check mark."""
     return html.Div(
         [html.Span(label, className="tk-chips-label"), *(_chip(one) for one in offered)],
         role="group",
@@ -47,7 +47,7 @@ def _chip(one: Choice) -> Component:
 
 
 def copyable(text: str, label: str) -> Component:
-    """A command, and a button that copies it."""
+    """Show a command with a copy button."""
     return html.Div(
         [
             html.Code(text, className="tk-command"),

@@ -1,4 +1,4 @@
-"""The rows of a result that are of the rank and device looked at."""
+"""Filter result tables by the selected rank and device."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 def rows(result: Result, name: str, view: View) -> pd.DataFrame | None:
-    """A table's rows of the rank and device of a view, as far as it has those columns.
+    """Return a table's rows for the view's rank and device.
 
     Args:
-        result: Of an analysis.
-        name: The table.
-        view: What is looked at.
+        result: Result of an analysis.
+        name: Name of the table.
+        view: The current view.
 
     Returns:
-        The rows; None where there is no such table or nothing is left of it.
+        The rows; None if the table is missing or no row matches.
     """
     frame = result.tables.get(name)
     if frame is None:
@@ -35,31 +35,31 @@ def rows(result: Result, name: str, view: View) -> pd.DataFrame | None:
 
 
 def spec(analysis: Analysis, name: str) -> TableSpec:
-    """Specification of a table of an analysis.
+    """Return the specification of a table.
 
     Raises:
-        KeyError: It has none of that name.
+        KeyError: There is no such table.
     """
     return {one.name: one for one in analysis.tables}[name]
 
 
 def place(rank: int, device: int, *, ranks: bool, devices: bool = True) -> str:
-    """A device in words, the rank where several are shown.
+    """Format a device, with its rank if several are shown.
 
     Example:
         >>> place(3, 0, ranks=True), place(0, 1, ranks=False)
         ('rank 3, device 0', 'device 1')
     """
-    words = [f"rank {rank}"] if ranks else []
-    words += [f"device {device}"] if devices else []
-    return ", ".join(words)
+    parts = [f"rank {rank}"] if ranks else []
+    parts += [f"device {device}"] if devices else []
+    return ", ".join(parts)
 
 
 def places(frame: pd.DataFrame) -> list[str]:
-    """The device of each row in words.
+    """Format the device of each row.
 
     Args:
-        frame: A table with a rank and a device in each row.
+        frame: A table with rank and device columns.
     """
     several = frame[C.RANK].nunique() > 1
     return [

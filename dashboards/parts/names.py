@@ -1,4 +1,4 @@
-"""How a run is called where there is little room: its label first, its id cut in the middle."""
+"""Short display names of runs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ WIDTH = 52
 _ID = 24
 
 
-def called(run: Run, *, width: int = WIDTH) -> str:
-    """The run's label and id in at most so many characters."""
+def display_name(run: Run, *, width: int = WIDTH) -> str:
+    """Return label and id of a run within a width."""
     return joined(clean(run.meta.label or ""), run.path.name, width=width)
 
 
 def joined(label: str, run_id: str, *, width: int = WIDTH) -> str:
-    """A label and a run id in at most so many characters; where both are cut, the label keeps more.
+    """Join label and run id within a width; the label gets more room.
 
     Example:
         >>> joined("baseline", "20261121T031500Z-resnet50-train-1f3a9c", width=36)
@@ -30,5 +30,5 @@ def joined(label: str, run_id: str, *, width: int = WIDTH) -> str:
     if not label:
         return shorten(run_id, width)
     room = max(width - min(len(run_id), _ID) - 3, 8)
-    kept = shorten(label, room)
-    return f"{kept} · {shorten(run_id, max(width - len(kept) - 2, 12))}"
+    short_label = shorten(label, room)
+    return f"{short_label} · {shorten(run_id, max(width - len(short_label) - 2, 12))}"

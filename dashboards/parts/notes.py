@@ -1,4 +1,4 @@
-"""Parts that several pages place: notes, findings, definitions."""
+"""Notes and definitions."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ __all__ = ["definition", "finding", "note"]
 
 
 def note(text: str) -> Component:
-    """What was absent, and how to get it."""
+    """Show a note about missing data."""
     return html.P(coded(sentence(text)), className="tk-note")
 
 
 def definition(analysis: Analysis, *, named: bool = False) -> Component:
-    """How the numbers of an analysis are defined, and where the definitions come from.
+    """Show the definitions of an analysis and their sources.
 
     Args:
         analysis: The analysis.
-        named: Whether its title is said too, as on a page of several analyses.
+        named: Whether to include its title, for pages of several analyses.
     """
     words = "How these numbers are defined"
     return dmc.Accordion(

@@ -1,18 +1,16 @@
-"""Prose of analyses as it stands on a page: each text a sentence of its own."""
+"""Turn clauses of analyses into sentences."""
 
 from __future__ import annotations
 
 import re
 
 _WORD = re.compile(r"[a-z]+(?=[ ,;:]|$)")
-"""A plain word at the start; names of functions, options and calls keep their spelling."""
+"""A plain word at the start; names of functions and options keep their spelling."""
 _ENDED = (".", "?", "!", "…", ":")
 
 
 def sentence(text: str) -> str:
-    """The text with a capital and a full stop, where it has neither.
-
-    Analyses say what was absent in a clause, which the command line prints after `note:`.
+    """Add a capital letter and a full stop where they are missing.
 
     Example:
         >>> sentence("no steps: mark them"), sentence("`a.b` is unknown"), sentence("torch.compile was off.")
@@ -21,5 +19,5 @@ def sentence(text: str) -> str:
     text = text.strip()
     if not text:
         return text
-    begun = text[0].upper() + text[1:] if _WORD.match(text) else text
-    return begun if begun.endswith(_ENDED) else f"{begun}."
+    capitalized = text[0].upper() + text[1:] if _WORD.match(text) else text
+    return capitalized if capitalized.endswith(_ENDED) else f"{capitalized}."

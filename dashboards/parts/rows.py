@@ -1,4 +1,4 @@
-"""Tables of a few rows as plain HTML, which screen readers and copying like best."""
+"""Short tables as plain HTML, accessible and easy to copy."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
     from tracekit.analysis import Column
 
 WIDEST = 56
-"""Characters of a cell; the rest shows when it is pointed at."""
+"""Maximum characters of a cell; the tooltip has the full text."""
 
 
 def rows(columns: Sequence[Column], records: Sequence[Mapping[str, Any]], *, caption: str) -> Component:
-    """A table.
+    """Show a table.
 
     Args:
-        columns: Which columns, in which order; their units say how values read.
-        records: One mapping per row; a value may be a component.
-        caption: What the table shows, for assistive technology.
+        columns: The columns; their units determine the format.
+        records: One mapping per row; values may be components.
+        caption: Accessible caption.
     """
     head = html.Tr([_head(column) for column in columns])
     body = [html.Tr([_cell(column, record.get(column.name)) for column in columns]) for record in records]
     return html.Div(
         html.Table(
-            [html.Caption(caption, className="tk-unseen"), html.Thead(head), html.Tbody(body)],
+            [html.Caption(caption, className="tk-visually-hidden"), html.Thead(head), html.Tbody(body)],
             className="tk-rows",
         ),
         className="tk-rows-frame",
-        tabIndex="0",  # a table that is too wide is scrolled by keys, too
+        tabIndex="0",  # wide tables must scroll by keyboard
         role="region",
         **aria(label=caption),
     )

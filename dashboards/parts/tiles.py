@@ -1,4 +1,4 @@
-"""Key numbers as tiles: a value, what it is of, and how it stands to the baseline's."""
+"""Tiles with key numbers and their change from the baseline."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ if TYPE_CHECKING:
     from dash.development.base_component import Component
 
 Number = int | float
-_STEADY = 0.001
-"""Relative changes below this are shown as none."""
+_MIN_CHANGE = 0.001
+"""Smaller relative changes are shown as no change."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tile:
-    """One key number, or the range of it over several devices, ranks or steps.
+    """A key number, or its range over devices, ranks or steps.
 
     Attributes:
-        label: What it is.
-        low: The lowest value; exactly as the analysis gives it.
-        high: The highest.
+        label: Name of the number.
+        low: Minimum, exactly as the analysis reports it.
+        high: Maximum.
         unit: As in `tracekit.analysis.Column`.
-        note: What it is of.
-        wanted: `low` or `high`, where one of them is better.
-        href: Where it is shown in full.
+        note: Explanation below the value.
+        wanted: `low` or `high` if one of them is better.
+        href: Address of the page with details.
     """
 
     label: str
@@ -43,7 +43,7 @@ class Tile:
 
     @property
     def text(self) -> str:
-        """The value for people.
+        """The formatted value.
 
         Example:
             >>> Tile(label="step", low=1_000_000, high=2_000_000, unit="ns").text
@@ -57,7 +57,7 @@ class Tile:
 
 
 def of(values: Iterable[Number], *, label: str, unit: str, **more: str) -> Tile | None:
-    """A tile of values, of which the lowest and highest are shown; None where there are none."""
+    """Create a tile with the minimum and maximum of values; None without values."""
     known = [value for value in values if value is not None and value == value]
     if not known:
         return None
@@ -65,7 +65,7 @@ def of(values: Iterable[Number], *, label: str, unit: str, **more: str) -> Tile 
 
 
 def change(tile: Tile, base: Tile) -> tuple[str, str]:
-    """How a value stands to the baseline's, and whether that is `better`, `worse` or neither.
+    """Return the change from the baseline, and whether it is `better`, `worse` or neither (empty).
 
     Example:
         >>> old = Tile(label="step", low=100, high=100, unit="ns", wanted="low")
@@ -76,12 +76,15 @@ def change(tile: Tile, base: Tile) -> tuple[str, str]:
         return "", ""
     difference = tile.low - base.low
     if tile.unit == "share":
-        text, large = f"{abs(100 * difference):.1f} points", abs(difference) >= _STEADY
+        text, significant = f"{abs(100 * difference):.1f} points", abs(difference) >= _MIN_CHANGE
     elif base.low:
-        text, large = f"{abs(100 * difference / base.low):.1f}%", abs(difference / base.low) >= _STEADY
+        text, significant = (
+            f"{abs(100 * difference / base.low):.1f}%",
+            abs(difference / base.low) >= _MIN_CHANGE,
+        )
     else:
         return "", ""
-    if not large:
+    if not significant:
         return "no change", ""
     grew = difference > 0
     verdict = "" if not tile.wanted else "better" if grew == (tile.wanted == "high") else "worse"
@@ -89,15 +92,15 @@ def change(tile: Tile, base: Tile) -> tuple[str, str]:
 
 
 def shown(tiles: Sequence[Tile], base: Sequence[Tile] = ()) -> list[Component]:
-    """Tiles, each beside the tile of the same label of the baseline."""
+    """Show tiles, each with the baseline's value of the same label."""
     before = {tile.label: tile for tile in base}
     return [_tile(tile, before.get(tile.label)) for tile in tiles]
 
 
 def _value(tile: Tile) -> str | list[Component | str]:
-    """The value; of a range the upper one stays in one piece with its unit."""
+    """Format the value; do not break a range's upper bound from its unit."""
     low, to, high = tile.text.partition(" to ")
-    return [f"{low}{to}", html.Span(high, className="tk-whole")] if to else tile.text
+    return [f"{low}{to}", html.Span(high, className="tk-nowrap")] if to else tile.text
 
 
 def _tile(tile: Tile, base: Tile | None) -> Component:
@@ -109,10 +112,10 @@ def _tile(tile: Tile, base: Tile | None) -> Component:
     parts += [html.Dd(tile.note, className="tk-tile-note")] if tile.note else []
     if base is not None:
         text, verdict = change(tile, base)
-        told = f"{text}{', ' + verdict if verdict else ''}" if text else "baseline"
+        summary = f"{text}{', ' + verdict if verdict else ''}"
         parts.append(
             html.Dd(
-                [html.Span(told, className=f"tk-change tk-{verdict or 'same'}"), f" against {base.text}"]
+                [html.Span(summary, className=f"tk-change tk-{verdict or 'same'}"), f" vs. {base.text}"]
                 if text
                 else f"baseline {base.text}",
                 className="tk-tile-base",

@@ -1,4 +1,4 @@
-"""Making the index of a run from its Parquet tables, a few columns at a time so that memory stays small."""
+"""Build the index of a run from its Parquet tables, a few columns at a time to limit memory."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ _TABLES = (
     ("device_intervals", tracks.of_device, labels.of_device),
     ("host_intervals", tracks.of_host, labels.of_host),
 )
-"""In the order in which intervals are stored; the idle ones stand first among those of devices."""
+"""Tables in storage order; idle intervals are the first device intervals."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outline:
-    """What an index has beside its arrays.
+    """Metadata of an index, stored next to its arrays.
 
     Attributes:
-        seal: Table to the digest of its files, by which an index is told to be of this run.
+        seal: Digest of each table's files, which identifies the run.
         sizes: Elements of each level of the pyramid.
     """
 
@@ -56,7 +56,7 @@ class Outline:
 
 @dataclass
 class _Draft:
-    """Arrays of the whole run that are filled table by table."""
+    """Arrays of the index, filled table by table."""
 
     start: Ints
     total: Ints
@@ -67,12 +67,12 @@ class _Draft:
 
 
 def seal(run: Run) -> dict[str, str]:
-    """What tells a run's tables from any others."""
+    """Return the digests of a run's tables."""
     return {name: table.sha256 for name, table in sorted(run.meta.tables.items())}
 
 
 def build(run: Run) -> tuple[Outline, Arrays]:
-    """The index of a run."""
+    """Build outline and arrays of a run's index."""
     rows = sum(run.rows(name) for name, _, _ in _TABLES)
     draft = _Draft(
         np.empty(rows, np.int64),
@@ -84,13 +84,13 @@ def build(run: Run) -> tuple[Outline, Arrays]:
     idle = names.idle()
     for table, tracks_of, labels_of in _TABLES:
         if run.rows(table):
-            order = _placed(run, table, tracks_of, draft)
+            order = _assign_lanes(run, table, tracks_of, draft)
             part = slice(draft.count, draft.count + len(order))
             draft.label[part] = labels_of(run, names)[order]
             draft.row[part] = _row_ids(run, table)[order]
             draft.count += len(order)
             pa.default_memory_pool().release_unused()
-    arrays, sizes = _finished(draft)
+    arrays, sizes = _finalize(draft)
     return (
         Outline(
             seal=seal(run),
@@ -106,8 +106,8 @@ def build(run: Run) -> tuple[Outline, Arrays]:
     )
 
 
-def _placed(run: Run, table: str, tracks_of: Of, draft: _Draft) -> Places:
-    """Give each row of a table a place in a lane; returns the rows in the order of their places."""
+def _assign_lanes(run: Run, table: str, tracks_of: Of, draft: _Draft) -> Places:
+    """Assign each row of a table to a lane; return the rows in storage order."""
     codes, known = tracks_of(run)
     by_track = reading.order(codes, len(known))
     bounds = np.concatenate(([0], np.cumsum(np.bincount(codes, minlength=len(known)))))
@@ -117,30 +117,30 @@ def _placed(run: Run, table: str, tracks_of: Of, draft: _Draft) -> Places:
     at = draft.count
     for number in sorted(range(len(known)), key=lambda one: known[one].kind != IDLE):
         rows = _by_start(by_track[bounds[number] : bounds[number + 1]], start)
-        begun = start[rows]
-        for level in split.levels(begun, begun + duration[rows]):
+        starts = start[rows]
+        for level in split.levels(starts, starts + duration[rows]):
             pieces.append(rows[level])
             draft.found.append((known[number], at, len(level)))
-            draft.start[at : at + len(level)] = begun[level]
+            draft.start[at : at + len(level)] = starts[level]
             draft.total[at + 1 : at + 1 + len(level)] = duration[pieces[-1]]
             at += len(level)
     return np.concatenate(pieces)
 
 
 def _by_start(rows: Places, start: Ints) -> Places:
-    begun = start[rows]
-    return rows if (begun[1:] >= begun[:-1]).all() else rows[np.argsort(begun, kind="stable")]
+    starts = start[rows]
+    return rows if (starts[1:] >= starts[:-1]).all() else rows[np.argsort(starts, kind="stable")]
 
 
 def _row_ids(run: Run, table: str) -> npt.NDArray[np.uint32]:
-    """Rows of `steps` have no number; their place is one."""
+    """Return row ids; for `steps`, which has none, the row numbers."""
     if table == "steps":
         return np.arange(run.rows(table), dtype=np.uint32)
     ids: npt.NDArray[np.uint32] = reading.integers(run, table, C.ROW_ID, dtype=np.uint32)
     return ids
 
 
-def _finished(draft: _Draft) -> tuple[Arrays, tuple[int, ...]]:
+def _finalize(draft: _Draft) -> tuple[Arrays, tuple[int, ...]]:
     count = draft.count
     found = peaks.build(draft.total[1 : count + 1])
     np.cumsum(draft.total, out=draft.total)
@@ -157,14 +157,14 @@ def _finished(draft: _Draft) -> tuple[Arrays, tuple[int, ...]]:
 
 
 def assemble(outline: Outline, arrays: Arrays) -> Index:
-    """The index of an outline and its arrays."""
+    """Create an index from its outline and arrays."""
     names = Names(
         texts=outline.texts,
         name_of=np.array(outline.name_of, np.uint32),
         category_of=np.array(outline.category_of, np.uint8),
         idle=outline.idle,
     )
-    plain = {name: array.view(np.ndarray) for name, array in arrays.items()}  # no memmap: slices are cheap
+    plain = {name: array.view(np.ndarray) for name, array in arrays.items()}  # slicing a memmap is slow
     pyramid = peaks.Peaks(plain.pop("masks"), plain.pop("places"), plain.pop("lengths"), tuple(outline.sizes))
     return Index(
         lanes=outline.lanes,

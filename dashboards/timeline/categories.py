@@ -1,8 +1,8 @@
-"""Categories of intervals: the fixed, small list by which the timeline colours, one number each.
+"""Interval categories: a fixed list of numbered names that determine the colours.
 
-What a kernel does is said by `tracekit.diff.names`, the one classification by name; the kind of an interval
-and the direction of a copy say the rest. An idle interval has the cause that the analysis `idle_gaps` found;
-where that lists none (shorter than 1 µs, or not yet worked out) it is just idle.
+Kernels are classified by name with `tracekit.diff.names`, other intervals by kind, copies by direction. Idle
+intervals have the cause found by the `idle_gaps` analysis; without one (shorter than 1 µs, or not computed
+yet) the category is `idle`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CAUSES: Final = (
     "profiler",
     "unknown",
 )
-"""Why a device was idle, as `idle_gaps` says it."""
+"""Causes of idle time in `idle_gaps`."""
 IDLE: Final = "idle"
 CATEGORIES: Final = (
     *("gemm", "conv", "attention", "normalization", "elementwise", "reduction"),
@@ -38,7 +38,7 @@ CATEGORIES: Final = (
     *(f"{IDLE}: {cause}" for cause in CAUSES),
     IDLE,
 )
-"""Names by number. New ones go to the end: numbers are what clients colour by."""
+"""Names by number. Append new ones at the end, since clients use the numbers."""
 NUMBER: Final = {name: number for number, name in enumerate(CATEGORIES)}
 _OTHER_COPY = "copy D2D/other"
 _OF_ROLE = {
@@ -55,7 +55,7 @@ _OF_ROLE = {
     Role.POOL: "reduction",
     Role.COLLECTIVE: "communication",
 }
-"""A kernel that copies or fills is a kernel all the same: copies are what the device's copy engines do."""
+"""Kernels that copy or fill are elementwise; the copy categories are for memcpy intervals."""
 _OF_KIND: dict[str, str] = {
     DeviceKind.MEMSET: "memset",
     DeviceKind.GRAPH: "graph",
@@ -71,7 +71,7 @@ _OF_COPY: dict[str, str] = {CopyKind.H2D: "copy H2D", CopyKind.D2H: "copy D2H"}
 
 
 def of_kernel(name: str) -> int:
-    """The category of a kernel by its name.
+    """Return the category of a kernel by its name.
 
     Example:
         >>> [CATEGORIES[of_kernel(name)] for name in ("ampere_sgemm_128x64_tn", "softmax_warp", "k")]
@@ -81,7 +81,7 @@ def of_kernel(name: str) -> int:
 
 
 def of_cause(cause: str) -> int:
-    """The category of an idle interval by its cause.
+    """Return the category of an idle interval by its cause.
 
     Example:
         >>> CATEGORIES[of_cause("sync")], CATEGORIES[of_cause("")]
@@ -91,10 +91,10 @@ def of_cause(cause: str) -> int:
 
 
 def of_kinds(kinds: Sequence[str]) -> Codes:
-    """The category of each kind that decides it alone; kernels and copies have the other ones' for now."""
+    """Return the category of each kind; for kernels and copies a placeholder."""
     return np.array([NUMBER[_OF_KIND.get(kind, "sync")] for kind in kinds], np.uint8)
 
 
 def of_copies(kinds: Sequence[str]) -> Codes:
-    """The category of each kind of copy, and at the end that of a copy of which it is not known."""
+    """Return the category of each copy kind, followed by that of copies of unknown kind."""
     return np.array([NUMBER[_OF_COPY.get(kind, _OTHER_COPY)] for kind in (*kinds, "")], np.uint8)

@@ -1,6 +1,6 @@
-"""Why the devices were idle: the result of the analysis `idle_gaps`, laid over the index once it is there.
+"""Causes of idle time from the `idle_gaps` analysis, added to the index when available.
 
-It takes seconds on millions of rows, so the index does not wait for it: idle time is just idle until then.
+The analysis takes seconds on millions of rows; until it has finished, idle intervals have no cause.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ NONE = -1
 
 @dataclass(frozen=True, kw_only=True)
 class Explained:
-    """What is known of each idle interval, by its place among them.
+    """Causes by idle interval, in index order.
 
     Attributes:
         first: Position of the first idle interval in the index.
-        label: Its label, with the cause.
-        op: What held the device up, as a position in `ops`; `NONE` where the analysis lists no such gap.
-        host: Row of that op, or of the next op or launch, in `host_intervals`; `NONE` where not known.
-        launch: Row of the next launch in `host_intervals`; `NONE` where not known.
-        ops: What held devices up.
+        label: Label with the cause.
+        op: Blocking op as an index into `ops`; `NONE` if the analysis does not list the gap.
+        host: Row of that op, or of the next op or launch, in `host_intervals`; `NONE` if unknown.
+        launch: Row of the next launch in `host_intervals`; `NONE` if unknown.
+        ops: Names of blocking ops.
     """
 
     first: int
@@ -48,36 +48,36 @@ class Explained:
     ops: list[str]
 
     def arrays(self) -> dict[str, Any]:
-        """What is kept of it in a file."""
+        """Return the arrays to save."""
         ops = np.frombuffer(json.dumps(self.ops).encode(), np.uint8)
         return {"label": self.label, "op": self.op, "host": self.host, "launch": self.launch, "ops": ops}
 
 
 class Causes:
-    """The causes of a run's idle intervals; absent until they are told, or for good."""
+    """Holder of a run's causes; empty until they are set, or if they are unavailable."""
 
     def __init__(self) -> None:
         self.explained: Explained | None = None
-        self.known = threading.Event()
-        """Set once no more will become known."""
+        self.final = threading.Event()
+        """Set when the causes are final."""
 
-    def tell(self, explained: Explained | None) -> None:
-        """Say what is known, or that nothing will be."""
+    def set_final(self, explained: Explained | None) -> None:
+        """Set the final causes; None if they are unavailable."""
         self.explained = explained
-        self.known.set()
+        self.final.set()
 
-    def over(self, labels: Numbers, at: Ints) -> Numbers:
-        """Labels of positions, those of idle intervals with their causes."""
-        known = self.explained
-        if known is None or not len(known.label):
+    def with_causes(self, labels: Numbers, at: Ints) -> Numbers:
+        """Replace labels of idle intervals by those with causes."""
+        explained = self.explained
+        if explained is None or not len(explained.label):
             return labels
-        place = at - known.first
-        idle = (place >= 0) & (place < len(known.label))
-        return np.where(idle, known.label[np.where(idle, place, 0)], labels).astype(np.uint32)
+        place = at - explained.first
+        idle = (place >= 0) & (place < len(explained.label))
+        return np.where(idle, explained.label[np.where(idle, place, 0)], labels).astype(np.uint32)
 
 
 def explained(index: Index, gaps: pd.DataFrame | None) -> Explained:
-    """What the table of gaps says of the idle intervals of an index."""
+    """Map the table of gaps to the idle intervals of an index."""
     idle = index.idle
     label = np.array(index.label[idle.start : idle.stop])
     op = np.full(len(idle), NONE, np.int32)
@@ -85,8 +85,8 @@ def explained(index: Index, gaps: pd.DataFrame | None) -> Explained:
     ops: list[str] = []
     if gaps is not None and len(gaps):
         at = index.position("device_intervals", gaps[C.ROW_ID].to_numpy(np.int64)) - idle.start
-        kept = (at >= 0) & (at < len(idle))
-        gaps, at = gaps[kept], at[kept]
+        listed = (at >= 0) & (at < len(idle))
+        gaps, at = gaps[listed], at[listed]
         label[at] = gaps[_CAUSE].map(index.names.idle).fillna(label[0]).to_numpy(np.uint32)
         texts = gaps[_OP].astype("category")
         op[at], ops = texts.cat.codes, [str(text) for text in texts.cat.categories]
@@ -96,12 +96,12 @@ def explained(index: Index, gaps: pd.DataFrame | None) -> Explained:
 
 
 def of_result(index: Index, tables: dict[str, pd.DataFrame]) -> Explained:
-    """What the result of the analysis says."""
+    """Return the causes in an analysis result."""
     return explained(index, tables.get(_TABLE))
 
 
-def restored(index: Index, kept: dict[str, Any]) -> Explained:
-    """What a file kept."""
-    ops = json.loads(kept["ops"].tobytes())
-    arrays = {name: kept[name] for name in ("label", "op", "host", "launch")}
+def restored(index: Index, saved: dict[str, Any]) -> Explained:
+    """Restore saved causes."""
+    ops = json.loads(saved["ops"].tobytes())
+    arrays = {name: saved[name] for name in ("label", "op", "host", "launch")}
     return Explained(first=index.idle.start, ops=ops, **arrays)

@@ -1,4 +1,4 @@
-"""Indexes on disk: in the store's folder `.timeline`, one folder a run, whole or not at all."""
+"""Index cache on disk: one folder per run in the store's `.timeline`, written atomically."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _TEMPORARY = re.compile(rf"\.tmp-({owners.PATTERN})(?:\.npz)?")
 
 
 def place(store: Store, run_id: str) -> Path:
-    """Where the index of a run is kept."""
+    """Return the folder of a run's index."""
     return store.beside / FOLDER / run_id / f"v{VERSION}"
 
 
 def load(folder: Path, seal: dict[str, str]) -> tuple[Outline, Arrays] | None:
-    """What is kept of a run with this seal, its arrays mapped into memory; None when nothing whole is."""
+    """Load an index with memory-mapped arrays; None if it is missing, damaged or of other tables."""
     try:
         outline = msgspec.json.decode((folder / _OUTLINE).read_bytes(), type=Outline)
         if outline.seal != seal:
@@ -46,16 +46,16 @@ def load(folder: Path, seal: dict[str, str]) -> tuple[Outline, Arrays] | None:
 
 
 def _mapped(path: Path) -> Any:
-    """An array of a file, mapped; one without elements cannot be."""
+    """Memory-map an array; empty arrays cannot be mapped and are loaded."""
     array = np.load(path, mmap_mode="r", allow_pickle=False)
     return np.array(array) if not array.size else array
 
 
 def save(store: Store, run_id: str, outline: Outline, arrays: Arrays) -> bool:
-    """Keep an index; whoever else keeps one of the same run at the same time leaves one of them.
+    """Save an index; concurrent writers are safe.
 
     Returns:
-        Whether it can be loaded now; False where the store cannot be written.
+        Whether it was saved; False if the store is not writable.
     """
     target = place(store, run_id)
     try:
@@ -78,12 +78,12 @@ def save(store: Store, run_id: str, outline: Outline, arrays: Arrays) -> bool:
 
 
 def _move(temporary: Path, target: Path, outline: Outline) -> None:
-    """Rename into place; what is there already stays if it is of the same run and whole."""
+    """Rename into place; a valid index of the same tables is kept."""
     if target.exists() and load(target, outline.seal) is None:
-        grave = temporary.with_name(f".tmp-{owners.mark()}")
-        with contextlib.suppress(OSError):  # at once: somebody may still be writing causes into it
-            target.rename(grave)
-        shutil.rmtree(grave, ignore_errors=True)
+        stale = temporary.with_name(f".tmp-{owners.mark()}")
+        with contextlib.suppress(OSError):  # rename first: causes may still be written into it
+            target.rename(stale)
+        shutil.rmtree(stale, ignore_errors=True)
     try:
         temporary.rename(target)
     except OSError:
@@ -92,7 +92,7 @@ def _move(temporary: Path, target: Path, outline: Outline) -> None:
 
 
 def save_causes(folder: Path, arrays: dict[str, Any]) -> None:
-    """Keep the causes of idle time beside their index, where that is on disk; a failure is no loss."""
+    """Save the causes next to their index; errors are ignored, since causes can be recomputed."""
     temporary = folder / f".tmp-{owners.mark()}.npz"
     with contextlib.suppress(OSError):
         try:
@@ -103,40 +103,40 @@ def save_causes(folder: Path, arrays: dict[str, Any]) -> None:
 
 
 def load_causes(folder: Path) -> dict[str, Any] | None:
-    """What `save_causes` kept; None when there is none."""
+    """Load the saved causes; None if there are none."""
     try:
-        with np.load(folder / _CAUSES, allow_pickle=False) as kept:
-            return {name: kept[name] for name in kept.files}
+        with np.load(folder / _CAUSES, allow_pickle=False) as saved:
+            return {name: saved[name] for name in saved.files}
     except (OSError, ValueError, zipfile.BadZipFile):
         return None
 
 
 def sweep(store: Store) -> None:
-    """Delete the indexes of runs that are gone, of older versions, and what was never finished."""
+    """Delete indexes of deleted runs and older versions, and leftovers of killed processes."""
     folder = store.beside / FOLDER
     if not folder.is_dir():
         return
-    entries = list(folder.iterdir())  # before the runs: one that is stored meanwhile is not taken for gone
+    entries = list(folder.iterdir())  # list before the runs, so that the index of a new run is not deleted
     runs = {run.path.name for run in store.runs()}
     for entry in entries:
-        if _left_over(entry) or (entry.name not in runs and not _TEMPORARY.fullmatch(entry.name)):
+        if _is_leftover(entry) or (entry.name not in runs and not _TEMPORARY.fullmatch(entry.name)):
             shutil.rmtree(entry, ignore_errors=True)
         elif entry.name in runs:
-            _tidy(entry)
+            _sweep_run(entry)
 
 
-def _tidy(folder: Path) -> None:
-    """Delete what a run's folder has beside its index of this version."""
+def _sweep_run(folder: Path) -> None:
+    """Delete everything in a run's folder except the index of this version."""
     for version in folder.iterdir():
         if version.name != f"v{VERSION}":
             shutil.rmtree(version, ignore_errors=True)
             continue
         for file in version.iterdir():
-            if _left_over(file):
+            if _is_leftover(file):
                 file.unlink(missing_ok=True)
 
 
-def _left_over(path: Path) -> bool:
-    """Whether it is of a process that has ended before it was finished."""
+def _is_leftover(path: Path) -> bool:
+    """Return whether it is a temporary file of a process that no longer runs."""
     temporary = _TEMPORARY.fullmatch(path.name)
     return temporary is not None and owners.is_dead(temporary[1])

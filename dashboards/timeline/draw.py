@@ -1,4 +1,4 @@
-"""What a range of time looks like: the intervals themselves where they are few, else what each pixel has."""
+"""Draw a time range: exact intervals if there are few, else a summary per pixel column."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     Array: TypeAlias = npt.NDArray[np.generic]
 
 EXACT = 4_000
-"""Intervals in the whole answer up to which each of them is sent."""
+"""Maximum intervals in a response that are all sent exactly."""
 SOME = 100
-"""A lane with no more than these is sent exactly in any answer."""
+"""Lanes with up to this many intervals are always sent exactly."""
 FULL = 255
 LEVELS = "levels"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """A range of time and the pixel columns it is drawn in.
+    """A time range divided into pixel columns.
 
     Column `c` of `width` is from `start + c · (end − start) // width` up to the start of the next.
     """
@@ -42,7 +42,7 @@ class Window:
 
     @property
     def edges(self) -> Ints:
-        """Start of each column, and the end of the last."""
+        """Start of each column, and end of the last."""
         span = self.end - self.start
         whole, rest = divmod(span, self.width)
         column = np.arange(self.width + 1, dtype=np.int64)
@@ -51,12 +51,12 @@ class Window:
 
 @dataclass(frozen=True, kw_only=True)
 class Drawn:
-    """One lane as it is drawn.
+    """A drawn lane.
 
     Attributes:
-        lane: Its number.
-        mode: What the arrays are of: `exact` of intervals, `density` of pixel columns, `levels` of memory.
-        arrays: By the names that the wire format gives them; `name` holds numbers of all names of the run.
+        lane: Lane number.
+        mode: `exact` (intervals), `density` (pixel columns) or `levels` (memory).
+        arrays: Arrays by their names in the wire format; `name` is an index into all names of the run.
     """
 
     lane: int
@@ -66,7 +66,7 @@ class Drawn:
 
 @dataclass(frozen=True, kw_only=True)
 class _Columns:
-    """Columns of several lanes in which something is: lane, column, first and last position, busy."""
+    """Non-empty columns of several lanes: lane, column, first and last position, busy level."""
 
     lane: Ints
     column: Ints
@@ -76,7 +76,7 @@ class _Columns:
 
 
 def drawing(index: Index, levels: Sequence[Levels], wanted: Sequence[int], window: Window) -> list[Drawn]:
-    """Lanes of intervals and, numbered after them, those of memory, in the order asked for."""
+    """Draw interval lanes and memory lanes (numbered after them), in the requested order."""
     count = len(index.lanes)
     bars = draw(index, [index.lanes[one] for one in wanted if one < count], window)
     found = {one.lane: one for one in bars}
@@ -87,10 +87,10 @@ def drawing(index: Index, levels: Sequence[Levels], wanted: Sequence[int], windo
 
 
 def draw(index: Index, lanes: Sequence[Lane], window: Window) -> list[Drawn]:
-    """Lanes in a window, in the order asked for.
+    """Draw interval lanes in a window, in the requested order.
 
-    Every interval is sent when the lanes hold `EXACT` or fewer in the window. Otherwise a lane is sent
-    exactly when it holds no more than its part of these (`EXACT` over the number of lanes), or than `SOME`.
+    All lanes are exact if they have at most `EXACT` intervals in the window together. Otherwise a lane is
+    exact if it has at most `EXACT` divided by the number of lanes, or `SOME`.
     """
     places = [index.within(lane, window.start, window.end) for lane in lanes]
     counts = [after - first for first, after in places]
@@ -111,13 +111,13 @@ def _exact(index: Index, lane: Lane, first: int, after: int) -> Drawn:
         arrays={
             "start": index.start[first:after].astype(np.float64),
             "dur": np.diff(index.total[first : after + 1]).astype(np.float64),
-            **_told(index, at),
+            **_attributes(index, at),
         },
     )
 
 
-def _told(index: Index, at: Ints) -> dict[str, Array]:
-    """Row, name and category of the intervals at positions."""
+def _attributes(index: Index, at: Ints) -> dict[str, Array]:
+    """Return row, name and category arrays of the intervals at positions."""
     label = index.labels(at)
     return {
         "row": index.row[at],
@@ -127,13 +127,13 @@ def _told(index: Index, at: Ints) -> dict[str, Array]:
 
 
 def _dense(index: Index, lanes: Sequence[Lane], window: Window) -> dict[int, Drawn]:
-    """Pixel columns of lanes, by lane; all at once, since each step costs about the same for few and many."""
+    """Draw the pixel columns of several lanes at once, which is faster than one by one."""
     found = _columns(index, lanes, window)
     longest = peaks.longest(index.peaks, index.duration, found.first, found.last)
     arrays: dict[str, Array] = {
         "column": found.column.astype(np.uint16),
         "busy": found.busy.astype(np.uint8),
-        **_told(index, longest),
+        **_attributes(index, longest),
         "count": (found.last - found.first + 1).astype(np.uint32),
     }
     bounds = np.searchsorted(found.lane, np.arange(len(lanes) + 1))
@@ -148,14 +148,14 @@ def _dense(index: Index, lanes: Sequence[Lane], window: Window) -> dict[int, Dra
 
 
 def _columns(index: Index, lanes: Sequence[Lane], window: Window) -> _Columns:
-    """Which columns of which lanes show something, which intervals touch them, and how busy they are."""
+    """Compute the non-empty columns, the intervals that touch them, and their busy levels."""
     edges = window.edges
-    begun = np.stack(
+    after_starts = np.stack(
         [lane.at + np.searchsorted(index.start[lane.at : lane.at + lane.rows], edges) for lane in lanes]
     )
     lowest = np.array([[lane.at] for lane in lanes])
-    covered, running = _covered(index, begun, lowest, edges)
-    first, last = begun[:, :-1] - running[:, :-1], begun[:, 1:] - 1
+    covered, running = _covered(index, after_starts, lowest, edges)
+    first, last = after_starts[:, :-1] - running[:, :-1], after_starts[:, 1:] - 1
     lane, column = np.nonzero(last >= first)
     widths = np.diff(edges)[column]
     busy = np.diff(covered, axis=1)[lane, column]
@@ -169,9 +169,9 @@ def _columns(index: Index, lanes: Sequence[Lane], window: Window) -> _Columns:
     )
 
 
-def _covered(index: Index, begun: Ints, lowest: Ints, edges: Ints) -> tuple[Ints, Ints]:
-    """How much of each lane is covered before each edge, and whether an interval runs across the edge."""
-    before = np.maximum(begun - 1, lowest)
-    over = np.where(begun > lowest, index.start[before] + index.duration(before) - edges, 0)
-    over = np.maximum(over, 0)
-    return index.total[begun] - over, (over > 0).astype(np.int64)
+def _covered(index: Index, after_starts: Ints, lowest: Ints, edges: Ints) -> tuple[Ints, Ints]:
+    """Return the covered time before each edge, and whether an interval crosses the edge."""
+    before = np.maximum(after_starts - 1, lowest)
+    overhang = np.where(after_starts > lowest, index.start[before] + index.duration(before) - edges, 0)
+    overhang = np.maximum(overhang, 0)
+    return index.total[after_starts] - overhang, (overhang > 0).astype(np.int64)

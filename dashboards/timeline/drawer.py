@@ -1,4 +1,4 @@
-"""One row with what is around it: what launched it, what it launched, what encloses it, why it was idle."""
+"""Details of a row: fields, launch, launched intervals, parents, stack, idle cause."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FRAMES = re.compile(r"[;\n]")
 
 
 def open_row(run: Run, index: Index, table: str, row: int) -> dict[str, Any]:
-    """All that is known of a row, as clients show it.
+    """Return the details of a row, as sent to clients.
 
     Raises:
         RunNotFoundError: The run has no such row.
@@ -35,7 +35,7 @@ def open_row(run: Run, index: Index, table: str, row: int) -> dict[str, Any]:
     if values is None:
         raise RunNotFoundError(f"{table} has no row {row}", hint=f"it has {run.rows(table):,} rows")
     at = int(index.position(table, np.array([row]))[0])
-    told = {
+    details = {
         "table": table,
         "row": row,
         "lane": int(index.lane_at(np.array([at]))[0]) if at >= 0 else None,
@@ -44,10 +44,12 @@ def open_row(run: Run, index: Index, table: str, row: int) -> dict[str, Any]:
         **_EMPTY,
     }
     if table == HOSTS:
-        told |= _of_host(run, index, values)
+        details |= _of_host(run, index, values)
     elif table == DEVICES:
-        told |= _of_idle(index, at) if values[C.KIND] == DeviceKind.IDLE else _of_device(run, index, values)
-    return told
+        details |= (
+            _of_idle(index, at) if values[C.KIND] == DeviceKind.IDLE else _of_device(run, index, values)
+        )
+    return details
 
 
 _EMPTY: dict[str, Any] = {
@@ -70,7 +72,7 @@ def _category(index: Index, at: int) -> str | None:
 
 
 def refer(index: Index, row: int | None) -> dict[str, Any] | None:
-    """A host row as clients are told of it; None where there is none, or it is in no lane."""
+    """Return a reference to a host row; None if it is missing or in no lane."""
     if row is None or row == NONE:
         return None
     at = int(index.position(HOSTS, np.array([row]))[0])
@@ -84,24 +86,24 @@ def _of_device(run: Run, index: Index, values: dict[str, Any]) -> dict[str, Any]
     if from_row is not None:
         record = fields.some(run, [from_row], [C.PARENT_ROW]).get(from_row, {})
         parents = family.chain(run, index, from_row, record.get(C.PARENT_ROW))
-    around = [row for row in (launch, op, *parents) if row is not None]
+    related = [row for row in (launch, op, *parents) if row is not None]
     return {
         "launch": refer(index, launch),
         "op": refer(index, op),
         "parents": _known(index, parents),
-        C.STACK: _stack(run, index, around),
+        C.STACK: _stack(run, index, related),
     }
 
 
 def _of_host(run: Run, index: Index, values: dict[str, Any]) -> dict[str, Any]:
     row = values[C.ROW_ID]
     parents = family.chain(run, index, row, values[C.PARENT_ROW])
-    told, total = family.launched(run, index, row)
+    details, total = family.launched(run, index, row)
     known = _known(index, parents)
     ops = [one for one in known if one["category"] == NUMBER["op"]]
     return {
         "op": ops[0] if ops else None,
-        "launched": told,
+        "launched": details,
         "launched_total": total,
         "parents": known,
         C.STACK: _stack(run, index, [row, *parents]),
@@ -111,7 +113,7 @@ def _of_host(run: Run, index: Index, values: dict[str, Any]) -> dict[str, Any]:
 def _of_idle(index: Index, at: int) -> dict[str, Any]:
     explained = index.causes.explained
     if explained is None or at < 0:
-        return {"pending": not index.causes.known.is_set()}
+        return {"pending": not index.causes.final.is_set()}
     place = at - explained.first
     category = CATEGORIES[int(index.names.category_of[explained.label[place]])]
     op = int(explained.op[place])
@@ -129,7 +131,7 @@ def _known(index: Index, rows: Sequence[int]) -> list[dict[str, Any]]:
 
 
 def _stack(run: Run, index: Index, rows: Sequence[int]) -> list[str]:
-    """Frames, the innermost first: as the nearest row recorded them, else the Python frames around."""
+    """Return the stack, innermost first: the nearest recorded one, else the enclosing Python frames."""
     if not rows:
         return []
     found = fields.some(run, rows, [C.STACK])

@@ -1,9 +1,8 @@
-"""Works out why the devices of a large run were idle, in a process of its own that others go before.
+"""Compute the causes of idle time of a large run in a low-priority process.
 
     python -m tracekit.dashboards.timeline.explain STORE RUN
 
-The index must be on disk; the causes are kept beside it, and the analysis's result where other pages find it.
-Whoever works out the same already is waited for.
+The index must be on disk; the causes are saved next to it, and the analysis result in the result cache.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ NICE = 10
 
 
 def main(store_path: str, run_id: str) -> int:
-    """Work out and keep the causes; 1 where there is no index to keep them with."""
+    """Compute and save the causes; return 1 if there is no index on disk."""
     store = Store(places.parse(store_path))
     run = Run(store.path / run_id)
     folder = disk.place(store, run_id)
-    kept = disk.load(folder, seal(run))
-    if kept is None:
+    loaded = disk.load(folder, seal(run))
+    if loaded is None:
         return 1
-    found = causes.of_result(assemble(*kept), Shelf(store).analyze(run, causes.ANALYSIS).tables)
+    found = causes.of_result(assemble(*loaded), Shelf(store).analyze(run, causes.ANALYSIS).tables)
     disk.save_causes(folder, found.arrays())
     return 0
 

@@ -1,4 +1,4 @@
-"""The table of a range as CSV; no cell is a formula to a spreadsheet."""
+"""Export the totals of a range as CSV; spreadsheet formulas are quoted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def csv_text(rows: Iterable[dict[str, Any]]) -> str:
-    """Rows of totals as CSV with a header."""
+    """Return rows of totals as CSV with a header."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow([*COLUMNS, *(f"max_{name}" for name in _MAX)])
@@ -26,7 +26,7 @@ def csv_text(rows: Iterable[dict[str, Any]]) -> str:
 
 
 def cell(value: Any) -> Any:
-    """A value that no spreadsheet takes for a formula.
+    """Quote text that a spreadsheet would evaluate.
 
     Example:
         >>> cell("=1+1"), cell("aten::add"), cell(-3)

@@ -1,4 +1,4 @@
-"""What stands around an interval: the calls that enclose it, and what a call has put on a device."""
+"""Relations of an interval: enclosing calls, and device work that a call launched."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 HOSTS = "host_intervals"
 LAUNCHED = 200
-"""Intervals told at most of those that a row has launched."""
+"""Maximum launched intervals to list."""
 _LONGEST_CHAIN = 2_000
 
 
 def chain(run: Run, index: Index, row: int, parent: int | None) -> list[int]:
-    """The rows that enclose a host row, the innermost first.
+    """Return the rows that enclose a host row, innermost first.
 
-    The index says which ones may; the recorded parents say which ones do.
+    The index gives the candidates, to read their recorded parents at once.
     """
     near = fields.some(run, _around(index, row), [C.PARENT_ROW])
     found: list[int] = []
@@ -42,7 +42,7 @@ def chain(run: Run, index: Index, row: int, parent: int | None) -> list[int]:
 
 
 def _around(index: Index, row: int) -> list[int]:
-    """Rows of the same thread that are open when a row starts."""
+    """Return rows of the same thread that are open when a row starts."""
     at = int(index.position(HOSTS, np.array([row]))[0])
     if at < 0:
         return []
@@ -55,7 +55,7 @@ def _around(index: Index, row: int) -> list[int]:
 
 
 def _thread(index: Index, at: int) -> Iterator[Lane]:
-    """Lanes of the thread of an interval."""
+    """Yield the lanes of an interval's thread."""
     own = index.lanes[int(index.lane_at(np.array([at]))[0])].track
     for lane in index.lanes:
         track = lane.track
@@ -65,7 +65,7 @@ def _thread(index: Index, at: int) -> Iterator[Lane]:
 
 
 def launched(run: Run, index: Index, row: int) -> tuple[list[dict[str, Any]], int]:
-    """The first device intervals that a host row or what it encloses has launched, and how many there are."""
+    """Return the first device intervals that a host row or its children launched, and their number."""
     inside = _inside(index, row)
     if not len(inside):
         return [], 0
@@ -87,7 +87,7 @@ def launched(run: Run, index: Index, row: int) -> tuple[list[dict[str, Any]], in
 
 
 def _inside(index: Index, row: int) -> Ints:
-    """A host row and those that it encloses: they come after it in the table, and end no later."""
+    """Return a host row and its children, which follow it in the table and end no later."""
     at = int(index.position(HOSTS, np.array([row]))[0])
     if at < 0:
         return np.array([row], np.int64)

@@ -1,4 +1,4 @@
-"""All fields of one row: as they are, and as people read them."""
+"""Fields of a row with formatted values."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ UNITS = {
     C.FLOPS: "FLOP",
     C.OCCUPANCY_PCT: "%",
 }
-"""Units of columns; the others are names, or numbers that name something."""
+"""Units of columns; all others are names or ids."""
 
 
 def row(run: Run, table: str, number: int) -> dict[str, Any] | None:
-    """One row by column; None when there is none. Rows of `steps` are known by their place."""
+    """Return a row, or None if it does not exist. `steps` has no row ids; rows are numbered."""
     if table == "steps":
         found = run.arrow(table).slice(number, 1) if 0 <= number < run.rows(table) else None
     else:
@@ -37,11 +37,11 @@ def row(run: Run, table: str, number: int) -> dict[str, Any] | None:
 
 
 def described(table: str, values: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Value, unit, text and meaning of each field, by column, in the schema's order.
+    """Return value, unit, text and meaning of each field, in schema order.
 
     Example:
-        >>> told = described("steps", {C.RANK: 0, C.STEP: 3, C.NAME: "s", C.START_NS: 1500, C.DUR_NS: 9})
-        >>> told[C.START_NS]["value"], told[C.START_NS]["text"]
+        >>> fields = described("steps", {C.RANK: 0, C.STEP: 3, C.NAME: "s", C.START_NS: 1500, C.DUR_NS: 9})
+        >>> fields[C.START_NS]["value"], fields[C.START_NS]["text"]
         (1500, '1.50 µs')
     """
     return {
@@ -56,6 +56,6 @@ def described(table: str, values: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def some(run: Run, rows: Sequence[int], columns: Sequence[str]) -> dict[int, dict[str, Any]]:
-    """Columns of host rows, by row."""
+    """Return columns of host rows, by row id."""
     found = run.arrow("host_intervals", columns=[C.ROW_ID, *columns], where=pc.field(C.ROW_ID).isin(rows))
     return {record[C.ROW_ID]: record for record in found.to_pylist()}

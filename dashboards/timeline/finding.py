@@ -1,4 +1,4 @@
-"""Finding intervals: by a part of their name, and the next or previous one from an instant."""
+"""Search intervals by name, and step to the next or previous one."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
     from .totals import Totals
 
 LONGEST = 500
-"""Characters of what is searched for that count."""
+"""Maximum characters of a query."""
 
 
 def searched(index: Index) -> list[Lane]:
-    """Lanes whose intervals have names: all but steps, which are annotations too, and idle time."""
+    """Return the searchable lanes: all but idle time and steps, which are also annotations."""
     return [lane for lane in index.lanes if lane.track.kind not in {STEPS, IDLE}]
 
 
 def search(index: Index, found: Totals, query: str, limit: int) -> dict[str, Any]:
-    """Names that contain a text, whatever its case, the largest sums first.
+    """Find names that contain a text, ignoring case; largest sums first.
 
     Args:
         index: The index.
-        found: Totals of the lanes that are searched.
+        found: Totals of the searched lanes.
         query: The text.
-        limit: Names told at most.
+        limit: Maximum number of names.
     """
     wanted = query.casefold()[:LONGEST]
     matching = np.array([wanted in text for text in index.names.lowered], np.bool_)
@@ -44,7 +44,7 @@ def search(index: Index, found: Totals, query: str, limit: int) -> dict[str, Any
     np.add.at(count, place, found.count[labels])
     np.add.at(total, place, found.sum_ns[labels])
     ranked = np.lexsort((names, -count, -total))
-    told = [
+    matches = [
         {
             "name": index.names.texts[int(names[one])],
             "count": int(count[one]),
@@ -53,7 +53,7 @@ def search(index: Index, found: Totals, query: str, limit: int) -> dict[str, Any
         }
         for one in ranked[:limit].tolist()
     ]
-    return {"total": len(names), "names": told}
+    return {"total": len(names), "names": matches}
 
 
 def _earliest(index: Index, at: Ints) -> int:
@@ -68,14 +68,14 @@ def step(
     after: int | None = None,
     before: int | None = None,
 ) -> dict[str, Any] | None:
-    """The first interval that starts after an instant, or the last that starts before one; None without one.
+    """Return the first interval that starts after an instant, or the last before one; None without any.
 
     Args:
         index: The index.
-        lanes: Where to look.
-        name: Only intervals of exactly this name; any by default.
+        lanes: The lanes to search.
+        name: Only intervals with exactly this name; default: any.
         after: The instant after which it starts.
-        before: The instant before which it starts, when none is given after which it does.
+        before: The instant before which it starts; used without `after`.
     """
     labels = _named(index, name) if name else None
     found = [_next(index, lane, labels, after=after, before=before) for lane in lanes]
@@ -87,7 +87,7 @@ def step(
 
 
 def _named(index: Index, name: str) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which labels have a name."""
+    """Return a mask of the labels with a name."""
     if name not in index.names.texts:
         return np.zeros(len(index.names.name_of), np.bool_)
     return index.names.name_of == index.names.texts.index(name)

@@ -1,4 +1,4 @@
-"""Labels: pairs of a name and a category, one number each, so that an interval keeps 4 bytes for both."""
+"""Labels: numbered pairs of name and category, so that an interval needs only 4 bytes for both."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _NONE = np.uint32(0xFFFF_FFFF)
 
 @dataclass
 class Names:
-    """Names and labels of a run as they are met.
+    """Collects names and labels of a run.
 
     Attributes:
         names: Distinct names.
-        name_of: The name of each label, as a position in `names`.
-        category_of: The category of each label.
+        name_of: Name of each label, as an index into `names`.
+        category_of: Category of each label.
     """
 
     names: list[str] = field(default_factory=list)
@@ -40,20 +40,20 @@ class Names:
     _known: dict[str, int] = field(default_factory=dict)
 
     def name(self, text: str) -> int:
-        """The number of a name, new or not."""
+        """Return the number of a name; add it if new."""
         number = self._known.setdefault(text, len(self.names))
         if number == len(self.names):
             self.names.append(text)
         return number
 
     def label(self, name: int, category: int) -> int:
-        """A new label."""
+        """Add a label."""
         self.name_of.append(name)
         self.category_of.append(category)
         return len(self.name_of) - 1
 
     def labels(self, names: Text, category: npt.NDArray[np.uint8]) -> Labels:
-        """The label of each row, from its name and category."""
+        """Return the label of each row from its name and category."""
         numbers = np.array([self.name(text) for text in names.values], np.int64)
         found = np.empty(len(names.codes), np.uint32)
         lookup = np.full(len(names.values) * _COUNT, _NONE, np.uint32)
@@ -66,26 +66,26 @@ class Names:
         return found
 
     def idle(self) -> dict[str, int]:
-        """A label for idle time of each cause."""
+        """Add a label for idle time of each cause."""
         name = self.name(IDLE)
         return {cause: self.label(name, categories.of_cause(cause)) for cause in CAUSES}
 
 
 def of_steps(run: Run, names: Names) -> Labels:
-    """The label of each row of `steps`."""
+    """Return the label of each row of `steps`."""
     text = reading.text(run, "steps", C.NAME)
     return names.labels(text, np.full(len(text.codes), NUMBER["annotation"], np.uint8))
 
 
 def of_host(run: Run, names: Names) -> Labels:
-    """The same of host intervals."""
+    """Return the label of each host interval."""
     kind = reading.text(run, "host_intervals", C.KIND)
     category = categories.of_kinds(kind.values)[kind.codes]
     return names.labels(reading.text(run, "host_intervals", C.NAME), category)
 
 
 def of_device(run: Run, names: Names) -> Labels:
-    """The same of device intervals."""
+    """Return the label of each device interval."""
     kind, text, copy = (reading.text(run, "device_intervals", name) for name in (C.KIND, C.NAME, C.COPY_KIND))
     category = categories.of_kinds(kind.values)[kind.codes]
     kernels = _are(kind, DeviceKind.KERNEL)
@@ -101,7 +101,7 @@ def _are(kind: Text, wanted: str) -> npt.NDArray[np.bool_]:
 
 
 def _of_kernels(values: list[str], codes: npt.NDArray[np.int32]) -> npt.NDArray[np.uint8]:
-    """The category of each kernel; each distinct name is looked at once."""
+    """Return the category of each kernel; each distinct name is classified once."""
     lookup = np.zeros(len(values), np.uint8)
     for number in np.flatnonzero(np.bincount(codes, minlength=len(values))).tolist():
         lookup[number] = categories.of_kernel(values[number])

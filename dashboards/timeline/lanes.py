@@ -1,4 +1,4 @@
-"""Lanes: which intervals share a line of the timeline, and the order of the lines."""
+"""Lanes: rows of the timeline, and their order."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ TABLES = {
     IDLE: "device_intervals",
     HOST: "host_intervals",
 }
-"""Which table the rows of a kind of lane are of."""
+"""Table of each kind of lane."""
 ABSENT = -1
-"""A stream, device, process or thread that a track does not have."""
+"""Value of fields that do not apply to a track."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Track:
-    """What lanes are of: the steps of a rank, a stream, the idle time of a device, a thread.
+    """Source of lanes: the steps of a rank, a stream, the idle time of a device, or a thread.
 
     Attributes:
-        waits: Whether it holds the waits of a device, which run beside its work.
-        depth: Nesting of the intervals on a thread; 0 elsewhere.
+        waits: Whether it contains the waits of a device, which overlap its work.
+        depth: Nesting depth on a thread; 0 otherwise.
     """
 
     kind: str
@@ -43,21 +43,21 @@ class Track:
 
     @property
     def line(self) -> Track:
-        """The track without the nesting: lanes that differ in depth alone stand under one title."""
+        """The track without depth; lanes that differ only in depth share a title."""
         return replace(self, depth=0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lane:
-    """One lane, in which nothing overlaps.
+    """A lane of non-overlapping intervals.
 
     Attributes:
-        id: Its number, in the order in which lanes are shown.
-        track: What it is of; its depth counts the lanes of a line from the top.
+        id: Lane number, in display order.
+        track: Its track; `depth` is the index of the lane within its line.
         at: Position of its first interval in the index.
-        rows: How many intervals it has.
-        group: Heading under which it stands.
-        title: What it is called there.
+        rows: Number of intervals.
+        group: Heading of its group.
+        title: Title.
     """
 
     id: int
@@ -69,36 +69,35 @@ class Lane:
 
     @property
     def table(self) -> str:
-        """The table of its rows."""
+        """Table of its rows."""
         return TABLES[self.track.kind]
 
     def described(self) -> dict[str, Any]:
-        """The lane as clients are told of it; what it does not have is None."""
+        """Return the lane as sent to clients; fields that do not apply are None."""
         track = self.track
         places = {C.RANK: track.rank, C.DEVICE: track.device, C.STREAM: track.stream}
         places |= {C.PID: track.pid, C.TID: track.tid}
-        told = {name: None if value == ABSENT else value for name, value in places.items()}
+        ids = {name: None if value == ABSENT else value for name, value in places.items()}
         head = {"id": self.id, "group": self.group, "title": self.title, C.KIND: track.kind}
-        return {**head, **told, C.DEPTH: track.depth, "rows": self.rows}
+        return {**head, **ids, C.DEPTH: track.depth, "rows": self.rows}
 
 
 def ordered(found: Sequence[tuple[Track, int, int]]) -> tuple[Lane, ...]:
-    """Lanes in the order in which they are shown, from their tracks, positions and numbers of rows.
+    """Return lanes in display order, from their tracks, positions and numbers of rows.
 
-    Per rank: steps, annotations, the devices with their streams, waits and idle time, and the host's threads,
-    the busiest first.
+    Per rank: steps, annotations, devices with streams, waits and idle time, and host threads, busiest first.
     """
     weight: dict[Track, int] = {}
     for track, _, rows in found:
         weight[track.line] = weight.get(track.line, 0) + rows
     ranked = sorted(found, key=lambda one: (_place(one[0], weight[one[0].line]), one[0].depth, one[1]))
-    crowded = _crowded(weight)
+    ambiguous = _ambiguous(weight)
     lanes: list[Lane] = []
     for number, (track, at, rows) in enumerate(ranked):
-        above = lanes[-1].track if lanes else None
-        depth = above.depth + 1 if above and above.line == track.line else 0
+        previous = lanes[-1].track if lanes else None
+        depth = previous.depth + 1 if previous and previous.line == track.line else 0
         shown = replace(track, depth=depth)
-        group, title = _group(track), _title(track, several=crowded)
+        group, title = _group(track), _title(track, several=ambiguous)
         lanes.append(Lane(id=number, track=shown, at=at, rows=rows, group=group, title=title))
     return tuple(lanes)
 
@@ -113,8 +112,8 @@ def _place(track: Track, weight: int) -> tuple[int, ...]:
     return track.rank, kind, 0, 0, -weight, track.pid, track.tid
 
 
-def _crowded(lines: Iterable[Track]) -> set[tuple[str, int]]:
-    """Ranks with more than one process with threads, and those with more than one thread with annotations."""
+def _ambiguous(lines: Iterable[Track]) -> set[tuple[str, int]]:
+    """Return ranks with several processes, and ranks with several threads with annotations."""
     found: dict[tuple[str, int], set[int]] = {}
     for line in lines:
         if line.kind in {HOST, ANNOTATION}:
@@ -147,7 +146,7 @@ def _title(track: Track, *, several: set[tuple[str, int]]) -> str:
 
 
 def _thread(track: Track, *, processes: bool) -> str:
-    """What a thread is called; the main one has its process's number."""
+    """Return the title of a thread; the main thread's id equals the process id."""
     if track.tid == track.pid:
         return f"main thread {track.tid}"
     return f"thread {track.tid} of process {track.pid}" if processes else f"thread {track.tid}"

@@ -1,7 +1,7 @@
-"""Memory lanes: bytes allocated on each device over time, as the allocator's events say them.
+"""Memory lanes: bytes allocated on each device over time, from allocator events.
 
-Where every event of a device has the allocator's running total, that is shown; else the sum of the events
-since the capture's start, which can be negative. The level after an event holds until the next one.
+If every event of a device has the allocator's running total, that is used; otherwise the sum of the events
+since the start of the capture, which can be negative. A level holds until the next event.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _TABLE = "allocations"
 
 @dataclass(frozen=True, kw_only=True)
 class Levels:
-    """Bytes allocated on one device of one rank.
+    """Bytes allocated over time on a device.
 
     Attributes:
         rank: The rank.
-        device: The device; `HOST_DEVICE` is the host.
-        t_ns: When each event was, in order.
-        bytes: Bytes allocated from before the first event on, and after each event.
-        total: Whether these are the allocator's running totals, else the change since the capture's start.
+        device: The device; `HOST_DEVICE` for the host.
+        t_ns: Sorted event times.
+        bytes: Bytes allocated before the first event, and after each event.
+        total: Whether these are the allocator's running totals, not changes since the capture's start.
     """
 
     rank: int
@@ -50,23 +50,23 @@ class Levels:
 
     @property
     def group(self) -> str:
-        """The heading under which the lane stands."""
+        """Heading of the lane's group."""
         where = "host" if self.device == HOST_DEVICE else f"GPU {self.device}"
         return f"rank {self.rank} · {where}"
 
     def described(self, number: int) -> dict[str, Any]:
-        """The lane as clients are told of it."""
+        """Return the lane as sent to clients."""
         most = int(self.bytes.max())
         peak = f"peak {human(most, 'bytes')}" if self.total else f"up to +{human(most, 'bytes')}"
         device = None if self.device == HOST_DEVICE else self.device
         head = {"id": number, "group": self.group, "title": f"memory · {peak}", C.KIND: KIND}
         place = {C.RANK: self.rank, C.DEVICE: device, C.STREAM: None, C.PID: None, C.TID: None, C.DEPTH: 0}
-        told = {"low": int(self.bytes.min()), "high": most, "total": self.total}
-        return {**head, **place, "rows": len(self.t_ns), **told}
+        levels = {"low": int(self.bytes.min()), "high": most, "total": self.total}
+        return {**head, **place, "rows": len(self.t_ns), **levels}
 
 
 def levels(run: Run) -> tuple[Levels, ...]:
-    """The levels of each rank's devices, the host last; none where nothing of the allocator was recorded.
+    """Return the levels of each rank's devices, the host last; empty without allocator events.
 
     Raises:
         UnusableInputError: The table cannot be read.
@@ -87,37 +87,37 @@ def levels(run: Run) -> tuple[Levels, ...]:
 
 
 def _known(recorded: Ints, size: Ints) -> tuple[Ints, bool]:
-    """The level before the first event and after each one, and whether it is the allocator's total."""
+    """Return the levels before the first and after each event, and whether they are running totals."""
     if (recorded != reading.NULL).all():
         return np.concatenate(([recorded[0] - size[0]], recorded)), True
     return np.concatenate(([0], np.cumsum(size))), False
 
 
 def drawn(found: Levels, window: Window) -> dict[str, Array]:
-    """The first column of a window and those with an event: lowest, highest and last level in each.
+    """Return lowest, highest and last level in the first column and in each column with an event.
 
-    Exact: no event is left out, and what held before a column's first event counts for the column, unless
-    that event is at its very start. Sums of bytes are whole numbers below 2⁵³, which `f64` holds.
+    The result is exact. The level before a column's first event counts for the column, unless it is at
+    the start of the column. Sums of bytes are below 2⁵³, so f64 represents them exactly.
     """
     edges = window.edges
-    begun = np.searchsorted(found.t_ns, edges)
-    column = np.flatnonzero((begun[1:] > begun[:-1]) | (np.arange(window.width) == 0))
-    first, after = begun[column], begun[column + 1]
+    event_index = np.searchsorted(found.t_ns, edges)
+    column = np.flatnonzero((event_index[1:] > event_index[:-1]) | (np.arange(window.width) == 0))
+    first, after = event_index[column], event_index[column + 1]
     before, last = found.bytes[first], found.bytes[after]
     some = after > first
-    late = np.ones(len(column), np.bool_)
-    late[some] = found.t_ns[first[some]] > edges[column[some]]
+    includes_previous = np.ones(len(column), np.bool_)
+    includes_previous[some] = found.t_ns[first[some]] > edges[column[some]]
     low, high = before.copy(), before.copy()
     for extreme, of in ((low, np.minimum), (high, np.maximum)):
         own = _within(found.bytes, first[some] + 1, after[some] + 1, of)
-        extreme[some] = np.where(late[some], of(before[some], own), own)
-    told = {"low": low, "high": high, "last": last}
-    sent = {name: array.astype(np.float64) for name, array in told.items()}
+        extreme[some] = np.where(includes_previous[some], of(before[some], own), own)
+    levels = {"low": low, "high": high, "last": last}
+    sent = {name: array.astype(np.float64) for name, array in levels.items()}
     return {"column": column.astype(np.uint16), **sent}
 
 
 def _within(values: Ints, first: Ints, after: Ints, of: np.ufunc) -> Ints:
-    """The extreme of each range of positions; no range is empty."""
+    """Reduce each range of positions; no range is empty."""
     if not len(first):
         return np.empty(0, np.int64)
     padded = np.append(values[: after[-1]], values[-1])
@@ -126,9 +126,9 @@ def _within(values: Ints, first: Ints, after: Ints, of: np.ufunc) -> Ints:
 
 
 def placed(lanes: Sequence[dict[str, Any]], more: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Lanes with those of memory below the others of the same heading; one without a heading comes last."""
-    told = list(lanes)
+    """Insert memory lanes below the other lanes of their group; those without a group come last."""
+    merged = list(lanes)
     for one in more:
-        same = [place for place, lane in enumerate(told) if lane["group"] == one["group"]]
-        told.insert(same[-1] + 1 if same else len(told), one)
-    return told
+        same = [place for place, lane in enumerate(merged) if lane["group"] == one["group"]]
+        merged.insert(same[-1] + 1 if same else len(merged), one)
+    return merged

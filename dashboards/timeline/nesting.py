@@ -1,4 +1,4 @@
-"""Nesting on host threads without the user's annotations, which have lanes of their own."""
+"""Nesting depth on host threads; annotations are counted separately, since they have separate lanes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def depths(run: Run) -> tuple[Bools, Depths]:
-    """Of each host row: whether it is an annotation, and how many rows of its sort enclose it."""
+    """Return for each host row whether it is an annotation, and how many rows of its sort enclose it."""
     depth = reading.integers(run, _TABLE, C.DEPTH, dtype=np.int32)
     kind = reading.text(run, _TABLE, C.KIND)
     if HostKind.ANNOTATION not in kind.values:
@@ -35,17 +35,17 @@ def depths(run: Run) -> tuple[Bools, Depths]:
 
 
 def _parents(run: Run) -> npt.NDArray[np.int32]:
-    """Position of the row that encloses each row; `NULL` at the top."""
+    """Return the position of each row's parent; `NULL` for top-level rows."""
     row = reading.integers(run, _TABLE, C.ROW_ID, dtype=np.int32)
     position = np.full(int(row.max()) + 2, NULL, np.int32)
     position[row] = np.arange(len(row), dtype=np.int32)
     parent = reading.integers(run, _TABLE, C.PARENT_ROW, dtype=np.int32)
     np.clip(parent, NULL, len(position) - 2, out=parent)
-    return position[parent]  # `NULL` finds the last, which is of no row
+    return position[parent]  # NULL (-1) selects the last element, which is NULL
 
 
 def _inside(parent: npt.NDArray[np.int32], depth: Depths, annotation: Bools) -> Depths:
-    """How many annotations enclose each row: of the outer rows first."""
+    """Return how many annotations enclose each row; computed from the outermost rows inwards."""
     inside = np.zeros(len(depth), np.int32)
     by_depth = reading.order(np.minimum(depth, 65_535), 1 << 16)
     bounds = np.searchsorted(depth[by_depth], np.arange(1, int(depth.max()) + 2))

@@ -1,4 +1,4 @@
-"""The indexes of runs that are looked at: loaded, or built and kept; the longest unused are closed."""
+"""LRU cache of open indexes, loaded from disk or built."""
 
 from __future__ import annotations
 
@@ -24,40 +24,40 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 KEPT = 6
-"""Indexes open at once; one of 5 million intervals that could not be kept on disk takes 140 MB."""
+"""Maximum open indexes; one of 5 million intervals takes 140 MB if it could not be saved to disk."""
 
 
 LARGE = 200_000
-"""Intervals from which causes are worked out in a process of their own."""
+"""Runs with more intervals compute causes in a subprocess."""
 WORKER = "causes of idle time"
-"""Start of the name of the threads that work them out."""
+"""Prefix of the names of the threads that compute them."""
 
 
 @dataclass
 class Opened:
-    """The open indexes of a store.
+    """Open indexes of a store.
 
     Attributes:
-        store: Its runs.
-        results: Results of analyses, shared with the pages.
+        store: The store.
+        results: Cache of analysis results, shared with the pages.
     """
 
     store: Store
     results: Results
-    _kept: Results = field(default_factory=lambda: Results(kept=KEPT))
-    _levels: Results = field(default_factory=lambda: Results(kept=KEPT))
+    _indexes: Results = field(default_factory=lambda: Results(capacity=KEPT))
+    _levels: Results = field(default_factory=lambda: Results(capacity=KEPT))
 
     def of(self, run: Run) -> Index:
-        """The index of a run; two who ask at once wait for one build.
+        """Return the index of a run; concurrent requests share one build.
 
         Raises:
             UnusableInputError: A table cannot be read.
         """
-        index: Index = self._kept.get(run.path, lambda: self._open(run))
+        index: Index = self._indexes.get(run.path, lambda: self._open(run))
         return index
 
     def levels(self, run: Run) -> tuple[Levels, ...]:
-        """The memory lanes of a run, whose numbers follow those of its index.
+        """Return the memory lanes of a run, numbered after those of its index.
 
         Raises:
             UnusableInputError: The table cannot be read.
@@ -77,41 +77,41 @@ class Opened:
         return index
 
     def _explain(self, run: Run, index: Index) -> None:
-        """Have the causes of idle time laid over an index: from disk now, else when they are worked out."""
+        """Load the causes of idle time from disk, or start a thread that computes them."""
         folder = disk.place(self.store, run.path.name)
         if not len(index.idle):
-            index.causes.tell(None)
-        elif (kept := disk.load_causes(folder)) is not None:
-            index.causes.tell(causes.restored(index, kept))
+            index.causes.set_final(None)
+        elif (saved := disk.load_causes(folder)) is not None:
+            index.causes.set_final(causes.restored(index, saved))
         else:
             name = f"{WORKER} {run.path.name}"
-            threading.Thread(target=self._work_out, args=(run, index), name=name, daemon=True).start()
+            threading.Thread(target=self._compute_causes, args=(run, index), name=name, daemon=True).start()
 
-    def _work_out(self, run: Run, index: Index) -> None:
+    def _compute_causes(self, run: Run, index: Index) -> None:
         folder = disk.place(self.store, run.path.name)
         try:
             if len(index.start) > LARGE and folder.is_dir():
-                index.causes.tell(self._apart(run, index))
+                index.causes.set_final(self._in_subprocess(run, index))
                 return
             found = causes.of_result(index, self.results.of(run, causes.ANALYSIS).tables)
         except Exception:
-            _LOG.exception("the causes of the idle time of run %s are not known", run.path.name)
-            index.causes.tell(None)
+            _LOG.exception("computing the causes of idle time of run %s failed", run.path.name)
+            index.causes.set_final(None)
             return
         disk.save_causes(folder, found.arrays())
-        index.causes.tell(found)
+        index.causes.set_final(found)
 
-    def _apart(self, run: Run, index: Index) -> causes.Explained:
-        """The causes of a large run: its analysis would slow down every drawing, and keep its memory."""
+    def _in_subprocess(self, run: Run, index: Index) -> causes.Explained:
+        """Compute the causes of a large run in a subprocess, to keep this process responsive and small."""
         command = [sys.executable, "-m", f"{__package__}.explain", str(self.store.path), run.path.name]
-        subprocess.run(  # noqa: S603 (this program, with the id of a run that the store has)
+        subprocess.run(  # noqa: S603 (own module, with the id of a stored run)
             command,
             check=True,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        kept = disk.load_causes(disk.place(self.store, run.path.name))
-        if kept is None:
-            raise UnusableInputError("the causes could not be kept", hint="make room in the store")
-        return causes.restored(index, kept)
+        saved = disk.load_causes(disk.place(self.store, run.path.name))
+        if saved is None:
+            raise UnusableInputError("the causes could not be saved", hint="free disk space in the store")
+        return causes.restored(index, saved)

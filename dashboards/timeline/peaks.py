@@ -1,9 +1,9 @@
-"""The longest interval of any range of positions, in a few steps whatever the range's length.
+"""Range-maximum queries: the longest interval in any range of positions.
 
-A pyramid of blocks of 16: each element keeps, as 16 bits, which elements of its block up to itself are longer
-than all that follow them until there. The lowest bit at or above a position is then the longest of the range
-from it. Each block's longest is an element of the level above. Ties go to the earlier element. This takes
-2.9 bytes an interval, and a query reads at most two blocks of each level.
+A pyramid of blocks of 16. The 16-bit mask of an element marks the elements of its block, up to itself, that
+are longer than all later elements up to itself. The lowest set bit at or above a position is then the
+longest of the range that starts there. The longest of each block is an element of the next level. Ties go
+to the first element. This takes 2.9 bytes per interval, and a query reads at most two blocks per level.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Masks: TypeAlias = npt.NDArray[np.uint16]
 Places: TypeAlias = npt.NDArray[np.uint32]
 Found: TypeAlias = "tuple[Ints, Ints]"
-"""Positions and the values there."""
+"""Positions, and the values at them."""
 
 _BITS = 4
 BLOCK = 1 << _BITS
@@ -32,13 +32,13 @@ _STRIPE = 1 << 18
 
 @dataclass(frozen=True)
 class Peaks:
-    """The pyramid over some values.
+    """Range-maximum pyramid.
 
     Attributes:
-        masks: Of all levels, one after the other.
-        places: Position among the values of each element, for the levels above the first.
-        lengths: The values there, which lie closer together than at those positions.
-        sizes: Elements of each level.
+        masks: Masks of all levels, concatenated.
+        places: Position in the values of each element, for the levels above the first.
+        lengths: Values at these positions, for locality.
+        sizes: Number of elements of each level.
     """
 
     masks: Masks
@@ -48,7 +48,7 @@ class Peaks:
 
 
 def sizes(count: int) -> tuple[int, ...]:
-    """Elements of each level over so many values.
+    """Return the number of elements of each level.
 
     Example:
         >>> sizes(300), sizes(0)
@@ -61,7 +61,7 @@ def sizes(count: int) -> tuple[int, ...]:
 
 
 def build(values: Ints) -> Peaks:
-    """The pyramid over values."""
+    """Build the pyramid over values."""
     levels = sizes(len(values))
     masks = np.empty(sum(levels), np.uint16)
     places = np.empty(sum(levels[1:]), np.uint32)
@@ -82,7 +82,7 @@ def build(values: Ints) -> Peaks:
 
 
 def _level(values: Ints, masks: Masks) -> Ints:
-    """Fill the masks of one level; returns the position of each block's longest."""
+    """Fill the masks of a level; return the position of each block's longest element."""
     winners = np.empty(-(-len(values) // BLOCK), np.int64)
     for first in range(0, len(values), _STRIPE):
         part = values[first : first + _STRIPE]
@@ -97,7 +97,7 @@ def _level(values: Ints, masks: Masks) -> Ints:
 
 
 def _blocks(columns: Ints) -> Masks:
-    """Masks of blocks whose elements are the rows."""
+    """Return the masks of blocks, with elements along the rows."""
     made = np.zeros(columns.shape, np.uint16)
     for row in range(BLOCK):
         for above in range(row):
@@ -108,13 +108,13 @@ def _blocks(columns: Ints) -> Masks:
 
 
 def longest(peaks: Peaks, values: Callable[[Ints], Ints], first: Ints, last: Ints) -> Ints:
-    """Position of the longest from each first to each last position, both included; the earlier of equals.
+    """Return the position of the longest in each inclusive range; the first on a tie.
 
     Args:
         peaks: The pyramid over the values.
         values: Gives the values at positions.
         first: First positions.
-        last: Last positions, none before its first.
+        last: Last positions, not less than the first.
     """
     best = first.copy()
     most = np.full(len(first), np.iinfo(np.int64).min)
@@ -141,7 +141,7 @@ def longest(peaks: Peaks, values: Callable[[Ints], Ints], first: Ints, last: Int
 
 
 def _ends(masks: Masks, first: Ints, last: Ints) -> tuple[Ints, Ints]:
-    """The longest of the range's part in its first block, and in its last one, which may be the same."""
+    """Return the longest in the first and in the last block of each range, which may be the same."""
     lowest = _lowest()
     head_end = np.minimum(first | (BLOCK - 1), last)
     tail_start = np.maximum(last & ~(BLOCK - 1), first)
@@ -151,7 +151,7 @@ def _ends(masks: Masks, first: Ints, last: Ints) -> tuple[Ints, Ints]:
 
 
 def _better(head: Found, tail: Found, known: Found) -> Found:
-    """The longest of what was found at the ends of a level and before; of equals the first."""
+    """Return the longest of the candidates of a level and earlier levels; the first on a tie."""
     place = np.where(tail[1] > head[1], tail[0], head[0])
     length = np.maximum(head[1], tail[1])
     better = (length > known[1]) | ((length == known[1]) & (place < known[0]))
@@ -160,7 +160,7 @@ def _better(head: Found, tail: Found, known: Found) -> Found:
 
 @cache
 def _lowest() -> npt.NDArray[np.uint8]:
-    """The place of the lowest bit of every number of 16 bits."""
+    """Return the index of the lowest set bit of every 16-bit number."""
     numbers = np.arange(1 << 16)
     numbers[0] = 1
     return np.log2(numbers & -numbers).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""Columns of a run's tables as compact arrays, in one order whatever columns are asked for together."""
+"""Read table columns as compact arrays in a consistent row order."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 NULL = -1
 STRIPE = 1 << 18
-"""Rows that are worked on at once: what a step needs for itself stays small."""
+"""Rows processed at once, to limit temporary memory."""
 
 
 @dataclass(frozen=True)
 class Text:
-    """A column of text: the distinct values, and which of them each row has; `NULL` where it has none."""
+    """A dictionary-encoded text column; `NULL` codes are missing values."""
 
     values: list[str]
     codes: npt.NDArray[np.int32]
 
 
 def integers(run: Run, table: str, column: str, *, dtype: type[np.integer[Any]] = np.int64) -> Any:
-    """One column of numbers, with `NULL` for null."""
+    """Read an integer column, with `NULL` for missing values."""
     found = _column(run, table, column)
     filled = np.empty(len(found), dtype)
     at = 0
@@ -45,7 +45,7 @@ def integers(run: Run, table: str, column: str, *, dtype: type[np.integer[Any]] 
 
 
 def text(run: Run, table: str, column: str) -> Text:
-    """One column of text."""
+    """Read a text column."""
     found = _column(run, table, column).unify_dictionaries()
     codes = np.empty(len(found), np.int32)
     at = 0
@@ -56,7 +56,7 @@ def text(run: Run, table: str, column: str) -> Text:
 
 
 def _column(run: Run, table: str, column: str) -> pa.ChunkedArray:
-    """One column; the parts of a run in several are put in order by the start, so that is read too."""
+    """Read a column; for runs in parts also the start, which determines the row order."""
     columns = {column: None}
     if run.in_parts(table):
         columns[C.START_NS] = None
@@ -64,7 +64,7 @@ def _column(run: Run, table: str, column: str) -> pa.ChunkedArray:
 
 
 def grouped(*columns: npt.NDArray[np.integer[Any]]) -> tuple[npt.NDArray[np.int32], list[tuple[int, ...]]]:
-    """Which distinct combination of values each row has, and the combinations; few of them are expected.
+    """Group rows by distinct combinations of values, of which few are expected.
 
     Example:
         >>> codes, keys = grouped(np.array([3, 3, 5]), np.array([0, 1, 0]))
@@ -91,6 +91,6 @@ def _combined(columns: list[npt.NDArray[np.integer[Any]]]) -> tuple[Ints, list[t
 
 
 def order(codes: npt.NDArray[np.integer[Any]], groups: int) -> npt.NDArray[np.int32]:
-    """Positions by group, in their order within each."""
-    small = np.uint16 if groups <= 1 << 16 else np.int64  # 16 bits sort in linear time
+    """Return positions sorted by group (stable)."""
+    small = np.uint16 if groups <= 1 << 16 else np.int64  # 16-bit keys use a radix sort
     return np.argsort(codes.astype(small), kind="stable").astype(np.int32)

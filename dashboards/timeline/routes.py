@@ -1,4 +1,4 @@
-"""The routes that the timeline's client asks; what they answer is said in the package's docstring."""
+"""HTTP routes of the timeline; see the package docstring for the protocol."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 
 SCHEMA = "tracekit.timeline/1"
 SHOWN = 500
-"""Rows of a summary; its CSV has all of them."""
-_KEPT = {"Cache-Control": "private, max-age=3600"}
-_UNKEPT = {"Cache-Control": "no-store"}
-"""An answer that changes once the causes of idle time are known."""
+"""Maximum rows of a summary; the CSV has all of them."""
+_CACHEABLE = {"Cache-Control": "private, max-age=3600"}
+_NO_STORE = {"Cache-Control": "no-store"}
+"""Headers of responses that change once the causes of idle time are known."""
 _ROW_TABLES = ("device_intervals", "host_intervals", "steps")
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """The run that is asked about, its index, and the site's open indexes."""
+class _Request:
+    """The requested run with its index."""
 
     run: Run
     index: Index
@@ -49,88 +49,90 @@ class _Asked:
 
 @dataclass(frozen=True)
 class _Routes:
-    """What answers are made of."""
+    """Request handlers."""
 
     site: Site
     opened: Opened
-    totals: Results = field(default_factory=lambda: Results(kept=16))
+    totals: Results = field(default_factory=lambda: Results(capacity=16))
 
-    def asked(self, run_id: str) -> _Asked:
+    def requested(self, run_id: str) -> _Request:
         run = self.site.run(run_id)
         if run is None:
-            raise RunNotFoundError("the store has no such run", hint="the page Runs lists those it has")
-        return _Asked(run, self.opened.of(run))
+            raise RunNotFoundError("the store has no such run", hint="see the Runs page")
+        return _Request(run, self.opened.of(run))
 
     def lanes(self, run: str) -> Response:
-        asked = self.asked(run)
+        requested = self.requested(run)
         rank, device = (_optional(name) for name in (C.RANK, C.DEVICE))
-        levels = self.opened.levels(asked.run)
-        return _json(_described(asked, levels, rank, device), asked.index)
+        levels = self.opened.levels(requested.run)
+        return _json(_described(requested, levels, rank, device), requested.index)
 
     def draw(self, run: str) -> Response:
-        asked = self.asked(run)
-        index, levels = asked.index, self.opened.levels(asked.run)
-        wanted = ask.few(ask.numbers(request.args, len(index.lanes) + len(levels)))
+        requested = self.requested(run)
+        index, levels = requested.index, self.opened.levels(requested.run)
+        wanted = ask.check_count(ask.numbers(request.args, len(index.lanes) + len(levels)))
         start, end = ask.window(request.args, index)
-        width = ask.clamped(request.args, "width", default=1_000, low=1, high=ask.WIDEST)
+        width = ask.clamped(request.args, "width", default=1_000, low=1, high=ask.MAX_WIDTH)
         window = Window(start=start, end=end, width=width)
-        settled = index.causes.known.is_set()  # before drawing: what is told as settled must be
+        settled = index.causes.final.is_set()  # read before drawing, so that cached responses are final
         found = drawing(index, levels, wanted, window)
         data = wire.pack(window, found, index.names.texts, causes=settled)
-        headers = _KEPT if settled else _UNKEPT
+        headers = _CACHEABLE if settled else _NO_STORE
         return Response(data, mimetype="application/octet-stream", headers=headers)
 
     def row(self, run: str, table: str, number: str) -> Response:
-        asked = self.asked(run)
+        requested = self.requested(run)
         if table not in _ROW_TABLES or table not in TABLES:
             raise RunNotFoundError("no such table", hint=f"one of {', '.join(_ROW_TABLES)}")
         known = ask.number({"row": number}, "row", 0)
-        return _json(drawer.open_row(asked.run, asked.index, table, known), asked.index)
+        return _json(drawer.open_row(requested.run, requested.index, table, known), requested.index)
 
     def search(self, run: str) -> Response:
-        asked = self.asked(run)
+        requested = self.requested(run)
         limit = ask.clamped(request.args, "limit", default=50, low=1, high=SHOWN)
-        start, end = ask.window(request.args, asked.index)
-        found = self._totals(asked, finding.searched(asked.index), start, end)
-        return _json(finding.search(asked.index, found, request.args.get("q", ""), limit), asked.index)
+        start, end = ask.window(request.args, requested.index)
+        found = self._totals(requested, finding.searched(requested.index), start, end)
+        return _json(
+            finding.search(requested.index, found, request.args.get("q", ""), limit), requested.index
+        )
 
     def step(self, run: str) -> Response:
-        index = self.asked(run).index
+        index = self.requested(run).index
         name, lane = request.args.get("name", ""), request.args.get("lane", "")
         if not name and not lane:
-            raise UnusableInputError("neither a name nor a lane was given", hint="as in lane=3&after=100")
+            raise UnusableInputError("name or lane is required", hint="use for example lane=3&after=100")
         lanes = ask.lanes({"lanes": lane}, index) if lane else finding.searched(index)
         after, before = (_optional(word) for word in ("after", "before"))
         if after is None and before is None:
-            raise UnusableInputError("neither after nor before was given", hint="as in lane=3&after=100")
+            raise UnusableInputError("after or before is required", hint="use for example lane=3&after=100")
         return _json(finding.step(index, lanes, name=name, after=after, before=before), index)
 
     def summary(self, run: str) -> Response:
-        asked, found = self._summed(run)
-        rows, total = totals.rows(asked.index, found, limit=SHOWN)
-        return _json({"rows": rows, "total": total}, asked.index)
+        requested, found = self._summed(run)
+        rows, total = totals.rows(requested.index, found, limit=SHOWN)
+        return _json({"rows": rows, "total": total}, requested.index)
 
     def summary_csv(self, run: str) -> Response:
-        asked, found = self._summed(run)
-        text = export.csv_text(totals.rows(asked.index, found)[0])
-        named = f'attachment; filename="{asked.run.path.name}-timeline.csv"'
-        return Response(text, mimetype="text/csv", headers={"Content-Disposition": named, **_UNKEPT})
+        requested, found = self._summed(run)
+        text = export.csv_text(totals.rows(requested.index, found)[0])
+        named = f'attachment; filename="{requested.run.path.name}-timeline.csv"'
+        return Response(text, mimetype="text/csv", headers={"Content-Disposition": named, **_NO_STORE})
 
-    def _summed(self, run: str) -> tuple[_Asked, Totals]:
-        asked = self.asked(run)
-        start, end = ask.window(request.args, asked.index)
-        return asked, self._totals(asked, ask.lanes(request.args, asked.index), start, end)
+    def _summed(self, run: str) -> tuple[_Request, Totals]:
+        requested = self.requested(run)
+        start, end = ask.window(request.args, requested.index)
+        return requested, self._totals(requested, ask.lanes(request.args, requested.index), start, end)
 
-    def _totals(self, asked: _Asked, lanes: Sequence[Lane], start: int, end: int) -> Totals:
-        """Totals, kept for the next letter of a search, or the CSV of a table."""
-        settled = asked.index.causes.known.is_set()
-        key = (asked.run.path, tuple(lane.id for lane in lanes), start, end, settled)
-        found: Totals = self.totals.get(key, lambda: totals.totals(asked.index, lanes, start, end))
+    def _totals(self, requested: _Request, lanes: Sequence[Lane], start: int, end: int) -> Totals:
+        """Return totals; cached for the next keystroke of a search, or the CSV of a table."""
+        settled = requested.index.causes.final.is_set()
+        key = (requested.run.path, tuple(lane.id for lane in lanes), start, end, settled)
+        found: Totals = self.totals.get(key, lambda: totals.totals(requested.index, lanes, start, end))
         return found
 
 
 def connect(site: Site) -> None:
-    """Add the routes to a site's server, once, and delete what is kept of runs that are gone."""
+    """Add the routes to a site's server, once, and delete indexes of deleted runs."""
     server = site.app.server
     if "timeline" in server.blueprints:
         return
@@ -141,18 +143,18 @@ def connect(site: Site) -> None:
         blueprint.add_url_rule(f"/{path}", path, getattr(routes, path))
     blueprint.add_url_rule("/summary.csv", "summary_csv", routes.summary_csv)
     blueprint.add_url_rule("/row/<table>/<number>", "row", routes.row)
-    blueprint.register_error_handler(TracekitError, _refused)
+    blueprint.register_error_handler(TracekitError, _error_response)
     server.register_blueprint(blueprint)
 
 
-def _refused(error: TracekitError) -> Response:
+def _error_response(error: TracekitError) -> Response:
     status = 404 if isinstance(error, RunNotFoundError) else 400
     data = msgspec.json.encode({"error": error.message, "hint": error.hint})
-    return Response(data, status=status, mimetype="application/json", headers=_UNKEPT)
+    return Response(data, status=status, mimetype="application/json", headers=_NO_STORE)
 
 
 def _json(content: Any, index: Index) -> Response:
-    headers = _KEPT if index.causes.known.is_set() else _UNKEPT
+    headers = _CACHEABLE if index.causes.final.is_set() else _NO_STORE
     return Response(msgspec.json.encode(content), mimetype="application/json", headers=headers)
 
 
@@ -161,17 +163,17 @@ def _optional(name: str) -> int | None:
 
 
 def _described(
-    asked: _Asked, levels: Sequence[Levels], rank: int | None, device: int | None
+    requested: _Request, levels: Sequence[Levels], rank: int | None, device: int | None
 ) -> dict[str, Any]:
-    index = asked.index
+    index = requested.index
     start, end = index.span
-    steps = asked.run.table("steps").to_dict("records")
-    kept = [
+    steps = requested.run.table("steps").to_dict("records")
+    interval_lanes = [
         lane.described()
         for lane in index.lanes
         if rank in {None, lane.track.rank} and (device is None or lane.track.device in {device, ABSENT})
     ]
-    more = [
+    memory_lanes = [
         one.described(number)
         for number, one in enumerate(levels, len(index.lanes))
         if rank in {None, one.rank} and (device is None or one.device in {device, HOST_DEVICE})
@@ -182,9 +184,9 @@ def _described(
         END_NS: end,
         "steps": [_step(step) for step in steps if rank in {None, step[C.RANK]}],
         "categories": [{"id": number, "name": name} for number, name in enumerate(CATEGORIES)],
-        "lanes": memory.placed(kept, more),
+        "lanes": memory.placed(interval_lanes, memory_lanes),
         "left_out": index.left_out,
-        "causes": index.causes.known.is_set(),
+        "causes": index.causes.final.is_set(),
     }
 
 

@@ -1,7 +1,7 @@
-"""Lanes in which nothing overlaps: intervals of a track that do go to lanes below, the earlier one above.
+"""Split overlapping intervals of a track into lanes without overlap.
 
-Kernels of one stream overlap where the next begins before the last has ended (programmatic launches, graphs),
-and siblings on a thread where a trace is skewed. Drawing relies on starts and ends that rise together.
+Kernels of one stream can overlap (programmatic dependent launch, graphs), as can siblings on a thread in a
+skewed trace. Drawing relies on starts and ends being sorted alike.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from tracekit.intervals import Ints
 
 LEVELS = 64
-"""Lanes of a track at most: a device runs no more at once in a stream; what is beyond is left out."""
+"""Maximum lanes per track; further overlapping intervals are dropped."""
 
 
 def levels(start: Ints, end: Ints) -> list[Ints]:
-    """Positions of each lane's intervals, in order; the first lane takes all that it can.
+    """Return the positions of each lane's intervals; assigned greedily to the first free lane.
 
-    Intervals are half-open. What finds no place in `LEVELS` lanes is in none.
+    Intervals are half-open. Those that fit in none of `LEVELS` lanes are dropped.
 
     Args:
         start: Sorted starts.
@@ -46,7 +46,7 @@ def _disjoint(start: Ints, end: Ints) -> bool:
 
 
 def _greedy(start: Ints, end: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which intervals are taken by who goes through them and takes each that is free of the last taken."""
+    """Return a mask of the intervals that one lane takes greedily."""
     count = len(start)
     after = np.maximum(np.searchsorted(start, end), np.arange(1, count + 1)).tolist()
     taken = np.zeros(count, np.bool_)

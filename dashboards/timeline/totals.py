@@ -1,4 +1,4 @@
-"""What lies in a range of time: counts and sums by label, exact, over millions of intervals."""
+"""Exact counts and sums by label in a time range."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _STRIPE = 1 << 18
 
 @dataclass(frozen=True, kw_only=True)
 class Totals:
-    """Of each label: how many intervals, the sum and the maximum of their parts in the range, and which.
+    """Per label: number of intervals, and sum and maximum of their parts in the range.
 
     Attributes:
-        longest: Position of the interval with the longest part; `NOWHERE` where there is none.
-        first: Position of the first one; `NOWHERE` where there is none.
+        longest: Position of the interval with the longest part; `NOWHERE` without any.
+        first: Position of the first interval; `NOWHERE` without any.
     """
 
     count: Ints
@@ -39,7 +39,7 @@ class Totals:
 
 
 def totals(index: Index, lanes: Sequence[Lane], start: int, end: int) -> Totals:
-    """Totals of lanes in a range of time."""
+    """Compute the totals of lanes in a time range."""
     size = len(index.names.name_of)
     found = Totals(
         count=np.zeros(size, np.int64),
@@ -57,16 +57,16 @@ def totals(index: Index, lanes: Sequence[Lane], start: int, end: int) -> Totals:
 
 
 def _stripes(index: Index, lanes: Sequence[Lane], start: int, end: int) -> Iterator[tuple[Ints, Ints, Ints]]:
-    """Positions, labels and lengths within the range, some at a time."""
+    """Yield positions, labels and lengths within the range, in chunks."""
     for lane in lanes:
         first, after = index.within(lane, start, end)
         for low in range(first, after, _STRIPE):
             high = min(low + _STRIPE, after)
             at = np.arange(low, high)
             label = index.labels(at) if lane.track.kind == IDLE else index.label[low:high]
-            begun = index.start[low:high]
-            ended = begun + np.diff(index.total[low : high + 1])
-            part = np.minimum(ended, end) - np.maximum(begun, start)
+            starts = index.start[low:high]
+            ends = starts + np.diff(index.total[low : high + 1])
+            part = np.minimum(ends, end) - np.maximum(starts, start)
             yield at, label.astype(np.int64), part
 
 
@@ -75,20 +75,20 @@ def _longest(found: Totals, at: Ints, label: Ints, part: Ints) -> None:
     np.maximum.at(found.max_ns, label, part)
     most = found.max_ns[label]
     hit = np.flatnonzero((part == most) & (most > before[label]))[::-1]
-    found.longest[label[hit]] = at[hit]  # backwards, so that of equals the first stays
+    found.longest[label[hit]] = at[hit]  # in reverse, so that the first wins a tie
 
 
 def _first(index: Index, found: Totals, at: Ints, label: Ints) -> None:
     own = np.full(len(found.first), NOWHERE)
     own[label[::-1]] = at[::-1]
-    met = np.flatnonzero(own != NOWHERE)
-    known = found.first[met]
-    earlier = (known == NOWHERE) | (index.start[own[met]] < index.start[known])
-    found.first[met[earlier]] = own[met[earlier]]
+    present = np.flatnonzero(own != NOWHERE)
+    known = found.first[present]
+    earlier = (known == NOWHERE) | (index.start[own[present]] < index.start[known])
+    found.first[present[earlier]] = own[present[earlier]]
 
 
 def rows(index: Index, found: Totals, *, limit: int | None = None) -> tuple[list[dict[str, Any]], int]:
-    """The table of totals, the largest sums first, and how many rows it has in all."""
+    """Return the rows of totals, largest sums first, and their total number."""
     labels = np.flatnonzero(found.count)
     order = np.lexsort((labels, -found.count[labels], -found.sum_ns[labels]))
     ranked = labels[order]

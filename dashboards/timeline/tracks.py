@@ -1,4 +1,4 @@
-"""Which track each row of a table is on."""
+"""Assign table rows to tracks."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _WORK, _WAITS, _IDLE = range(3)
 
 
 def of_steps(run: Run) -> tuple[Codes, list[Track]]:
-    """The track of each row of `steps`, as a number and by number."""
+    """Return the track number of each row of `steps`, and the tracks."""
     codes, keys = reading.grouped(reading.integers(run, "steps", C.RANK, dtype=np.int32))
     return codes, [Track(kind=STEPS, rank=rank) for (rank,) in keys]
 
 
 def of_device(run: Run) -> tuple[Codes, list[Track]]:
-    """The same of device intervals: streams, waits and idle time."""
+    """Return the track number of each device interval, and the tracks: streams, waits and idle time."""
     table = "device_intervals"
     kind = reading.text(run, table, C.KIND)
     sorts: dict[str, int] = {DeviceKind.SYNC: _WAITS, DeviceKind.IDLE: _IDLE}
@@ -50,7 +50,7 @@ def of_device(run: Run) -> tuple[Codes, list[Track]]:
 
 
 def of_host(run: Run) -> tuple[Codes, list[Track]]:
-    """The same of host intervals: annotations and threads, by depth."""
+    """Return the track number of each host interval, and the tracks: annotations and threads by depth."""
     threads, keys = _threads(run)
     annotation, depth = nesting.depths(run)
     codes, pairs = reading.grouped(threads, annotation.view(np.int8), depth)
@@ -67,7 +67,7 @@ def of_host(run: Run) -> tuple[Codes, list[Track]]:
 
 
 def _threads(run: Run) -> tuple[Codes, list[tuple[int, ...]]]:
-    """The thread of each host row, and rank, process and thread by number; one column is held at a time."""
+    """Return the thread number of each host row, and rank, process and thread id by number."""
     codes, keys = reading.grouped(reading.integers(run, "host_intervals", C.RANK))
     for name in (C.PID, C.TID):
         codes, pairs = reading.grouped(codes, reading.integers(run, "host_intervals", name))

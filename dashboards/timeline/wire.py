@@ -1,4 +1,4 @@
-"""The binary answer: a header that says where the arrays are, and the arrays."""
+"""Binary response: a header with the array offsets, followed by the arrays."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NAME = "name"
 
 
 def pack(window: Window, drawn: Sequence[Drawn], names: Sequence[str], **more: Any) -> bytes:
-    """Lanes as bytes, little-endian; of the run's names, the answer has the ones it uses."""
+    """Encode lanes as little-endian bytes, with the names they use."""
     used, renumbered = _used(drawn, len(names))
     body: list[bytes] = []
     size = 0
@@ -50,10 +50,10 @@ def _header(head: dict[str, Any]) -> tuple[bytes, bytes, bytes]:
 
 
 def _used(drawn: Sequence[Drawn], count: int) -> tuple[list[int], npt.NDArray[np.uint32]]:
-    """Which names are used, and the number that each then has."""
-    met = np.zeros(count, np.bool_)
+    """Return the used names, and their new numbers."""
+    used = np.zeros(count, np.bool_)
     for one in drawn:
         if _NAME in one.arrays:
-            met[one.arrays[_NAME]] = True
-    numbers: npt.NDArray[np.int64] = np.cumsum(met) - 1
-    return np.flatnonzero(met).tolist(), numbers.astype(np.uint32)
+            used[one.arrays[_NAME]] = True
+    numbers: npt.NDArray[np.int64] = np.cumsum(used) - 1
+    return np.flatnonzero(used).tolist(), numbers.astype(np.uint32)

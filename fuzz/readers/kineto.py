@@ -16,7 +16,7 @@ from fuzz.tree import Raw, changed, copied, odd, written
 from samples.simulator import Clock, Program, trace
 from samples.simulator.examples import training
 from tracekit.ingest.kineto import reader
-from tracekit.ingest.kineto.scan.ready import Scanners
+from tracekit.ingest.kineto.scan.loader import Scanners
 from tracekit.ingest.pool import open_pool
 from tracekit.store import Store
 

@@ -59,22 +59,22 @@ def arrived(page: Page, heading: str) -> None:
 def test_a_base_is_chosen_declared_and_compared(tab: Page, address: str) -> None:
     leave(tab, f"{address}/compare?run={HEAD}")
     tab.get_by_role("link", name=OTHER).click()
-    tab.get_by_role("link", name="declare gpu to vary").click()
-    arrived(tab, "What the analyses say")
+    tab.get_by_role("link", name="ignore gpu").click()
+    arrived(tab, "Analyses")
     expect(tab).to_have_url(re.compile(f"base={OTHER}&varying=gpu"))
-    for heading in ("Comparability", "Metrics", "Where the step went", "What work changed"):
+    for heading in ("Comparability", "Metrics", "Step time breakdown", "Changes in work"):
         arrived(tab, heading)
     expect(tab.locator("#compare-stage")).to_have_text("")
-    tab.get_by_role("link", name="Take back").click()
-    expect(tab.get_by_text("Nothing was compared.")).to_be_visible()
+    tab.get_by_role("link", name="Undo").click()
+    expect(tab.get_by_text("Not compared.")).to_be_visible()
 
 
 @pytest.mark.slow
 def test_a_choice_keeps_the_focus_and_sides_swap(tab: Page, address: str) -> None:
     leave(tab, f"{address}/compare?run={HEAD}&base={BASE}")
-    arrived(tab, "What work changed")
-    tab.get_by_role("link", name="by kernel").press("Enter")
-    expect(tab.get_by_role("link", name="✓ by kernel")).to_be_focused()
+    arrived(tab, "Changes in work")
+    tab.get_by_role("link", name="kernel", exact=True).press("Enter")
+    expect(tab.get_by_role("link", name="✓ kernel")).to_be_focused()
     tab.get_by_role("link", name="⇄ Swap").click()
     expect(tab).to_have_url(re.compile(f"run={BASE}&base={HEAD}&by=kernel"))
     tab.get_by_role("tab", name="Only in A (1)").click()
@@ -84,13 +84,13 @@ def test_a_choice_keeps_the_focus_and_sides_swap(tab: Page, address: str) -> Non
 def test_a_comparison_is_saved_as_a_file(tab: Page, address: str) -> None:
     leave(tab, f"{address}/compare?run={HEAD}&base={BASE}")
     with tab.expect_download() as download:
-        tab.get_by_role("link", name="CSV of the causes").click()
+        tab.get_by_role("link", name="CSV (causes)").click()
     assert download.value.suggested_filename == f"{BASE}-to-{HEAD}.csv"
 
 
 def test_a_sweep_shows_another_metric_as_a_heatmap(tab: Page, address: str) -> None:
     leave(tab, f"{address}/sweeps")
-    arrived(tab, "Runs behind it")
+    arrived(tab, "Data")
     tab.get_by_role("link", name="throughput").click()
     expect(tab.get_by_role("link", name="✓ throughput")).to_be_visible()
     expect(tab).to_have_url(re.compile("y=throughput"))
@@ -99,8 +99,8 @@ def test_a_sweep_shows_another_metric_as_a_heatmap(tab: Page, address: str) -> N
 
 def test_a_change_of_history_leads_to_its_comparison(tab: Page, address: str) -> None:
     leave(tab, f"{address}/history")
-    arrived(tab, "Search for the cause")
+    arrived(tab, "Bisect")
     expect(tab.get_by_text("▲ regression")).to_be_visible()
-    tab.get_by_role("link", name="with the commit before").click()
+    tab.get_by_role("link", name="with previous commit").click()
     expect(tab).to_have_url(re.compile("/compare\\?.*repeats=all"))
     expect(tab.get_by_role("link", name="✓ all repeats (3 and 3)")).to_be_visible()

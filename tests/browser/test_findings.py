@@ -26,14 +26,14 @@ def test_findings_arrive_and_lead_to_their_evidence(site: Served, warm_tab: Open
 
 def test_what_could_not_be_judged_unfolds(site: Served, warm_tab: Opening) -> None:
     page = warm_tab(site).go(site.url("overview", "cpu"), "Overview")
-    lacking = page.locator("#advice .tk-lacking")
-    expect(lacking).to_contain_text("What could not be judged")
+    lacking = page.locator("#advice .tk-skipped")
+    expect(lacking).to_contain_text("Skipped:")
     expect(lacking.get_by_role("listitem").first).to_be_attached()
 
 
 def test_a_selection_that_the_chosen_rank_leaves_out_is_told(site: Served, warm_tab: Opening) -> None:
     page = warm_tab(site).go(site.url("timeline", "job", rank=1, row="device_intervals:1"), "Timeline")
-    expect(page.get_by_text("What is selected is on rank 0, device 0, which the choice")).to_be_visible()
+    expect(page.get_by_text("The selection is on rank 0, device 0, which is filtered out")).to_be_visible()
 
 
 def test_evidence_of_another_rank_is_shown_though_one_is_chosen(site: Served, warm_tab: Opening) -> None:
@@ -47,4 +47,4 @@ def test_evidence_of_another_rank_is_shown_though_one_is_chosen(site: Served, wa
     for address in addresses:
         watch.go(site.address + address, "Timeline")
         expect(page.locator(".tkl-status")).to_contain_text("from")
-        expect(page.locator(".tkl-status")).not_to_contain_text("leaves out")
+        expect(page.locator(".tkl-status")).not_to_contain_text("filtered out")

@@ -54,16 +54,16 @@ def page(warm_tab: Opening, flames: Served) -> Page:
 
 
 def test_arrows_walk_the_tree_and_say_where_they_are(page: Page) -> None:
-    said = page.locator("#flame-said")
+    said = page.locator("#flame-status")
     page.locator("#flame canvas").focus()
     page.keyboard.press("ArrowDown")
     expect(said).to_contain_text(
-        "host total 3.00 ms, 75.0% of all · host self 1.00 ms · 1 calls · all › long"
+        "host total 3.00 ms, 75.0% of total · host self 1.00 ms · 1 call · all › long"
     )
     page.keyboard.press("ArrowRight")
     expect(said).to_contain_text("all › short")
     page.keyboard.press("ArrowUp")
-    expect(said).to_contain_text("host total 4.00 ms, 100.0% of all")
+    expect(said).to_contain_text("host total 4.00 ms, 100.0% of total")
 
 
 def test_a_click_zooms_and_escape_goes_back(page: Page) -> None:
@@ -71,9 +71,9 @@ def test_a_click_zooms_and_escape_goes_back(page: Page) -> None:
     box = canvas.bounding_box()
     assert box
     canvas.click(position={"x": box["width"] * 0.9, "y": 33})
-    expect(page.locator("#flame-said")).to_contain_text("all › short")
+    expect(page.locator("#flame-status")).to_contain_text("all › short")
     canvas.hover(position={"x": 20, "y": 33})
-    expect(page.locator(".tk-flame-tip")).to_contain_text("short\nhost total 1.00 ms, 25.0% of all")
+    expect(page.locator(".tk-flame-tip")).to_contain_text("short\nhost total 1.00 ms, 25.0% of total")
     page.keyboard.press("Escape")
     canvas.hover(position={"x": 21, "y": 33})
     expect(page.locator(".tk-flame-tip")).to_contain_text("long")
@@ -84,9 +84,9 @@ def test_search_says_how_many_and_how_long(page: Page) -> None:
     page.keyboard.press("/")
     expect(page.locator("#flame-search")).to_be_focused()
     page.keyboard.type("inner")
-    expect(page.locator("#flame-found")).to_have_text("1 nodes, 1.50 ms, 37.5% of all")
+    expect(page.locator("#flame-matches")).to_have_text("1 node, 1.50 ms, 37.5% of total")
     page.locator("#flame-search").fill("nothing like it")
-    expect(page.locator("#flame-found")).to_have_text("no name holds this")
+    expect(page.locator("#flame-matches")).to_have_text("no matches")
 
 
 def test_hostile_names_are_text(page: Page) -> None:
@@ -101,5 +101,5 @@ def test_the_width_can_be_device_time_and_the_address_says_so(page: Page) -> Non
     expect(page).to_have_url(re.compile("side=device"))
     page.locator('#flame[data-side="device"] canvas').focus()
     page.keyboard.press("ArrowDown")
-    expect(page.locator("#flame-said")).to_contain_text("device total 1.00 µs, 100.0% of all")
-    expect(page.locator("#flame-said")).to_contain_text("all › short")
+    expect(page.locator("#flame-status")).to_contain_text("device total 1.00 µs, 100.0% of total")
+    expect(page.locator("#flame-status")).to_contain_text("all › short")

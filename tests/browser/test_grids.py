@@ -166,7 +166,7 @@ def test_without_a_network_the_trace_can_be_saved(apart: Page, address: str) -> 
     with apart.expect_popup():
         button.click()
     apart.clock.run_for(25_000)
-    expect(apart.get_by_role("status").filter(has_text="did not answer")).to_be_visible()
+    expect(apart.get_by_role("status").filter(has_text="no response from")).to_be_visible()
     expect(apart.get_by_role("link", name="Save the trace")).to_be_visible()
 
 

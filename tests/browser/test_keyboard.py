@@ -81,7 +81,7 @@ def test_a_walk_reaches_the_frame_and_every_stop_is_named_and_seen(
 def test_the_first_stop_skips_the_menu(site: Served, tab: Opening) -> None:
     page = tab(site).open(site.url("integrity", "gpu"))
     page.keyboard.press("Tab")
-    expect(page.locator(":focus")).to_have_text("Skip to the page")
+    expect(page.locator(":focus")).to_have_text("Skip to content")
     page.keyboard.press("Enter")
     expect(page.locator("#page:focus, #page :focus")).to_have_count(1)
 

@@ -199,7 +199,7 @@ def test_a_marked_range_has_a_table_of_its_own(tab: Page, address: str) -> None:
     expect(tab.get_by_role("heading", name="In the marked range")).to_be_visible()
     expect(tab.locator(".tkl-panel .tkl-hint").first).to_contain_text(re.compile(r"^(499|500|501)\.\d\d µs"))
     tab.keyboard.press("f")
-    expect(tab.get_by_role("heading", name="What is in view")).to_be_visible()
+    expect(tab.get_by_role("heading", name="In view")).to_be_visible()
     expect(canvas).to_have_attribute("data-range", re.compile(r"^(499|500|501)\d{3}-(999|100[01])\d{3}$"))
 
 
@@ -279,11 +279,11 @@ def test_the_theme_repaints_and_a_picture_is_saved(opening: Opening, timelines: 
         back = "document.querySelector('.tkl-body').getContext('2d').getImageData(2, 2, 1, 1).data[0]"
         bright = tab.evaluate(back)
         frame = tab.evaluate("performance.getEntriesByName('tracekit:painted').at(-1).detail.frame")
-        tab.get_by_role("button", name="Light or dark").click()
+        tab.get_by_role("button", name="Toggle light/dark theme").click()
         expect(canvas).not_to_have_attribute("data-frame", str(frame))
         assert tab.evaluate(back) < bright / 2
         with tab.expect_download() as saved:
-            tab.get_by_role("button", name="Save a picture").click()
+            tab.get_by_role("button", name="Save the timeline as PNG").click()
         assert saved.value.suggested_filename.endswith("-timeline.png")
         watch.quiet()
 

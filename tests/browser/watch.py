@@ -164,7 +164,7 @@ class Watch:
 
     def unsound(self) -> list[str]:
         """What may be on no page: a block that failed, another heading, more width than the window's."""
-        troubles = self.page.locator(".tk-trouble").all_inner_texts()
+        troubles = self.page.locator(".tk-error").all_inner_texts()
         headings = self.page.locator("#page h1").all_inner_texts()
         return [
             *([f"headings: {headings}"] if len(headings) != 1 else []),

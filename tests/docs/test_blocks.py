@@ -30,6 +30,7 @@ UNRUN = {
     "docs/importing.md": 1,
     "docs/index.md": 1,
     "docs/scale.md": 1,
+    "docs/scanner.md": 1,
     "docs/stores.md": 2,
     "docs/tutorial.md": 2,
 }

@@ -118,7 +118,7 @@ def with_workers() -> None:
     """Make a small trace be decoded by worker processes, in many chunks."""
     from tracekit.ingest import importer
     from tracekit.ingest.kineto import reader
-    from tracekit.ingest.kineto.scan.ready import Scanners
+    from tracekit.ingest.kineto.scan.loader import Scanners
 
     importer.POOL_BYTES = importer.THREAD_BYTES = 1
     importer.cores = lambda: 2

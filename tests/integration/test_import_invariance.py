@@ -17,7 +17,7 @@ from tests.tiers import UNTIMED, examples
 from tests.traces import busy_program, imported, table
 from tracekit.ingest import importer
 from tracekit.ingest.kineto import reader
-from tracekit.ingest.kineto.scan.ready import Scanners
+from tracekit.ingest.kineto.scan.loader import Scanners
 from tracekit.schema import TABLES
 
 if TYPE_CHECKING:

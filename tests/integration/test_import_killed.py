@@ -25,7 +25,7 @@ from contextlib import nullcontext
 from tracekit.cli.main import main
 from tracekit.ingest import importer
 from tracekit.ingest.kineto import reader
-from tracekit.ingest.kineto.scan.ready import Scanners
+from tracekit.ingest.kineto.scan.loader import Scanners
 if __name__ == "__main__":
     importer.POOL_BYTES = importer.THREAD_BYTES = 1
     importer.cores = lambda: 2

@@ -68,8 +68,9 @@ with torch.profiler.profile() as profiler:
         optimizer.step()
 print(len(profiler.events()) >= 5)
 """
+# at the end of the interpreter a thread of gloo that still runs aborts the process, with tracekit or without
 RANKS = """
-import torch, torch.distributed as dist
+import time, torch, torch.distributed as dist
 dist.init_process_group("gloo")
 model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -77,6 +78,7 @@ for _ in range(6):
     model(torch.ones(2, 4)).sum().backward()
     optimizer.step()
 dist.destroy_process_group()
+time.sleep(1)
 """
 FORKS = """
 import os, torch

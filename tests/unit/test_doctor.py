@@ -83,7 +83,7 @@ def test_the_scanner_is_compiled_when_asked_for(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     if not whole:  # an empty module is compiled and kept as the scanner is, in no time
-        monkeypatch.setattr(native, "_module", lambda: llvm.parse_assembly(""))
+        monkeypatch.setattr(native, "generated", lambda: llvm.parse_assembly(""))
     assert "not compiled yet" in scanner_check(tmp_path).detail
     native.compiled()
     assert scanner_check(tmp_path).detail == f"compiled: {native.place()}"

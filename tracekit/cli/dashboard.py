@@ -47,7 +47,7 @@ def command(*, host: str, port: int, open_browser: bool, upload_limit: float, st
             port=port,
             open_browser=open_browser,
             upload_limit=int(upload_limit * (1 << 30)),
-            tell=lambda address: click.echo(f"tracekit dashboard: {address} (press Ctrl-C to stop)"),
+            on_ready=lambda address: click.echo(f"tracekit dashboard: {address} (press Ctrl-C to stop)"),
         )
     except KeyboardInterrupt:
         if sys.stderr.isatty():

@@ -22,7 +22,7 @@ from tracekit.errors import UnusableInputError
 from tracekit.fleet import scratch
 from tracekit.ingest.crew import Decoded, Failed, Written
 from tracekit.ingest.decoding import closed, read, reading
-from tracekit.ingest.kineto.scan.ready import scanners
+from tracekit.ingest.kineto.scan.loader import scanners
 from tracekit.ingest.pool import open_pool
 from tracekit.ingest.process import write
 from tracekit.parts import deliver

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from tracekit.ingest.kineto.scan.ready import Scanners
+    from tracekit.ingest.kineto.scan.loader import Scanners
     from tracekit.ingest.pool import Pool
     from tracekit.ingest.sources import Source
     from tracekit.ingest.trace import Trace

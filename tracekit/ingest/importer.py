@@ -15,7 +15,7 @@ from tracekit.ingest.assembly import LEFT_OUT, assemble
 from tracekit.ingest.crew import Decoded, Failed, Written
 from tracekit.ingest.decoding import closed, read, reading
 from tracekit.ingest.jobs import Job, Source, survey
-from tracekit.ingest.kineto.scan.ready import scanners
+from tracekit.ingest.kineto.scan.loader import scanners
 from tracekit.ingest.pool import cores, open_pool
 from tracekit.ingest.process import write
 from tracekit.meta import Collector, RunMeta

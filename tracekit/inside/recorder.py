@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 import warnings
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 STEP_NAME = "ProfilerStep#"
 OPEN_NAME = "tracekit: behind the last step"
@@ -153,6 +153,7 @@ class TorchRecorder:
         profiler, self._profiler = self._profiler, None
         if profiler is not None:
             self._restore()
+            _wait_for_gloo()
             with _quiet():
                 profiler.stop()
         return profiler, self._path
@@ -181,6 +182,28 @@ def _resident_peak() -> int | None:
     except (OSError, StopIteration):
         return None
     return int(line.split()[1]) * 1024
+
+
+def _wait_for_gloo(limit_s: float = 2.0) -> None:
+    """Wait until no thread of gloo is running, at most `limit_s`.
+
+    A collective is complete for its caller before gloo's thread has recorded its end. That thread would write
+    into the events of a profiler that has been stopped, which corrupts the heap (seen in torch 2.13).
+    """
+    deadline = time.monotonic() + limit_s
+    while _gloo_runs() and time.monotonic() < deadline:
+        time.sleep(0.001)
+
+
+def _gloo_runs() -> bool:
+    for stat in Path("/proc/self/task").glob("*/stat"):
+        try:
+            name, _, state = stat.read_text(encoding="ascii", errors="replace").rpartition(") ")
+        except OSError:  # the thread has ended
+            continue
+        if "(pt_gloo" in name and state.startswith("R"):
+            return True
+    return False
 
 
 @contextmanager

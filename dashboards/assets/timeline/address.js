@@ -1,4 +1,4 @@
-/* The address says what is looked at, without asking the server: range, selection, lanes, categories. */
+/* Keep the address in sync with range, selection, lanes and categories, without a server request. */
 "use strict";
 window.tracekit = window.tracekit || {};
 window.tracekit.timeline = window.tracekit.timeline || {};
@@ -10,7 +10,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
   const number = (text) => (WHOLE.test(text || "") ? Number(text) : null);
   const keys = (text) => (text || "").split(".").filter((part) => /^l?\d{1,9}$/.test(part)).map((part) => (part[0] === "l" ? part : Number(part)));
 
-  /** What the address of this page says. */
+  /** Parse the page's address. */
   tl.readAddress = function () {
     const words = new URLSearchParams(window.location.search);
     const row = ROW.exec(words.get("row") || "");
@@ -25,22 +25,22 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     constructor(app) {
       this.app = app;
       this.path = window.location.pathname;
-      this.told = window.location.search;
+      this.notifiedSearch = window.location.search;
       this.later = tl.later(SLOW, () => this.#write(false));
       window.addEventListener("popstate", () => {
         this.later.cancel();
-        if (window.location.pathname === this.path && this.app.alive) this.app.look(tl.readAddress(), { back: true });
+        if (window.location.pathname === this.path && this.app.alive) this.app.applyAddress(tl.readAddress(), { back: true });
       }, { signal: app.ending });
       app.ending.addEventListener("abort", () => this.later.cancel());
       const header = document.querySelector(".tk-header");
-      for (const name of header ? ["pointerenter", "focusin"] : []) header.addEventListener(name, () => this.tell(), { signal: app.ending });
+      for (const name of header ? ["pointerenter", "focusin"] : []) header.addEventListener(name, () => this.notifyDash(), { signal: app.ending });
     }
 
-    /** The range or a choice changed a little: the entry of the history follows when it rests. */
-    follow() { this.later(); }
+    /** Replace the history entry once changes have paused. */
+    replaceEntry() { this.later(); }
 
-    /** Something else comes: keep what was as an entry to come back to, then say the new. */
-    leap() {
+    /** Push a history entry for a large change, so that the back button returns to the previous state. */
+    pushEntry() {
       this.later.cancel();
       this.#write(false);
       this.push = true;
@@ -52,16 +52,16 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       this.#write(false);
     }
 
-    /** A choice in the header is near, which starts from the address as the page's frame knows it: tell it. */
-    tell() {
+    /** Notify Dash of the address before the user changes a picker, which starts from Dash's copy. */
+    notifyDash() {
       this.flush();
-      if (this.told === window.location.search) return;
-      this.told = window.location.search;
+      if (this.notifiedSearch === window.location.search) return;
+      this.notifiedSearch = window.location.search;
       window.dispatchEvent(new CustomEvent("_dashprivate_pushstate"));
     }
 
-    /** Write what is looked at over an address that came from elsewhere, as from the choice of a rank. */
-    carry() {
+    /** Write the state to an address set by others, such as the rank picker. */
+    rewrite() {
       const words = this.#words();
       if (`?${words}` !== window.location.search) window.history.replaceState(window.history.state, "", `${this.path}?${words}`);
     }

@@ -1,4 +1,4 @@
-/* What is looked at and chosen; everything else is told of it from here. */
+/* State of the timeline; notifies all other parts of changes. */
 "use strict";
 window.tracekit = window.tracekit || {};
 window.tracekit.timeline = window.tracekit.timeline || {};
@@ -18,25 +18,25 @@ window.tracekit.timeline = window.tracekit.timeline || {};
 
     async open() {
       const { rank, device } = this.source;
-      const told = await this.wire.json("lanes", { rank, device }, this.ending);
-      this.told = told;
-      this.steps = told.steps.filter((step) => step.rank === told.steps[0].rank).map((step, place) => ({ ...step, place }));
-      this.lanes = new tl.Lanes(told.lanes);
-      tl.build(this, told);
+      const info = await this.wire.json("lanes", { rank, device }, this.ending);
+      this.info = info;
+      this.steps = info.steps.filter((step) => step.rank === info.steps[0].rank).map((step, place) => ({ ...step, place }));
+      this.lanes = new tl.Lanes(info.lanes);
+      tl.build(this, info);
       this.#watch();
       this.data = new tl.Data(this.wire, this.scale, {
         lanes: () => this.wanted(), always: this.heading.lanes.map((lane) => lane.id),
         arrived: () => this.arrived(), failed: (error) => this.stage.trouble(error.message),
       });
-      this.look(tl.readAddress(), { first: true });
+      this.applyAddress(tl.readAddress(), { first: true });
       this.resize();
-      if (!told.causes) this.#waitForCauses();
+      if (!info.causes) this.#waitForCauses();
     }
 
     #watch() {
       this.resizing = new ResizeObserver(() => (this.element.isConnected ? this.resize() : this.close()));
       this.resizing.observe(this.parts.right);
-      this.theming = new MutationObserver(() => this.repaint());
+      this.theming = new MutationObserver(() => this.themeChanged());
       this.theming.observe(document.documentElement, { attributes: true, attributeFilter: ["data-mantine-color-scheme"] });
       window.addEventListener("resize", () => this.stage.fitHeight(), { signal: this.ending });
     }
@@ -52,26 +52,26 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       this.element.replaceChildren();
     }
 
-    /** Idle time has its causes once the server has worked them out; until then it is just idle. */
+    /** Poll until the server has computed the causes of idle time, then reload. */
     #waitForCauses() {
       window.setTimeout(async () => {
         if (!this.alive) return;
         const { rank, device } = this.source;
-        const told = await this.wire.json("lanes", { rank, device, again: Date.now() }, this.ending).catch(() => null);
-        if (!told || !this.alive) return;
-        if (!told.causes) { this.#waitForCauses(); return; }
+        const info = await this.wire.json("lanes", { rank, device, again: Date.now() }, this.ending).catch(() => null);
+        if (!info || !this.alive) return;
+        if (!info.causes) { this.#waitForCauses(); return; }
         this.data.answers.length = 0;
         this.wire.rows.clear();
-        this.table.asked = "";
+        this.table.requestedScope = "";
         this.heading.stale = true;
         this.changed();
       }, CAUSES_MS);
     }
 
-    /** Lanes that are drawn now. */
+    /** Lanes to draw. */
     wanted() { return this.lanes.visible(this.stage.top - 40, this.stage.height + 80); }
 
-    /** What the table is about: the marked range, else the view; its lanes, else all that are shown. */
+    /** Range and lanes of the table: the marked range or the view; its lanes or all visible ones. */
     scope() {
       const { from, to } = this.brush || this.target || this.scale;
       const lanes = (this.brush && this.brush.lanes) || this.lanes.shown;
@@ -95,12 +95,12 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       return [...this.lanes.pins, ...this.lanes.rows].filter(inside).map((row) => row.lane.id);
     }
 
-    /** The range changed: paint what there is, ask for what is missing, say it in the address. */
+    /** Handle a changed range: repaint, request missing data, update the address. */
     changed() {
       this.stage.redraw();
       this.data.want();
       this.table.later();
-      this.address.follow();
+      this.address.replaceEntry();
     }
 
     scrolled() {
@@ -131,8 +131,8 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       this.changed();
     }
 
-    /** The theme changed. */
-    repaint() {
+    /** Repaint in a changed theme. */
+    themeChanged() {
       this.colors.read();
       this.heading.stale = true;
       this.stage.redraw();
@@ -140,18 +140,18 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       this.#seen();
     }
 
-    /** Fold, hide or pin. */
+    /** Fold, hide or pin a lane or group. */
     arrange(set, key) {
       if (set === "unhide") {
         const group = this.lanes.groups.find((one) => one.key === key);
         group.lines.forEach((line) => this.lanes.hidden.delete(line.key));
         this.lanes.place();
       } else this.lanes.toggle(set, key);
-      this.laid();
+      this.layoutChanged();
     }
 
-    /** Lanes stand elsewhere now. */
-    laid() {
+    /** Update everything after a changed lane layout. */
+    layoutChanged() {
       this.labels.show(this.lanes);
       this.stage.place();
       this.stage.fitHeight();
@@ -167,32 +167,32 @@ window.tracekit.timeline = window.tracekit.timeline || {};
 
     say(text) { this.parts.status.textContent = text; }
 
-    /** Take over what an address says; one of the history that names no range had the whole capture in view. */
-    look(said, { first = false, back = false } = {}) {
+    /** Apply the state in an address; without a range, a history entry shows the whole capture. */
+    applyAddress(state, { first = false, back = false } = {}) {
       const { lanes } = this;
-      Object.assign(lanes, { hidden: new Set(said.hidden), pinned: new Set(said.pinned), folded: new Set(said.folded) });
-      this.off = new Set(said.off);
+      Object.assign(lanes, { hidden: new Set(state.hidden), pinned: new Set(state.pinned), folded: new Set(state.folded) });
+      this.off = new Set(state.off);
       lanes.place();
       this.heading.stale = true;
       this.target = null;
-      const ranged = said.from !== null || said.to !== null;
-      const known = Boolean(this.chosen && said.row && this.chosen.table === said.row.table && this.chosen.row === said.row.row);
-      if (ranged || back || known || !said.row) this.scale.look(said.from ?? this.scale.min, said.to ?? this.scale.max);
-      this.laid();
-      const zoom = said.row && !ranged && !back ? "near" : first ? "lane" : null;
-      if (!known) this.moves.select(said.row, { zoom, silent: true });
+      const ranged = state.from !== null || state.to !== null;
+      const known = Boolean(this.chosen && state.row && this.chosen.table === state.row.table && this.chosen.row === state.row.row);
+      if (ranged || back || known || !state.row) this.scale.setRange(state.from ?? this.scale.min, state.to ?? this.scale.max);
+      this.layoutChanged();
+      const zoom = state.row && !ranged && !back ? "near" : first ? "lane" : null;
+      if (!known) this.moves.select(state.row, { zoom, silent: true });
     }
 
     point(pointer) {
       this.pointer = pointer;
       const found = pointer && (tl.hit(this, pointer.x, pointer.y) || tl.levelAt(this, pointer.x, pointer.y));
       this.hover = found;
-      this.parts.overlay.classList.toggle("tkl-over", Boolean(found && !found.level));
+      this.parts.overlay.classList.toggle("tkl-hovering", Boolean(found && !found.level));
       this.tooltip.show(found, pointer && pointer.x, pointer && pointer.y);
       this.stage.redraw(false);
     }
 
-    /** Something else is under a pointer that rests. */
+    /** Update the tooltip after a repaint under a resting pointer. */
     rehover() {
       if (!this.pointer || this.tooltip.node.hidden) return;
       const found = tl.hit(this, this.pointer.x, this.pointer.y) || tl.levelAt(this, this.pointer.x, this.pointer.y);
@@ -207,7 +207,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       if (!brush || !brush.active) this.table.later();
     }
 
-    /** Names that stand out: all that contain a text, or exactly one; null for none. */
+    /** Highlight all names that contain a text, or exactly one name; null for none. */
     setHighlight(name, part = false) {
       this.highlight = part ? null : name;
       const met = new Map();

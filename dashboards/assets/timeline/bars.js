@@ -1,4 +1,4 @@
-/* Lanes as they are painted: bars with names inside where they fit, or how busy each column is. */
+/* Paint lanes: bars with names where they fit, or busy levels per pixel column. */
 "use strict";
 window.tracekit = window.tracekit || {};
 window.tracekit.timeline = window.tracekit.timeline || {};
@@ -6,7 +6,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
   const NAMED = 26;
   const texts = new Map();
 
-  /** The first of the sorted values that is greater. */
+  /** Index of the first of the sorted values that is greater (upper bound). */
   tl.after = function (values, wanted, length) {
     let low = 0;
     let high = length;
@@ -18,7 +18,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     return low;
   };
 
-  /** Text that fits a width: cut in the middle; empty when nothing useful fits. */
+  /** Cut text in the middle to fit a width; empty if too little would remain. */
   tl.fitted = function (pen, text, width) {
     const letters = Math.floor(width / 5.6);
     if (letters < 6 && text.length > letters) return "";
@@ -33,8 +33,8 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     return fit;
   };
 
-  /** Rectangles by category and loudness, filled together, since changing the ink is what takes time. */
-  class Brushes {
+  /** Rectangles by category and opacity, filled in batches, since changing the fill style is slow. */
+  class RectBatches {
     constructor() { this.sets = new Map(); }
 
     add(category, alpha, x, y, w, h) {
@@ -56,13 +56,13 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     }
   }
   const ALPHAS = [1, 0.22, 0.3, 0.08];
-  const LOUD = 0;
-  const QUIET = 1;
+  const OPAQUE = 0;
+  const DIMMED = 1;
   const TINT = 2;
-  const FAINT = 3;
+  const DIMMED_TINT = 3;
 
-  function exactBars(data, row, look, brushes, labels) {
-    const { scale, off, names } = look;
+  function exactBars(data, row, style, batches, labels) {
+    const { scale, off, names } = style;
     const first = Math.max(0, tl.after(data.start, scale.from, data.n) - 1);
     const end = tl.after(data.start, scale.to, data.n);
     let painted = -1;
@@ -73,16 +73,16 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       const x = Math.max(left, -2);
       const width = Math.min(right, scale.width + 2) - x;
       const drawn = width > 3 ? width - 0.75 : Math.max(width, 1);
-      const loud = !names || names(data.names[data.name[at]]);
+      const highlighted = !names || names(data.names[data.name[at]]);
       const category = row.lane.kind === "steps" ? tl.STEPS : data.category[at];
-      brushes.add(category, loud ? LOUD : QUIET, x, row.y, drawn, row.h);
+      batches.add(category, highlighted ? OPAQUE : DIMMED, x, row.y, drawn, row.h);
       painted = x + drawn;
-      if (width >= NAMED && row.h >= 12) labels.push({ data, at, x, width, row, loud });
+      if (width >= NAMED && row.h >= 12) labels.push({ data, at, x, width, row, highlighted });
     }
   }
 
-  function densityBars(data, row, look, brushes) {
-    const { scale, off, names } = look;
+  function densityBars(data, row, style, batches) {
+    const { scale, off, names } = style;
     const px = (data.to - data.from) / data.width;
     const size = px / scale.perPixel;
     const first = tl.after(data.column, (scale.from - data.from) / px - 1, data.n) - 1;
@@ -91,66 +91,66 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       if (x > scale.width) break;
       const category = data.category[at];
       if (off.has(category)) continue;
-      const loud = !names || names(data.names[data.name[at]]);
+      const highlighted = !names || names(data.names[data.name[at]]);
       const width = Math.max(size, 1) + 0.3;
       const height = row.strip ? row.h : Math.max(2, (row.h * data.busy[at]) / 255);
-      if (height < row.h) brushes.add(category, loud ? TINT : FAINT, x, row.y, width, row.h - height);
-      brushes.add(category, loud ? LOUD : QUIET, x, row.y + row.h - height, width, height);
+      if (height < row.h) batches.add(category, highlighted ? TINT : DIMMED_TINT, x, row.y, width, row.h - height);
+      batches.add(category, highlighted ? OPAQUE : DIMMED, x, row.y + row.h - height, width, height);
     }
   }
 
-  function writeNames(pen, labels, look) {
-    pen.font = look.colors.font;
+  function writeNames(pen, labels, style) {
+    pen.font = style.colors.font;
     pen.textBaseline = "middle";
-    for (const { data, at, x, width, row, loud } of labels) {
-      const style = look.colors.of(row.lane.kind === "steps" ? tl.STEPS : data.category[at]);
+    for (const { data, at, x, width, row, highlighted } of labels) {
+      const categoryStyle = style.colors.of(row.lane.kind === "steps" ? tl.STEPS : data.category[at]);
       const left = Math.max(x, 0);
-      const room = Math.min(x + width, look.scale.width) - left - 7;
-      const text = tl.fitted(pen, inside(data, at, style, row, room), room);
+      const room = Math.min(x + width, style.scale.width) - left - 7;
+      const text = tl.fitted(pen, inside(data, at, categoryStyle, row, room), room);
       if (!text) continue;
       const middle = row.y + row.h / 2 + 0.5;
-      if (style.hatched) {
-        pen.fillStyle = look.colors.back;
+      if (categoryStyle.hatched) {
+        pen.fillStyle = style.colors.back;
         pen.fillRect(left + 2, row.y + 1, pen.measureText(text).width + 4, row.h - 2);
       }
-      pen.globalAlpha = loud ? 1 : 0.45;
-      pen.fillStyle = style.ink;
+      pen.globalAlpha = highlighted ? 1 : 0.45;
+      pen.fillStyle = categoryStyle.ink;
       pen.fillText(text, left + 4, middle);
       pen.globalAlpha = 1;
     }
   }
 
-  /** What stands in a bar: its name, of idle time the cause. */
-  function inside(data, at, style, row, room) {
+  /** Text of a bar: its name, or the cause of idle time. */
+  function inside(data, at, categoryStyle, row, room) {
     const number = row.lane.kind === "steps" && room < 90 && /#?\d+$/.exec(data.names[data.name[at]]);
     if (number) return number[0];
-    if (row.lane.kind === "idle") return style.name.replace("idle: ", "").replaceAll("_", " ");
+    if (row.lane.kind === "idle") return categoryStyle.name.replace("idle: ", "").replaceAll("_", " ");
     return tl.brief(data.names[data.name[at]]);
   }
 
-  /** Paint rows of lanes. `look` has scale, data, colors, off (hidden categories), names (a test, or null). */
-  tl.paintLanes = function (pen, rows, look) {
+  /** Paint rows of lanes. `style` has scale, data, colors, off (hidden categories), names (a predicate, or null). */
+  tl.paintLanes = function (pen, rows, style) {
     const labels = [];
     for (const row of rows) {
       if (row.kind !== "lane") continue;
-      const layers = look.data.layers(row.lane.id, look.scale);
+      const layers = style.data.layers(row.lane.id, style.scale);
       layers.forEach((layer, place) => {
-        const brushes = new Brushes();
+        const batches = new RectBatches();
         const next = layers[place + 1];
         pen.save();
-        clip(pen, look.scale, row, layer, next);
+        clip(pen, style.scale, row, layer, next);
         const written = next ? [] : labels;
-        if (layer.mode === "levels") tl.paintLevels(pen, layer, row, look);
-        else if (layer.mode === "exact") exactBars(layer, row, look, brushes, written);
-        else densityBars(layer, row, look, brushes);
-        brushes.fill(pen, look.colors);
+        if (layer.mode === "levels") tl.paintLevels(pen, layer, row, style);
+        else if (layer.mode === "exact") exactBars(layer, row, style, batches, written);
+        else densityBars(layer, row, style, batches);
+        batches.fill(pen, style.colors);
         pen.restore();
       });
     }
-    if (!look.bare) writeNames(pen, labels, look);
+    if (!style.bare) writeNames(pen, labels, style);
   };
 
-  /** Paint a layer only where it says something and the finer one does not. */
+  /** Clip a layer to its range, without the range of the finer layer. */
   function clip(pen, scale, row, layer, next) {
     const shape = new Path2D();
     const left = Math.max(0, scale.x(layer.from));

@@ -1,22 +1,22 @@
-/* The parts of a timeline, put together in its element. */
+/* Build the DOM and parts of a timeline. */
 "use strict";
 window.tracekit = window.tracekit || {};
 window.tracekit.timeline = window.tracekit.timeline || {};
 (function (tl) {
-  /** Make everything that is shown of a run, from what the server told of its lanes. */
-  tl.build = function (app, told) {
-    if (!told.lanes.length) throw new Error("it holds no intervals of this rank and device");
+  /** Build a timeline from the server's lane list. */
+  tl.build = function (app, info) {
+    if (!info.lanes.length) throw new Error("the run has no intervals for this rank and device");
     app.parts = app.stage.build();
     const legend = tl.el("div", { class: "tkl-legend", role: "group", "aria-label": "Categories in view" });
     const status = tl.el("div", { class: "tkl-status", role: "status", "aria-live": "polite" });
-    const table = tl.el("section", { class: "tkl-panel", "aria-label": "What is in view" });
+    const table = tl.el("section", { class: "tkl-panel", "aria-label": "Intervals in view" });
     const details = tl.el("aside", { class: "tkl-panel tkl-details", id: "timeline-details", "aria-label": "Selection" });
     app.tooltip = new tl.Tooltip(app);
     app.element.replaceChildren(app.parts.stage, legend, status, tl.el("div", { class: "tkl-panels" }, table, details), app.tooltip.node);
     Object.assign(app.parts, { legend, status });
-    app.scale = new tl.Scale(told.start_ns, told.end_ns, Math.max(100, app.parts.right.clientWidth));
-    app.colors = new tl.Colors(app.element, told.categories);
-    app.heading = new tl.Head(app.parts.head, tl.overviewLanes(told.lanes));
+    app.scale = new tl.Scale(info.start_ns, info.end_ns, Math.max(100, app.parts.right.clientWidth));
+    app.colors = new tl.Colors(app.element, info.categories);
+    app.heading = new tl.Head(app.parts.head, tl.overviewLanes(info.lanes));
     app.labels = new tl.Labels(app.parts.pins, app.parts.scroller, (set, key) => app.arrange(set, key));
     app.legend = new tl.Legend(legend, (id) => app.toggle(id));
     app.table = new tl.Table(app, table);

@@ -1,4 +1,4 @@
-/* Colours and patterns of categories, read from the style sheet, so that both themes follow. */
+/* Colours and patterns of categories, read from the style sheet of the current theme. */
 "use strict";
 window.tracekit = window.tracekit || {};
 window.tracekit.timeline = window.tracekit.timeline || {};
@@ -26,7 +26,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
   }
 
-  /** Ink on a bar: whichever of black and white is read more easily. */
+  /** Text colour on a bar: black or white, whichever has more contrast. */
   const inkOn = (color) => ((luminance(color) + 0.05) ** 2 > 1.05 * 0.05 ? "#10131a" : "#ffffff");
 
   function hatch(color, back, strokes, ratio) {
@@ -56,7 +56,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       this.read();
     }
 
-    /** Read all of them again, as after a change of the theme or of the screen. */
+    /** Read the colours, also after a change of theme or screen. */
     read() {
       const style = getComputedStyle(this.element);
       const of = (name) => style.getPropertyValue(`--tkl-${name}`).trim();
@@ -88,7 +88,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
 
     of(category) { return this.fills[category] || this.fills[0]; }
 
-    /** A small square in the colour and pattern of a category, for legends and tables. */
+    /** Legend swatch of a category. */
     swatch(category) {
       const { color, tile } = this.of(category);
       const square = tl.el("span", { class: "tkl-swatch", "aria-hidden": "true" });

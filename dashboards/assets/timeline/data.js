@@ -1,59 +1,59 @@
-/* Answers of the server: asked one at a time, the latest wish first; kept, and good enough meanwhile. */
+/* Cached drawing data: one request at a time, latest first; coarse data is shown until it arrives. */
 "use strict";
 window.tracekit = window.tracekit || {};
 window.tracekit.timeline = window.tracekit.timeline || {};
 (function (tl) {
-  const KEPT = 16;
+  const CAPACITY = 16;
   const MARGIN = 0.2;
-  const QUIET = 140;
-  const PATIENCE = 300;
+  const IDLE_MS = 140;
+  const STALE_MS = 300;
 
   tl.Data = class {
     constructor(wire, scale, { lanes, always, arrived, failed }) {
       Object.assign(this, { wire, scale, lanes, always, arrived, failed });
       this.answers = [];
-      this.flying = null;
+      this.pending = null;
       this.closed = false;
-      this.ahead = tl.later(QUIET, () => this.#prefetch());
+      this.prefetch = tl.later(IDLE_MS, () => this.#prefetch());
     }
 
     close() {
       this.closed = true;
-      this.ahead.cancel();
-      if (this.flying) this.flying.control.abort();
+      this.prefetch.cancel();
+      if (this.pending) this.pending.control.abort();
     }
 
-    /** Whether what is in view is shown as exactly as it can be. */
+    /** Whether the view is drawn at full resolution. */
     get settled() { return Boolean(this.#serving(this.scale.from, this.scale.to, this.lanes())); }
 
-    /** What is in view changed: ask for what is missing, as soon as nothing else is under way. */
+    /** Request missing data of a changed view, after or instead of the pending request. */
     want() {
       const { from, to } = this.scale;
       const found = this.#serving(from, to, this.lanes());
       if (found) {
         this.#keep(found);
-        this.ahead();
+        this.prefetch();
         return;
       }
-      const flying = this.flying;
-      if (!flying) this.#ask(this.#window(from, to));
-      else if (flying.ahead || performance.now() - flying.since > PATIENCE) {
-        flying.control.abort();
-        this.flying = null;
+      const pending = this.pending;
+      if (!pending) this.#ask(this.#window(from, to));
+      else if (pending.prefetch || performance.now() - pending.since > STALE_MS) {
+        pending.control.abort();
+        this.pending = null;
         this.#ask(this.#window(from, to));
       }
     }
 
-    /** A range will be in view soon: ask for it already, if nothing else is under way. */
-    expect(from, to) {
-      if (!this.flying && !this.#serving(from, to, this.lanes())) this.#ask(this.#window(from, to));
+    /** Prefetch a range if no request is pending. */
+    prefetchRange(from, to) {
+      if (!this.pending && !this.#serving(from, to, this.lanes())) this.#ask(this.#window(from, to));
     }
 
-    /** The layers of which a lane is painted, coarse first; each is painted where the next does not reach. */
+    /** The layers of a lane, coarse first; each is painted where the next has no data. */
     layers(id, { from, to }) {
-      const having = this.answers.filter((answer) => answer.lanes.has(id) && answer.from < to && answer.to > from);
-      const under = having.filter((answer) => answer.from <= from + 1 && answer.to >= to - 1).sort(finest)[0];
-      const over = having.filter((answer) => !under || answer.px < under.px * 0.99).sort(finest)[0];
+      const available = this.answers.filter((answer) => answer.lanes.has(id) && answer.from < to && answer.to > from);
+      const under = available.filter((answer) => answer.from <= from + 1 && answer.to >= to - 1).sort(finest)[0];
+      const over = available.filter((answer) => !under || answer.px < under.px * 0.99).sort(finest)[0];
       return [under, over].filter((answer) => answer && !(answer === over && under && exact(under, id))).map((answer) => answer.lanes.get(id));
     }
 
@@ -79,11 +79,11 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       return { from: start, to: end, width: columns, lanes };
     }
 
-    async #ask(window, ahead = false) {
+    async #ask(window, prefetch = false) {
       if (!window.lanes.length || this.closed) return;
       const control = new AbortController();
-      const mine = { control, ahead, since: performance.now() };
-      this.flying = mine;
+      const request = { control, prefetch, since: performance.now() };
+      this.pending = request;
       try {
         this.#add(await this.wire.draw(window, control.signal));
         if (!this.closed) this.arrived();
@@ -91,9 +91,9 @@ window.tracekit.timeline = window.tracekit.timeline || {};
         if (error.name !== "AbortError" && !this.closed) this.failed(error);
         if (error.name !== "AbortError") return;
       } finally {
-        if (this.flying === mine) this.flying = null;
+        if (this.pending === request) this.pending = null;
       }
-      if (!this.closed && !this.flying) this.want();
+      if (!this.closed && !this.pending) this.want();
     }
 
     #add(answer) {
@@ -102,9 +102,9 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       if (same) answer.lanes.forEach((lane, id) => same.lanes.set(id, lane));
       else this.answers.unshift(answer);
       const whole = this.answers.find((one) => one.from <= this.scale.min && one.to >= this.scale.max);
-      if (this.answers.length > KEPT) {
+      if (this.answers.length > CAPACITY) {
         const last = this.answers.pop();
-        if (last === whole) this.answers.splice(KEPT - 2, 1, last);
+        if (last === whole) this.answers.splice(CAPACITY - 2, 1, last);
       }
     }
 
@@ -113,9 +113,9 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       if (at > 0) this.answers.unshift(...this.answers.splice(at, 1));
     }
 
-    /** Nothing moves: fetch the whole capture, then what lies left and right of the view. */
+    /** When idle, prefetch the whole capture, then the ranges left and right of the view. */
     #prefetch() {
-      if (this.flying || this.closed) return;
+      if (this.pending || this.closed) return;
       const { from, to, min, max, span } = this.scale;
       const ids = this.lanes();
       const all = [...new Set([...this.always, ...ids])].slice(0, 500);

@@ -1,10 +1,10 @@
-/* All that is known of the selected interval: fields, what launched it, what it launched, what encloses it. */
+/* Details of the selected interval: fields, launch, launched intervals, parents, stack. */
 "use strict";
 window.tracekit = window.tracekit || {};
 window.tracekit.timeline = window.tracekit.timeline || {};
 (function (tl) {
   const FIRST = ["start_ns", "dur_ns"];
-  const ELSEWHERE = new Set(["name", "row_id", "stack", "launch_row", "op_row", "parent_row", "idle_op_row", "idle_cause", "grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"]);
+  const OMITTED = new Set(["name", "row_id", "stack", "launch_row", "op_row", "parent_row", "idle_op_row", "idle_cause", "grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"]);
   const SHORT = 12;
 
   const NAMES = { dur: "duration", start: "start" };
@@ -23,11 +23,11 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     for (const name of FIRST) {
       if (fields[name]) made.push(...pair(words(name), name === "start_ns" ? tl.exactly(fields[name].value) : `${fields[name].text} (${tl.count(fields[name].value)} ns)`, fields[name].meaning));
     }
-    if (info.cause) made.push(...pair("idle because of", info.cause.replaceAll("_", " "), "as the analysis idle_gaps finds it"));
-    if (info.idle_op) made.push(...pair("held up by", tl.named(info.idle_op, 60), "what held the device up"));
+    if (info.cause) made.push(...pair("idle cause", info.cause.replaceAll("_", " "), "from the idle_gaps analysis"));
+    if (info.idle_op) made.push(...pair("blocked by", tl.named(info.idle_op, 60), "op that blocked the device"));
     made.push(...extent(fields, "grid"), ...extent(fields, "block"));
     for (const [name, field] of Object.entries(fields)) {
-      if (FIRST.includes(name) || ELSEWHERE.has(name) || field.value === null) continue;
+      if (FIRST.includes(name) || OMITTED.has(name) || field.value === null) continue;
       made.push(...pair(words(name), tl.clean(field.text), field.meaning));
     }
     return tl.el("dl", { class: "tkl-facts" }, ...made);
@@ -43,7 +43,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       this.element.classList.toggle("tkl-has", Boolean(info));
       if (!info) {
         this.element.replaceChildren(tl.el("h2", { class: "tkl-subtitle" }, "Selection"),
-          tl.el("p", { class: "tkl-hint" }, "Click an interval to see all its fields, what launched it and where in the program. Press ? for all keys."));
+          tl.el("p", { class: "tkl-hint" }, "Click an interval to see its fields, launch and stack. Press ? for shortcuts."));
         return;
       }
       const title = info.cause === null && info.fields.name ? info.fields.name.value : tl.titleOf(info);
@@ -63,7 +63,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       const all = tl.copyButton(JSON.stringify(raw, null, 1), "all fields as JSON");
       all.textContent = "Copy all";
       return [
-        tl.button("Zoom to it (F)", { click: () => app.fit() }, "Zoom"),
+        tl.button("Zoom to selection (F)", { click: () => app.fit() }, "Zoom"),
         tl.copyButton(title, "the name"),
         all,
         tl.button("Close (Esc)", { class: "tkl-button tkl-close", click: () => app.select(null) }, "✕"),
@@ -93,7 +93,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       const same = info.op && info.launch && info.op.row === info.launch.row;
       return [
         ...this.#list(info.table === "device_intervals" ? "Launched by" : "Launch", info.launch ? [info.launch] : []),
-        ...this.#list(info.table === "device_intervals" ? "Op" : "Innermost op around it", info.op && !same ? [info.op] : []),
+        ...this.#list(info.table === "device_intervals" ? "Op" : "Innermost enclosing op", info.op && !same ? [info.op] : []),
         ...this.#list("Launched on devices", info.launched, info.launched_total),
         ...this.#list("Enclosed by, innermost first", info.parents),
       ];
@@ -109,7 +109,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     }
   };
 
-  /** What an interval is called: its name; of idle time also why. */
+  /** Title of an interval: its name, with the cause of idle time. */
   tl.titleOf = function (info) {
     const name = info.fields.name ? info.fields.name.value : info.table;
     return info.cause ? `${name}: ${info.cause.replaceAll("_", " ")}` : name;

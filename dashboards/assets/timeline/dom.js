@@ -1,4 +1,4 @@
-/* Elements, and numbers and names as people read them. Text from traces is only ever set as text. */
+/* DOM helpers and formatting. Text from traces is untrusted and only ever set as text. */
 "use strict";
 window.tracekit = window.tracekit || {};
 window.tracekit.timeline = window.tracekit.timeline || {};
@@ -11,7 +11,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
   const whole = new Intl.NumberFormat("en-US");
   const briefs = new Map();
 
-  /** An element with attributes (a function becomes a listener) and children, where strings are text. */
+  /** Create an element with attributes (functions become listeners) and children (strings become text). */
   tl.el = function (tag, attributes, ...children) {
     const node = document.createElement(tag);
     for (const [name, value] of Object.entries(attributes || {})) {
@@ -27,14 +27,14 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       ...(children.length ? children : [label]));
   };
 
-  /** A duration in its unit, as everywhere in tracekit: 1.23 ms. */
+  /** Format a duration: 1.23 ms. */
   tl.time = function (ns) {
     if (ns === null || ns === undefined) return "–";
     const scale = TIMES.find(([size]) => Math.abs(ns) >= size);
     return scale ? `${two.format(ns / scale[0])} ${scale[1]}` : `${Number(ns.toPrecision(6))} ns`;
   };
 
-  /** Bytes as everywhere in tracekit: 1.23 GiB. */
+  /** Format bytes: 1.23 GiB. */
   tl.bytes = function (value) {
     const scale = SIZES.find(([size]) => Math.abs(value) >= size);
     return scale ? `${two.format(value / scale[0])} ${scale[1]}` : `${value} B`;
@@ -43,10 +43,10 @@ window.tracekit.timeline = window.tracekit.timeline || {};
   tl.count = (value) => (value === null || value === undefined ? "–" : whole.format(value));
   tl.share = (value) => `${(100 * value).toFixed(1)}%`;
 
-  /** The text with control, bidirectional and invisible characters spelled out. */
+  /** Escape control, bidirectional and invisible characters. */
   tl.clean = (text) => String(text).replace(UNSAFE, (one) => `\\u${one.codePointAt(0).toString(16).padStart(4, "0")}`);
 
-  /** The text cut in the middle, as both ends tell a kernel apart. */
+  /** Cut text in the middle, since both ends identify a kernel. */
   tl.cut = function (text, width) {
     if (text.length <= width) return text;
     if (width < 2) return "";
@@ -54,7 +54,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     return `${text.slice(0, width - 1 - tail)}…${text.slice(text.length - tail)}`;
   };
 
-  /** A name without its namespaces and its return type: what tells it apart in little room. */
+  /** Shorten a name by dropping namespaces and return type. */
   tl.brief = function (name) {
     let short = briefs.get(name);
     if (short === undefined) {
@@ -67,7 +67,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     return short;
   };
 
-  /** A name in a page: cut in the middle, the whole of it on hover. */
+  /** A name cut in the middle, with the full name as tooltip. */
   tl.named = (name, width) => tl.el("span", { class: "tkl-name", title: tl.clean(name) }, tl.cut(tl.brief(name), width));
 
   tl.copyButton = (text, what) => tl.button(`Copy ${what}`, {
@@ -76,12 +76,12 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       const button = event.currentTarget;
       navigator.clipboard.writeText(text).then(
         () => { button.textContent = "Copied"; window.setTimeout(() => { button.textContent = "Copy"; }, 1200); },
-        () => { button.textContent = "Not allowed"; },
+        () => { button.textContent = "Copy failed"; },
       );
     },
   }, "Copy");
 
-  /** Calls only the last of many, after they stopped for a while. */
+  /** Debounce a function. */
   tl.later = function (wait, call) {
     let timer = 0;
     const wrapped = (...given) => { window.clearTimeout(timer); timer = window.setTimeout(() => call(...given), wait); };

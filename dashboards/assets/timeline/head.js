@@ -1,4 +1,4 @@
-/* Above the lanes: the whole capture with the window that is in view, and the ruler; and the bands of steps. */
+/* Overview of the capture with the visible window, ruler, and step bands. */
 "use strict";
 window.tracekit = window.tracekit || {};
 window.tracekit.timeline = window.tracekit.timeline || {};
@@ -11,19 +11,19 @@ window.tracekit.timeline = window.tracekit.timeline || {};
   tl.HEAD = OVERVIEW + RULER;
   tl.OVERVIEW = OVERVIEW;
 
-  /** The lanes of the overview: the busiest streams, of each device one before any has two; else threads. */
-  tl.overviewLanes = function (told) {
-    const some = told.some((lane) => lane.kind === "device") ? "device" : "host";
-    const found = told.filter((lane) => lane.kind === some && lane.depth === 0 && (some === "host" || lane.stream !== null));
+  /** Lanes of the overview: the busiest streams, evenly over devices; threads if there is no device. */
+  tl.overviewLanes = function (allLanes) {
+    const some = allLanes.some((lane) => lane.kind === "device") ? "device" : "host";
+    const found = allLanes.filter((lane) => lane.kind === some && lane.depth === 0 && (some === "host" || lane.stream !== null));
     found.sort((a, b) => b.rows - a.rows);
-    const met = new Map();
-    const turns = new Map();
+    const counts = new Map();
+    const turn = new Map();
     for (const lane of found) {
       const key = `${lane.rank} ${lane.device}`;
-      met.set(key, (met.get(key) || 0) + 1);
-      turns.set(lane, met.get(key));
+      counts.set(key, (counts.get(key) || 0) + 1);
+      turn.set(lane, counts.get(key));
     }
-    found.sort((a, b) => turns.get(a) - turns.get(b) || b.rows - a.rows);
+    found.sort((a, b) => turn.get(a) - turn.get(b) || b.rows - a.rows);
     return found.slice(0, STRIPS).sort((a, b) => a.id - b.id);
   };
 
@@ -35,30 +35,30 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       this.stale = true;
     }
 
-    paint(look) {
-      const pen = tl.penOf(this.canvas, look.scale.width, tl.HEAD);
-      pen.fillStyle = look.colors.back;
-      pen.fillRect(0, 0, look.scale.width, tl.HEAD);
-      this.#overview(pen, look);
-      this.#window(pen, look);
-      this.#ruler(pen, look);
+    paint(style) {
+      const pen = tl.contextOf(this.canvas, style.scale.width, tl.HEAD);
+      pen.fillStyle = style.colors.back;
+      pen.fillRect(0, 0, style.scale.width, tl.HEAD);
+      this.#overview(pen, style);
+      this.#window(pen, style);
+      this.#ruler(pen, style);
     }
 
-    #overview(pen, look) {
-      const { width } = look.scale;
+    #overview(pen, style) {
+      const { width } = style.scale;
       if (this.stale || this.cache.width !== this.canvas.width) {
-        const whole = new tl.Scale(look.scale.min, look.scale.max, width);
+        const whole = new tl.Scale(style.scale.min, style.scale.max, width);
         const height = (OVERVIEW - 6) / Math.max(1, this.lanes.length);
         const rows = this.lanes.map((lane, place) => ({ kind: "lane", lane, y: 3 + place * height, h: Math.max(1, height - (height > 4 ? 1 : 0)), strip: false }));
-        const ink = tl.penOf(this.cache, width, OVERVIEW);
+        const ink = tl.contextOf(this.cache, width, OVERVIEW);
         ink.clearRect(0, 0, width, OVERVIEW);
-        tl.paintLanes(ink, rows, { ...look, scale: whole, names: null, bare: true });
+        tl.paintLanes(ink, rows, { ...style, scale: whole, names: null, bare: true });
         this.stale = false;
       }
       pen.drawImage(this.cache, 0, 0, width, OVERVIEW);
     }
 
-    /** Where the window is in the overview: [left, right], wide enough to be seen. */
+    /** The visible window in the overview, [left, right], with a minimum width. */
     edges(scale) {
       const all = scale.max - scale.min;
       const left = ((scale.from - scale.min) / all) * scale.width;
@@ -67,7 +67,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       return [left - lack, right + lack];
     }
 
-    /** What a pointer at x would move: an edge of the window, the window, or nothing of it. */
+    /** The part of the overview at x: an edge of the window, the window, or outside. */
     part(scale, x) {
       const [left, right] = this.edges(scale);
       if (right - left > 4 * GRIP) {
@@ -109,8 +109,8 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     }
   };
 
-  /** A pen of a canvas that is sharp on any screen, sized in the pixels of the page. */
-  tl.penOf = function (canvas, width, height) {
+  /** Size a canvas in CSS pixels for the screen's resolution; return its 2D context. */
+  tl.contextOf = function (canvas, width, height) {
     const ratio = Math.min(3, window.devicePixelRatio || 1);
     const [wide, high] = [Math.max(1, Math.round(width * ratio)), Math.max(1, Math.round(height * ratio))];
     if (canvas.width !== wide || canvas.height !== high) {
@@ -124,9 +124,9 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     return pen;
   };
 
-  /** Ground under the lanes: every other step a little darker, and a line where the ruler has a mark. */
-  tl.paintGround = function (pen, look, height) {
-    const { scale, colors, steps } = look;
+  /** Paint the background: alternating step bands, and lines at ruler ticks. */
+  tl.paintBackground = function (pen, style, height) {
+    const { scale, colors, steps } = style;
     pen.fillStyle = colors.back;
     pen.fillRect(0, 0, scale.width, height);
     const seen = steps.filter((step) => step.end_ns > scale.from && step.start_ns < scale.to);
@@ -142,7 +142,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     pen.globalAlpha = 1;
   };
 
-  /** Headings of groups, and lines between what belongs together. */
+  /** Paint group headings and separators. */
   tl.paintRows = function (pen, rows, { scale, colors }) {
     for (const row of rows) {
       if (row.kind === "lane") continue;

@@ -1,4 +1,4 @@
-/* The pointer: wheel, drag, brush, click, double-click, and the overview strip. */
+/* Pointer input: wheel, drag, brush, click, double-click, and the overview. */
 "use strict";
 window.tracekit = window.tracekit || {};
 window.tracekit.timeline = window.tracekit.timeline || {};
@@ -7,7 +7,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
   const LINE = 32;
   const ALL_LANES = 14;
 
-  /** Pixels a wheel event asks for, whatever unit it counts in. */
+  /** Convert a wheel delta to pixels. */
   const pixels = (delta, mode) => delta * (mode === 1 ? LINE : mode === 2 ? 400 : 1);
 
   tl.Pointer = class {
@@ -129,9 +129,9 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       if (Math.abs(x - grip.x) > STILL) grip.moved = true;
       if (!grip.moved) return;
       const by = this.#overviewTime(x) - this.#overviewTime(grip.x);
-      if (grip.part === "left") app.move(() => app.scale.look(Math.min(grip.from + by, grip.to - 20), grip.to));
-      else if (grip.part === "right") app.move(() => app.scale.look(grip.from, Math.max(grip.to + by, grip.from + 20)));
-      else if (grip.part === "window") app.move(() => app.scale.look(grip.from + by, grip.to + by));
+      if (grip.part === "left") app.move(() => app.scale.setRange(Math.min(grip.from + by, grip.to - 20), grip.to));
+      else if (grip.part === "right") app.move(() => app.scale.setRange(grip.from, Math.max(grip.to + by, grip.from + 20)));
+      else if (grip.part === "window") app.move(() => app.scale.setRange(grip.from + by, grip.to + by));
       else this.#brush({ x: grip.x, y: 0 }, x, 0, true);
     }
 

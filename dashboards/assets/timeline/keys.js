@@ -1,4 +1,4 @@
-/* The keyboard: every move and every choice of the pointer has a key; `?` lists them. */
+/* Keyboard input; `?` lists the shortcuts. */
 "use strict";
 window.tracekit = window.tracekit || {};
 window.tracekit.timeline = window.tracekit.timeline || {};
@@ -7,27 +7,27 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     ["W  S", "zoom in and out; also + and −"],
     ["A  D", "move left and right; also ← and →"],
     ["↑  ↓", "scroll the lanes; also Page up and Page down"],
-    ["F", "fit the marked range, else the selection, else the whole capture"],
-    ["0", "the whole capture"],
-    [".  ,", "next and previous of the same name"],
-    [">  <", "next and previous in the same lane"],
-    ["Enter", "select what is at the middle of the first lane in view"],
-    ["M", "mark what is in view, for the table below"],
+    ["F", "zoom to the marked range, the selection, or the whole capture"],
+    ["0", "show the whole capture"],
+    [".  ,", "next and previous interval with the same name"],
+    [">  <", "next and previous interval in the same lane"],
+    ["Enter", "select the interval at the middle of the first visible lane"],
+    ["M", "mark the visible range, for the table below"],
     ["/", "search for a name"],
-    ["Esc", "clear: first the highlight, then the marked range, then the selection"],
-    ["?", "this list"],
-    ["wheel", "zoom at the pointer (also with Ctrl, or a pinch)"],
-    ["Shift + wheel", "move in time"],
-    ["Alt + wheel", "scroll the lanes; so does the wheel over their names"],
-    ["drag", "move in time and scroll the lanes"],
-    ["Shift + drag", "mark a range (and lanes, when drawn tall); dragging in the ruler does the same"],
-    ["click", "all fields of an interval; a step: look at it"],
+    ["Esc", "clear the highlight, then the marked range, then the selection"],
+    ["?", "show this list"],
+    ["wheel", "zoom at the pointer (also with Ctrl or pinch)"],
+    ["Shift + wheel", "pan"],
+    ["Alt + wheel", "scroll the lanes (also the wheel over their names)"],
+    ["drag", "pan and scroll the lanes"],
+    ["Shift + drag", "mark a range (and lanes, if dragged vertically); also by dragging in the ruler"],
+    ["click", "show all fields of an interval; zoom to a step"],
     ["double-click", "zoom to an interval"],
   ];
   const HELD = { w: [-1, 0], "+": [-1, 0], "=": [-1, 0], s: [1, 0], "-": [1, 0], a: [0, -1], ArrowLeft: [0, -1], d: [0, 1], ArrowRight: [0, 1] };
   const SCROLL = { ArrowUp: -48, ArrowDown: 48, PageUp: -320, PageDown: 320 };
 
-  /** Whether a key belongs to what has the focus. */
+  /** Whether the focused element handles the key. */
   function typing(event) {
     const node = event.target;
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return true;
@@ -62,7 +62,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       if (key === "Enter" && event.target === this.app.parts.overlay) this.app.selectMiddle();
     }
 
-    /** A held key moves on with every frame; the first touch moves a visible step at once. */
+    /** Move immediately on key press, then on every frame while the key is held. */
     #hold(key, fast) {
       if (this.held.has(key)) return;
       this.held.set(key, performance.now());
@@ -94,12 +94,12 @@ window.tracekit.timeline = window.tracekit.timeline || {};
 
   const lower = (key) => (key.length === 1 && key >= "A" && key <= "Z" ? key.toLowerCase() : key);
 
-  /** The sheet of keys, over the page. */
+  /** Show the shortcuts dialog. */
   tl.help = function () {
     const rows = KEYS.map(([keys, what]) => tl.el("tr", {}, tl.el("th", { scope: "row" }, tl.el("kbd", {}, keys)), tl.el("td", {}, what)));
     const close = tl.button("Close", { click: () => sheet.close() }, "Close");
     const sheet = tl.el("dialog", { class: "tkl-help", "aria-labelledby": "tkl-help-title", close: () => sheet.remove() },
-      tl.el("h2", { id: "tkl-help-title" }, "Keys and pointer"), tl.el("table", {}, tl.el("tbody", {}, ...rows)), close);
+      tl.el("h2", { id: "tkl-help-title" }, "Keyboard and mouse"), tl.el("table", {}, tl.el("tbody", {}, ...rows)), close);
     sheet.addEventListener("click", (event) => { if (event.target === sheet) sheet.close(); });
     document.body.append(sheet);
     sheet.showModal();

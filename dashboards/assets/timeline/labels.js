@@ -1,4 +1,4 @@
-/* What stands left of the lanes: headings that fold, and lanes' titles with what hides and pins them. */
+/* Labels left of the lanes: group headings and lane titles, with buttons to fold, hide and pin. */
 "use strict";
 window.tracekit = window.tracekit || {};
 window.tracekit.timeline = window.tracekit.timeline || {};
@@ -6,7 +6,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
   const icon = (text) => tl.el("span", { "aria-hidden": "true" }, text);
 
   tl.Labels = class {
-    /** `changed(set, key)` is told what a person folds, hides or pins. */
+    /** `changed(set, key)` is called when the user folds, hides or pins. */
     constructor(pins, scroller, changed) {
       Object.assign(this, { pins, scroller, changed });
       this.inner = tl.el("div", { class: "tkl-labels-inner" });
@@ -72,7 +72,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     }
   };
 
-  /** The categories that are in view, each a button that hides its bars. */
+  /** Legend of the visible categories; each is a button that hides its bars. */
   tl.Legend = class {
     constructor(element, changed) {
       Object.assign(this, { element, changed, shown: "" });
@@ -86,7 +86,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       const focused = document.activeElement && document.activeElement.dataset.category;
       this.element.replaceChildren(...ids.map((id) => tl.el("button", {
         type: "button", class: "tkl-key", "data-category": id, "aria-pressed": String(!off.has(id)),
-        title: off.has(id) ? "Show these" : "Hide these", click: () => this.changed(id),
+        title: off.has(id) ? "Show category" : "Hide category", click: () => this.changed(id),
       }, colors.swatch(id), tl.el("span", {}, (colors.names[id] || "").replaceAll("_", " ")))));
       if (focused) (this.element.querySelector(`[data-category="${focused}"]`) || document.body).focus();
     }

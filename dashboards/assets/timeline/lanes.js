@@ -1,4 +1,4 @@
-/* Lanes under their headings: what is folded, hidden and pinned, and so where each lane is. */
+/* Lane layout: groups, and folded, hidden and pinned lanes. */
 "use strict";
 window.tracekit = window.tracekit || {};
 window.tracekit.timeline = window.tracekit.timeline || {};
@@ -10,7 +10,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
   const DEEP = 8;
   const MANY = 60;
 
-  /** Lanes that belong together stand under one title: a thread with its nesting, a stream that overlaps. */
+  /** Combine the lanes of a thread or stream into one line. */
   function lines(lanes) {
     const found = [];
     for (const lane of lanes) {
@@ -23,10 +23,10 @@ window.tracekit.timeline = window.tracekit.timeline || {};
   }
 
   tl.Lanes = class {
-    constructor(told) {
-      this.byId = new Map(told.map((lane) => [lane.id, lane]));
-      this.lines = lines(told);
-      this.ranks = new Set(told.map((lane) => lane.rank)).size;
+    constructor(lanes) {
+      this.byId = new Map(lanes.map((lane) => [lane.id, lane]));
+      this.lines = lines(lanes);
+      this.ranks = new Set(lanes.map((lane) => lane.rank)).size;
       this.lineOf = new Map();
       this.groups = [];
       for (const line of this.lines) {
@@ -39,7 +39,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       this.pinned = new Set();
       this.folded = new Set();
       this.short = new Set();
-      if (told.length > MANY) this.lines.filter((line) => line.lanes.length > DEEP).forEach((line) => this.short.add(line.key));
+      if (lanes.length > MANY) this.lines.filter((line) => line.lanes.length > DEEP).forEach((line) => this.short.add(line.key));
       this.place();
     }
 
@@ -48,7 +48,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       this.place();
     }
 
-    /** Compute where everything is: `pins` from 0, `rows` from 0 below them. */
+    /** Compute the layout: `pins` from 0, `rows` from 0 below them. */
     place() {
       this.pins = [];
       this.rows = [];
@@ -95,18 +95,18 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       this.where.set(lane.id, row);
     }
 
-    /** Lanes whose rows touch a part of the scrolled area, and all pinned ones. */
+    /** Lanes that intersect a part of the scrolled area, and all pinned ones. */
     visible(top, height) {
       const inside = this.rows.filter((row) => row.kind === "lane" && row.y + row.h > top && row.y < top + height);
       return [...this.pins.filter((row) => row.kind === "lane"), ...inside].map((row) => row.lane.id);
     }
 
-    /** The lane drawn at a height of a part; null between lanes. */
+    /** The lane at a vertical position; null between lanes. */
     at(rows, y) {
       return rows.find((row) => row.kind === "lane" && y >= row.y && y < row.y + row.h + 1) || null;
     }
 
-    /** Bring a lane back from where it is folded or hidden. */
+    /** Unfold and unhide a lane. */
     reveal(id) {
       const line = this.lineOf.get(id);
       if (!line) return false;
@@ -120,7 +120,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       return true;
     }
 
-    /** Lanes of intervals that are not hidden; steps are left out, as each is an annotation too. */
+    /** Visible interval lanes, without steps, which are also annotations. */
     get shown() { return this.lines.filter((line) => !this.hidden.has(line.key) && line.kind !== "steps" && line.kind !== "memory").flatMap((line) => line.lanes.map((lane) => lane.id)); }
   };
 })(window.tracekit.timeline);

@@ -1,23 +1,23 @@
-/* Memory over time: an area whose top is the most allocated in each pixel, the least of it drawn stronger. */
+/* Paint memory lanes: areas up to the minimum (solid) and maximum (translucent) of each pixel. */
 "use strict";
 window.tracekit = window.tracekit || {};
 window.tracekit.timeline = window.tracekit.timeline || {};
 (function (tl) {
   const SOFT = 0.38;
 
-  /** Least and most of a column, by its place among those told: between two of them the last level holds. */
+  /** Minimum and maximum of a column; between elements, the last level holds. */
   function of(layer, at, column) {
     if (layer.column[at] === column) return [layer.low[at], layer.high[at]];
     return [layer.last[at], layer.last[at]];
   }
 
-  /** The range of a lane's axis: zero is always in it. */
+  /** Axis range of a lane; includes zero. */
   const range = ({ low, high }) => [Math.min(0, low), Math.max(high, low + 1, 1)];
 
-  /** Paint a lane. Its axis is of the whole capture, so that heights compare wherever one looks. */
-  tl.paintLevels = function (pen, layer, row, look) {
+  /** Paint a lane; its axis covers the whole capture, so that heights are comparable. */
+  tl.paintLevels = function (pen, layer, row, style) {
     if (!layer.n) return;
-    const { scale, colors } = look;
+    const { scale, colors } = style;
     const [least, most] = range(row.lane);
     const px = (layer.to - layer.from) / layer.width;
     const y = (value) => row.y + row.h - Math.max(0, ((value - least) / (most - least)) * (row.h - 1));
@@ -27,10 +27,10 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     const add = (from, to, low, high) => {
       const [left, right] = [scale.x(layer.from + from * px), scale.x(layer.from + to * px)];
       if (right < 0 || left > scale.width) return;
-      const [near, far] = Math.abs(low) < Math.abs(high) ? [low, high] : [high, low];
-      const sure = low < 0 && high > 0 ? 0 : near;
-      block(solid, left, right, zero, y(sure));
-      if (low !== high) block(soft, left, right, y(sure === 0 ? low < 0 ? low : 0 : sure), y(sure === 0 ? Math.max(high, 0) : far));
+      const [nearer, farther] = Math.abs(low) < Math.abs(high) ? [low, high] : [high, low];
+      const base = low < 0 && high > 0 ? 0 : nearer;
+      block(solid, left, right, zero, y(base));
+      if (low !== high) block(soft, left, right, y(base === 0 ? low < 0 ? low : 0 : base), y(base === 0 ? Math.max(high, 0) : farther));
     };
     for (let at = 0; at < layer.n; at += 1) {
       const column = layer.column[at];
@@ -54,7 +54,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     path.rect(left, top, Math.max(right - left, 1) + 0.3, Math.max(a, b) - top);
   }
 
-  /** What a memory lane says at a place: {level, lane, place, low, high, from, to}; null elsewhere. */
+  /** The memory level at a position: {level, lane, place, low, high, from, to}; null elsewhere. */
   tl.levelAt = function (app, x, y) {
     const place = app.rowAt(y);
     if (!place || place.strip || place.lane.kind !== "memory") return null;

@@ -1,21 +1,21 @@
-/* The timeline comes with its page, follows the view, and goes with the page. */
+/* Mount the timeline with its page, and update it when the view changes. */
 "use strict";
 window.tracekit = window.tracekit || {};
 window.tracekit.timeline = window.tracekit.timeline || {};
 window.dash_clientside = window.dash_clientside || {};
 (function (tl) {
-  const SOON = 500;
+  const MESSAGE_DELAY_MS = 500;
 
-  /** Buttons and the search field, in the bar over the timeline. */
+  /** Toolbar: search field and buttons. */
   tl.controls = function (app) {
     const bar = tl.el("div", { class: "tkl-controls" });
     app.search = new tl.Search(app, bar);
     const zoom = (factor) => () => app.move(() => app.scale.zoom(factor, app.scale.width / 2));
     bar.append(
       tl.el("span", { class: "tkl-buttons", role: "group", "aria-label": "Zoom" },
-        tl.button("Zoom out (S)", { click: zoom(1.6) }, "−"), tl.button("Zoom in (W)", { click: zoom(1 / 1.6) }, "+"), tl.button("The whole capture (0)", { click: () => app.whole() }, "All")),
-      tl.button("Save a picture of the timeline", { click: () => save(app) }, "PNG"),
-      tl.button("Keys and pointer (?)", { click: () => tl.help() }, "?"),
+        tl.button("Zoom out (S)", { click: zoom(1.6) }, "−"), tl.button("Zoom in (W)", { click: zoom(1 / 1.6) }, "+"), tl.button("Show the whole capture (0)", { click: () => app.whole() }, "All")),
+      tl.button("Save the timeline as PNG", { click: () => save(app) }, "PNG"),
+      tl.button("Keyboard and mouse (?)", { click: () => tl.help() }, "?"),
     );
     const place = document.getElementById("timeline-controls") || app.element;
     place.replaceChildren(bar);
@@ -33,27 +33,27 @@ window.dash_clientside = window.dash_clientside || {};
   const same = (a, b) => a.run === b.run && a.rank === b.rank && a.device === b.device;
   const place = ({ from, to, row }) => `${from} ${to} ${row}`;
 
-  /** Show a run's timeline in an element, or what has changed of the view in one that shows it already. */
+  /** Mount a run's timeline in an element, or apply a changed view to the mounted one. */
   tl.mount = function (element, source) {
     const before = tl.current;
     if (before && before.alive && before.element === element && same(before.source, source)) {
       const moved = place(before.source) !== place(source);
       before.source = source;
-      if (moved) before.look(tl.readAddress());
+      if (moved) before.applyAddress(tl.readAddress());
       else before.address.flush();
       return before;
     }
     const stays = before && before.alive && before.lanes && before.source.run === source.run && place(before.source) === place(source);
-    if (stays) before.address.carry();
+    if (stays) before.address.rewrite();
     if (before) before.close();
     const app = new tl.App(element, source);
     tl.current = app;
     const text = tl.el("span", {}, "");
-    element.replaceChildren(tl.el("div", { class: "tkl-wait", role: "status" }, text));
-    const patience = window.setTimeout(() => { text.textContent = "Reading the run; the first time this takes about a second for each 500,000 intervals"; }, SOON);
-    app.open().finally(() => window.clearTimeout(patience)).catch((error) => {
+    element.replaceChildren(tl.el("div", { class: "tkl-loading", role: "status" }, text));
+    const delay = window.setTimeout(() => { text.textContent = "Indexing the run; takes about one second per 500,000 intervals the first time"; }, MESSAGE_DELAY_MS);
+    app.open().finally(() => window.clearTimeout(delay)).catch((error) => {
       if (error.name === "AbortError" || !app.alive) return;
-      element.replaceChildren(tl.el("p", { class: "tkl-trouble", role: "alert" }, `The timeline cannot be shown: ${error.message}`));
+      element.replaceChildren(tl.el("p", { class: "tkl-error", role: "alert" }, `The timeline cannot be shown: ${error.message}`));
     });
     return app;
   };

@@ -1,16 +1,16 @@
-/* Moves: to a range, to an interval, to the next one of its kind. */
+/* Navigation: to a range, to an interval, to the next or previous interval. */
 "use strict";
 window.tracekit = window.tracekit || {};
 window.tracekit.timeline = window.tracekit.timeline || {};
 (function (tl) {
-  const LASTS = 170;
+  const DURATION_MS = 170;
   const NEAR = 8;
   const QUEUE = 4;
   const HEADER = 60;
 
-  const calm = () => window.matchMedia("(prefers-reduced-motion: reduce)").matches;
+  const reducedMotion = () => window.matchMedia("(prefers-reduced-motion: reduce)").matches;
 
-  /** The range on the way between two others; spans change evenly in proportion. */
+  /** Interpolate between two ranges, with exponential zoom. */
   function between(a, b, part) {
     const ease = 1 - (1 - part) ** 3;
     const span = Math.exp(Math.log(a.to - a.from) * (1 - ease) + Math.log(b.to - b.from) * ease);
@@ -25,28 +25,28 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       Object.assign(this, { app, waiting: 0, turn: Promise.resolve(), selecting: null });
     }
 
-    /** A small move by hand; it ends what is under way. */
+    /** Move directly; cancels a running animation. */
     move(change) {
       this.app.target = null;
       if (change()) this.app.changed();
     }
 
-    /** A bigger move, to which the browser's back button returns. */
+    /** Move with animation and a history entry. */
     jump(from, to) {
       const { app } = this;
       const aim = new tl.Scale(app.scale.min, app.scale.max, app.scale.width);
-      aim.look(from, to);
-      app.address.leap();
-      if (calm() || document.hidden) { this.move(() => app.scale.look(aim.from, aim.to)); return; }
+      aim.setRange(from, to);
+      app.address.pushEntry();
+      if (reducedMotion() || document.hidden) { this.move(() => app.scale.setRange(aim.from, aim.to)); return; }
       const target = { from: aim.from, to: aim.to };
       const start = { from: app.scale.from, to: app.scale.to, at: performance.now() };
       app.target = target;
-      app.data.expect(target.from, target.to);
+      app.data.prefetchRange(target.from, target.to);
       const frame = (now) => {
         if (app.target !== target || !app.alive) return;
-        const part = Math.min(1, (now - start.at) / LASTS);
+        const part = Math.min(1, (now - start.at) / DURATION_MS);
         const at = part < 1 ? between(start, target, Math.max(0, part)) : target;
-        app.scale.look(at.from, at.to);
+        app.scale.setRange(at.from, at.to);
         app.stage.redraw();
         if (part < 1) window.requestAnimationFrame(frame);
         else { app.target = null; app.changed(); }
@@ -54,7 +54,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       window.requestAnimationFrame(frame);
     }
 
-    /** Select a row: tell of it, and bring it into view as `zoom` says. */
+    /** Select a row, show its details, and bring it into view according to `zoom`. */
     select(row, how) {
       this.selecting = this.#select(row, how);
       return this.selecting;
@@ -66,7 +66,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       if (!row) {
         app.selected = null;
         app.details.show(null);
-        if (!silent) { app.say("Nothing is selected"); app.address.follow(); }
+        if (!silent) { app.say("Selection cleared"); app.address.replaceEntry(); }
         app.stage.redraw(false);
         return;
       }
@@ -79,8 +79,8 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       }
       if (app.chosen !== row || !app.alive) return;
       this.#shown(info, row);
-      if (zoom) this.#bring(zoom);
-      if (!silent) app.address.follow();
+      if (zoom) this.#bringIntoView(zoom);
+      if (!silent) app.address.replaceEntry();
       app.stage.redraw(false);
     }
 
@@ -94,25 +94,25 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       app.say(`${tl.cut(tl.brief(tl.titleOf(info)), 80)} · ${tl.time(dur)} · from ${tl.exactly(start)}${lane ? ` · ${lane.group} · ${lane.title}` : ""}`);
     }
 
-    #bring(zoom) {
+    #bringIntoView(zoom) {
       const { app } = this;
       const { lane, start_ns: start, dur_ns: dur } = app.selected;
-      if (lane !== null && !app.lanes.byId.has(lane)) { this.#elsewhere(); return; }
+      if (lane !== null && !app.lanes.byId.has(lane)) { this.#reportFiltered(); return; }
       if (lane !== null) this.scrollTo(lane);
       if (zoom === "exactly") this.jump(start, start + dur);
       else if (zoom === "closely") this.jump(start - dur * 0.1, start + dur * 1.1);
-      else if (zoom === "near" || zoom === "seen") this.#near(start, Math.max(dur, 50), zoom === "near");
+      else if (zoom === "near" || zoom === "seen") this.#showNear(start, Math.max(dur, 50), zoom === "near");
     }
 
-    /** A selection of a rank or device that is not chosen is on no lane: say where it is. */
-    #elsewhere() {
+    /** Report a selection that the rank or device filter hides. */
+    #reportFiltered() {
       const { rank, device } = this.app.selected.info.fields;
       const place = [["rank", rank], ["device", device]].filter(([, one]) => one && one.value !== null).map(([word, one]) => `${word} ${one.value}`);
-      this.app.say(`What is selected is on ${place.join(", ")}, which the choice at the top leaves out`);
+      this.app.say(`The selection is on ${place.join(", ")}, which is filtered out at the top of the page`);
     }
 
-    /** Into view: only as far as needed, or so that it is neither a speck nor all there is. */
-    #near(start, dur, sized) {
+    /** Scroll into view only as far as needed, or zoom so that the interval has a useful size. */
+    #showNear(start, dur, sized) {
       const { scale } = this.app;
       const seen = start >= scale.from && start + dur <= scale.to;
       const share = dur / scale.span;
@@ -127,7 +127,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       const { app } = this;
       if (!app.lanes.where.has(id) || app.lanes.where.get(id).strip) {
         if (!app.lanes.reveal(id)) return;
-        app.laid();
+        app.layoutChanged();
       }
       const place = app.lanes.where.get(id);
       const y = app.parts.overlay.getBoundingClientRect().top + app.yOf(place);
@@ -137,7 +137,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       app.parts.scroller.scrollTop = place.y - room / 2;
     }
 
-    /** To the next or previous one; keys that come faster than answers wait for their turn. */
+    /** Step to the next or previous interval; key presses are queued. */
     async step(by, what) {
       if (this.waiting > QUEUE) return;
       this.waiting += 1;
@@ -152,11 +152,11 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       const which = what === "lane" || from.table === "steps" || from.info.cause ? { lane: from.lane } : { name: from.name };
       const found = await app.wire.json("step", { ...which, [by > 0 ? "after" : "before"]: from.start_ns }).catch((error) => { app.stage.trouble(error.message); return null; });
       if (!app.alive) return;
-      if (!found) { app.say(by > 0 ? "That was the last one" : "That was the first one"); return; }
+      if (!found) { app.say(by > 0 ? "No next interval" : "No previous interval"); return; }
       await this.select({ table: found.table, row: found.row }, { zoom: "seen" });
     }
 
-    /** What is at the middle of the first lane that has something there. */
+    /** Select the interval at the middle of the first visible lane that has one. */
     middle() {
       const { app } = this;
       for (const row of [...app.lanes.pins, ...app.lanes.rows]) {
@@ -167,7 +167,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
           if (found) { this.select({ table: found.table, row: found.row }, {}); return; }
         }
       }
-      app.say("Nothing is in view here");
+      app.say("No interval in view");
     }
 
     fit() {

@@ -1,11 +1,11 @@
-/* Over the lanes: what is under the pointer, what is selected and what launched it, and the marked range. */
+/* Overlay on the lanes: hovered interval, selection with launch arrows, and marked range. */
 "use strict";
 window.tracekit = window.tracekit || {};
 window.tracekit.timeline = window.tracekit.timeline || {};
 (function (tl) {
   const ARROWS = 60;
 
-  /** The interval or column at a place: {lane, table, row, name, category, ...}; null where nothing is. */
+  /** The interval or column at a position: {lane, table, row, name, category, ...}; null without one. */
   tl.hit = function (app, x, y) {
     const place = app.rowAt(y);
     if (!place || place.strip || place.lane.kind === "memory") return null;
@@ -55,7 +55,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     pen.strokeRect(x - 0.5, app.yOf(place) - 0.5, Math.max(3, Math.min(right, app.scale.width + 4) - x + 1), place.h + 1);
   }
 
-  /** From the call that launched to the start of what it launched. */
+  /** Arrow from a launch call to the start of the launched interval. */
   function arrow(pen, app, from, to, single = false) {
     const [a, b] = [app.lanes.where.get(from.lane), app.lanes.where.get(to.lane)];
     if (!a || !b) return;
@@ -121,7 +121,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
 
   tl.paintOverlay = function (canvas, app, height) {
     const { scale, colors, lanes } = app;
-    const pen = tl.penOf(canvas, scale.width, height);
+    const pen = tl.contextOf(canvas, scale.width, height);
     pen.clearRect(0, 0, scale.width, height);
     if (lanes.pinsHeight) {
       pen.fillStyle = colors.dim;

@@ -1,4 +1,4 @@
-/* Which time is in view, and where an instant is on the screen. */
+/* Visible time range, and conversion between time and pixels. */
 "use strict";
 window.tracekit = window.tracekit || {};
 window.tracekit.timeline = window.tracekit.timeline || {};
@@ -21,8 +21,8 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     x(time) { return ((time - this.from) * this.width) / this.span; }
     time(x) { return this.from + (x * this.span) / this.width; }
 
-    /** Look at a range; it is moved and cut so that it lies in the capture. */
-    look(from, to) {
+    /** Set the visible range, clamped to the capture; return whether it changed. */
+    setRange(from, to) {
       const span = Math.min(Math.max(to - from, SHORTEST), this.max - this.min);
       const middle = (from + to) / 2;
       const start = Math.min(Math.max(middle - span / 2, this.min), this.max - span);
@@ -32,21 +32,21 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       return changed;
     }
 
-    /** Zoom by a factor so that what is at x stays there. */
+    /** Zoom by a factor around x. */
     zoom(factor, x) {
       const span = Math.min(Math.max(this.span * factor, SHORTEST), this.max - this.min);
       const at = this.time(x);
       const from = at - (x / this.width) * span;
-      return this.look(from, from + span);
+      return this.setRange(from, from + span);
     }
 
     pan(pixels) {
       const by = pixels * this.perPixel;
-      return this.look(this.from + by, this.to + by);
+      return this.setRange(this.from + by, this.to + by);
     }
   };
 
-  /** Round instants for a ruler, about one every `room` pixels, each with its text. */
+  /** Ruler ticks at round times, about every `room` pixels. */
   tl.ticks = function (scale, room) {
     const rough = (scale.span * room) / scale.width;
     const power = 10 ** Math.floor(Math.log10(Math.max(rough, 1)));
@@ -59,7 +59,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     return { ticks: found, anchor, step };
   };
 
-  /** The instant that a ruler counts from: 0, or a rounded one near by when the step is far smaller than the time. */
+  /** Origin of the ruler: 0, or a nearby round time if ticks would need too many digits. */
   tl.anchor = function (scale, step) {
     if (Math.abs(scale.from) < step * 5000) return 0;
     const coarse = 10 ** Math.ceil(Math.log10(scale.span * 2));
@@ -73,7 +73,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     return `${relative ? "+" : ""}${text} ${unit}`;
   };
 
-  /** An instant with every digit down to the nanosecond, grouped: 1.234 567 890 s. */
+  /** Format a time to the nanosecond: 1.234 567 890 s. */
   tl.exactly = function (ns) {
     const rounded = Math.round(Math.abs(ns));
     const rest = String(rounded % 1e9).padStart(9, "0");

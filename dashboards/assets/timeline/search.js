@@ -1,4 +1,4 @@
-/* Search for a name: a field with a list of what was found, the heaviest first. */
+/* Name search: a combobox with the matches, largest total time first. */
 "use strict";
 window.tracekit = window.tracekit || {};
 window.tracekit.timeline = window.tracekit.timeline || {};
@@ -15,7 +15,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
         input: () => this.ask(), keydown: (event) => this.#key(event), focus: () => { if (this.found.length) this.#open(true); },
         blur: () => window.setTimeout(() => this.#open(false), 150),
       });
-      this.list = tl.el("ul", { class: "tkl-found", id: "timeline-found", role: "listbox", "aria-label": "Names found", hidden: "" });
+      this.list = tl.el("ul", { class: "tkl-found", id: "timeline-found", role: "listbox", "aria-label": "Matching names", hidden: "" });
       this.ask = tl.later(PAUSE, () => this.#ask());
       element.append(tl.el("div", { class: "tkl-search" }, this.field, this.list));
     }
@@ -48,11 +48,11 @@ window.tracekit.timeline = window.tracekit.timeline || {};
         mousedown: (event) => { event.preventDefault(); this.#choose(place); },
       }, tl.el("span", { class: "tkl-link-name" }, tl.cut(tl.brief(one.name), 80)),
       tl.el("span", { class: "tkl-link-time" }, `${tl.count(one.count)} × · ${tl.time(one.sum_ns)}`)));
-      const rest = total > names.length ? `${tl.count(total - names.length)} more names: type more of it` : names.length ? null : `No name contains “${q}”.`;
+      const rest = total > names.length ? `${tl.count(total - names.length)} more matches; refine the search` : names.length ? null : `No name contains “${q}”.`;
       this.list.replaceChildren(...entries, ...(rest ? [tl.el("li", { class: "tkl-hint", role: "presentation" }, rest)] : []));
       this.#open(true);
       this.#point();
-      this.app.say(`${tl.count(total)} names contain ${q}`);
+      this.app.say(`${tl.count(total)} ${total === 1 ? "name contains" : "names contain"} ${q}`);
       this.app.setHighlight(q, true);
     }
 

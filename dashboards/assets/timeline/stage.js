@@ -1,16 +1,16 @@
-/* The stage: labels, canvases and their scroll bar; it paints a frame when something changed. */
+/* Canvases, labels and scroll bar; repaints on change. */
 "use strict";
 window.tracekit = window.tracekit || {};
 window.tracekit.timeline = window.tracekit.timeline || {};
 (function (tl) {
   const BELOW = 300;
   const LEAST = 220;
-  const LABEL = "Timeline. Use W, A, S and D to move, period and comma for the next and previous of the same name, question mark for all keys.";
+  const LABEL = "Timeline. W, A, S and D zoom and pan; period and comma step through intervals with the same name; question mark lists all shortcuts.";
 
   tl.Stage = class {
     constructor(app) {
       this.app = app;
-      this.base = this.over = true;
+      this.base = this.overlayDirty = true;
       this.frames = 0;
       this.channel = new MessageChannel();
       this.channel.port1.onmessage = ({ data }) => this.#mark(data);
@@ -22,7 +22,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
         corner: tl.el("div", { class: "tkl-corner" }), head: canvas("tkl-head"), pins: tl.el("div", { class: "tkl-pins" }),
         scroller: tl.el("div", { class: "tkl-labels", tabindex: "-1" }), pinned: canvas("tkl-pinned"), body: canvas("tkl-body"),
         overlay: canvas("tkl-overlay", { "aria-hidden": null, tabindex: "0", role: "application", "aria-label": LABEL, id: "timeline-canvas" }),
-        rail: tl.el("div", { class: "tkl-rail", "aria-hidden": "true" }, tl.el("div", {})), note: tl.el("div", { class: "tkl-trouble", role: "alert", hidden: "" }),
+        rail: tl.el("div", { class: "tkl-rail", "aria-hidden": "true" }, tl.el("div", {})), note: tl.el("div", { class: "tkl-error", role: "alert", hidden: "" }),
       };
       parts.left = tl.el("div", { class: "tkl-left" }, parts.pins, parts.scroller);
       parts.right = tl.el("div", { class: "tkl-right" }, parts.pinned, parts.body, parts.overlay, parts.note);
@@ -32,7 +32,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       return parts;
     }
 
-    /** The labels scroll by themselves; the rail at the right and the canvas follow. */
+    /** Synchronize scrolling of labels, scroll bar and canvas. */
     #scrolling({ scroller, rail }) {
       const signal = this.app.ending;
       scroller.addEventListener("scroll", () => { rail.scrollTop = scroller.scrollTop; this.app.scrolled(); }, { signal, passive: true });
@@ -42,10 +42,10 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     get top() { return this.parts.scroller.scrollTop; }
     get height() { return this.parts.right.clientHeight; }
 
-    /** As high as its lanes, if there is room; what a person made of it stays. */
+    /** Fit the height to the lanes and the window, unless the user has resized it. */
     fitHeight() {
       const { stage } = this.parts;
-      if (this.given && stage.style.height !== this.given) return;
+      if (this.automaticHeight && stage.style.height !== this.automaticHeight) return;
       const { lanes } = this.app;
       if (this.measured !== window.innerHeight) {
         this.measured = window.innerHeight;
@@ -53,7 +53,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       }
       const { room } = this;
       const height = tl.HEAD + Math.min(lanes.pinsHeight + lanes.height + 6, Math.max(LEAST, room));
-      stage.style.height = this.given = `${Math.round(height)}px`;
+      stage.style.height = this.automaticHeight = `${Math.round(height)}px`;
     }
 
     place() {
@@ -63,48 +63,48 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       this.parts.rail.style.marginTop = `${lanes.pinsHeight}px`;
     }
 
-    /** Paint with the next frame: `over` alone when the lanes stay as they are. */
+    /** Repaint on the next frame; with `base` false, only the overlay. */
     redraw(base = true) {
       this.base = this.base || base;
-      this.over = true;
-      if (this.asked) return;
-      this.asked = true;
-      window.requestAnimationFrame(() => { this.asked = false; if (this.app.alive && this.app.scale) this.#frame(); });
+      this.overlayDirty = true;
+      if (this.frameRequested) return;
+      this.frameRequested = true;
+      window.requestAnimationFrame(() => { this.frameRequested = false; if (this.app.alive && this.app.scale) this.#frame(); });
     }
 
     #frame() {
       const { app, parts } = this;
       if (this.base) this.#lanes();
-      if (this.over) tl.paintOverlay(parts.overlay, app, this.height);
+      if (this.overlayDirty) tl.paintOverlay(parts.overlay, app, this.height);
       const painted = this.base;
       if (painted) app.rehover();
-      this.base = this.over = false;
+      this.base = this.overlayDirty = false;
       if (painted) this.channel.port2.postMessage({ frame: (this.frames += 1), from: app.scale.from, to: app.scale.to, settled: app.data.settled });
     }
 
     #lanes() {
       const { app, parts } = this;
       const { lanes } = app;
-      const look = app.paintedWith();
+      const style = app.paintedWith();
       const room = Math.max(0, this.height - lanes.pinsHeight);
-      app.heading.paint(look);
-      const pinned = tl.penOf(parts.pinned, app.scale.width, Math.max(1, lanes.pinsHeight));
+      app.heading.paint(style);
+      const pinned = tl.contextOf(parts.pinned, app.scale.width, Math.max(1, lanes.pinsHeight));
       if (lanes.pinsHeight) {
-        tl.paintGround(pinned, look, lanes.pinsHeight);
-        tl.paintRows(pinned, lanes.pins, look);
-        tl.paintLanes(pinned, lanes.pins, look);
+        tl.paintBackground(pinned, style, lanes.pinsHeight);
+        tl.paintRows(pinned, lanes.pins, style);
+        tl.paintLanes(pinned, lanes.pins, style);
       }
       parts.pinned.hidden = !lanes.pinsHeight;
-      const pen = tl.penOf(parts.body, app.scale.width, Math.max(1, room));
-      tl.paintGround(pen, look, room);
+      const pen = tl.contextOf(parts.body, app.scale.width, Math.max(1, room));
+      tl.paintBackground(pen, style, room);
       pen.translate(0, -this.top);
       const seen = lanes.rows.filter((row) => row.y + row.h > this.top && row.y < this.top + room);
-      tl.paintRows(pen, seen, look);
-      tl.paintLanes(pen, seen, look);
+      tl.paintRows(pen, seen, style);
+      tl.paintLanes(pen, seen, style);
       parts.corner.textContent = tl.anchorText(app.scale);
     }
 
-    /** After the frame is on the screen: what benchmarks and tests wait for. */
+    /** Mark the painted frame, for benchmarks and tests. */
     #mark(detail) {
       performance.clearMarks("tracekit:painted");
       performance.mark("tracekit:painted", { detail });
@@ -118,13 +118,13 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       this.parts.note.textContent = message || "";
     }
 
-    /** The whole of it as a picture, with its labels. */
+    /** Render the timeline with its labels to a canvas. */
     picture() {
       const { app, parts } = this;
       const ratio = Math.min(3, window.devicePixelRatio || 1);
       const left = parts.left.clientWidth;
       const sheet = document.createElement("canvas");
-      const pen = tl.penOf(sheet, left + app.scale.width, tl.HEAD + this.height);
+      const pen = tl.contextOf(sheet, left + app.scale.width, tl.HEAD + this.height);
       pen.fillStyle = app.colors.back;
       pen.fillRect(0, 0, sheet.width, sheet.height);
       const put = (canvas, y) => pen.drawImage(canvas, left, y, canvas.width / ratio, canvas.height / ratio);
@@ -152,7 +152,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     }
   };
 
-  /** Where the ruler counts from, and how much is in view. */
+  /** Visible duration, and the origin of the ruler. */
   tl.anchorText = function (scale) {
     const { anchor } = tl.ticks(scale, tl.ROOM);
     return anchor ? `${tl.time(scale.span)} · + ${tl.exactly(anchor)}` : tl.time(scale.span);

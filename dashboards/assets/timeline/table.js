@@ -1,23 +1,23 @@
-/* What is in view, or in the marked range, by name: the timeline in words and numbers. */
+/* Table of the visible or marked range, grouped by name. */
 "use strict";
 window.tracekit = window.tracekit || {};
 window.tracekit.timeline = window.tracekit.timeline || {};
 (function (tl) {
   const FIRST = 30;
-  const CALM = 280;
+  const DEBOUNCE_MS = 280;
   const OTHERS = 470;
   const LETTER = 7;
   const COLUMNS = [
     { key: "name", title: "Name", text: true }, { key: "category", title: "Category", text: true },
     { key: "count", title: "Count", show: tl.count }, { key: "sum_ns", title: "Sum", show: tl.time },
-    { key: "mean_ns", title: "Mean", show: tl.time }, { key: "max_ns", title: "Longest", show: tl.time },
+    { key: "mean_ns", title: "Mean", show: tl.time }, { key: "max_ns", title: "Max", show: tl.time },
   ];
 
   tl.Table = class {
     constructor(app, element) {
-      Object.assign(this, { app, element, sort: { key: "sum_ns", down: true }, all: false, rows: [], asked: "" });
-      this.later = tl.later(CALM, () => this.#ask());
-      this.title = tl.el("h2", { class: "tkl-subtitle" }, "What is in view");
+      Object.assign(this, { app, element, sort: { key: "sum_ns", down: true }, all: false, rows: [], requestedScope: "" });
+      this.later = tl.later(DEBOUNCE_MS, () => this.#ask());
+      this.title = tl.el("h2", { class: "tkl-subtitle" }, "In view");
       this.note = tl.el("span", { class: "tkl-hint" }, "");
       this.csv = tl.el("a", { class: "tkl-button", download: "" }, "CSV");
       this.zoom = tl.button("Zoom to the marked range", { click: () => app.fit(), hidden: "" }, "Zoom");
@@ -27,7 +27,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       this.more = tl.button("Show all", { click: () => { this.all = true; this.#fill(); }, hidden: "" }, "Show all");
       this.element.replaceChildren(
         tl.el("div", { class: "tkl-detail-head" }, this.title, this.note, this.zoom, this.clear, this.csv),
-        tl.el("div", { class: "tkl-scrolled", tabindex: "0", role: "region", "aria-label": "What is in view, by name" },
+        tl.el("div", { class: "tkl-scrolled", tabindex: "0", role: "region", "aria-label": "Intervals in view, by name" },
           tl.el("table", { class: "tkl-table" }, tl.el("thead", {}, tl.el("tr", {}, ...this.headings)), this.body), this.more),
       );
     }
@@ -53,13 +53,13 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       const { app } = this;
       const words = app.scope();
       const now = JSON.stringify(words);
-      if (now === this.asked) { this.#describe(words); return; }
+      if (now === this.requestedScope) { this.#describe(words); return; }
       if (this.control) this.control.abort();
       this.control = new AbortController();
       this.element.setAttribute("aria-busy", "true");
       try {
         const { rows, total } = await app.wire.json("summary", words, this.control.signal);
-        Object.assign(this, { rows, total, asked: now, all: false });
+        Object.assign(this, { rows, total, requestedScope: now, all: false });
         this.#fill();
         this.#describe(words);
       } catch (error) {
@@ -71,8 +71,8 @@ window.tracekit.timeline = window.tracekit.timeline || {};
 
     #describe({ from, to, lanes }) {
       const { brush, wire } = this.app;
-      this.title.textContent = brush ? "In the marked range" : "What is in view";
-      const part = brush && brush.lanes ? `, ${tl.count(brush.lanes.length)} lanes` : "";
+      this.title.textContent = brush ? "In the marked range" : "In view";
+      const part = brush && brush.lanes ? `, ${tl.count(brush.lanes.length)} ${brush.lanes.length === 1 ? "lane" : "lanes"}` : "";
       this.note.textContent = `${tl.time(to - from)}${part} · ${tl.count(this.total)} ${this.total === 1 ? "name" : "names"}`;
       this.zoom.hidden = this.clear.hidden = !brush;
       const query = new URLSearchParams({ from, to, lanes });
@@ -87,7 +87,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       this.letters = Math.max(18, Math.floor((this.element.clientWidth - OTHERS) / LETTER));
       const ids = new Map(this.app.colors.names.map((name, id) => [name, id]));
       this.body.replaceChildren(...shown.map((row) => this.#row(row, ids)));
-      if (!rows.length) this.body.replaceChildren(tl.el("tr", {}, tl.el("td", { colspan: "6", class: "tkl-hint" }, "Nothing lies in this range of time on the lanes that are shown.")));
+      if (!rows.length) this.body.replaceChildren(tl.el("tr", {}, tl.el("td", { colspan: "6", class: "tkl-hint" }, "No intervals in this time range on the visible lanes.")));
       this.more.hidden = shown.length === rows.length;
       this.more.textContent = `Show all ${tl.count(rows.length)}`;
     }
@@ -96,12 +96,12 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       const name = tl.el("button", { type: "button", class: "tkl-link", title: tl.clean(row.name), "aria-label": tl.clean(row.name.slice(0, 400)), click: () => this.app.highlightName(row) },
         tl.el("span", { class: "tkl-link-name" }, tl.cut(tl.brief(row.name), this.letters)));
       const cells = COLUMNS.slice(2).map(({ key, show }) => tl.el("td", { class: "tkl-number", title: key === "count" ? null : `${tl.count(Math.round(row[key]))} ns` }, show(row[key])));
-      const made = tl.el("tr", { class: this.app.highlight === row.name ? "tkl-on" : null },
+      const made = tl.el("tr", { class: this.app.highlight === row.name ? "tkl-highlighted" : null },
         tl.el("td", {}, name), tl.el("td", { class: "tkl-category" }, this.app.colors.swatch(ids.get(row.category)), row.category.replaceAll("_", " ")), ...cells);
       return made;
     }
 
-    /** The colours or the highlighted name changed. */
+    /** Repaint after a change of colours or highlight. */
     refresh() { this.#fill(); }
   };
 })(window.tracekit.timeline);

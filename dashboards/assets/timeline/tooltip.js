@@ -1,4 +1,4 @@
-/* What is under the pointer, beside it: name, duration, start, lane. */
+/* Tooltip of the hovered interval: name, duration, start, lane. */
 "use strict";
 window.tracekit = window.tracekit || {};
 window.tracekit.timeline = window.tracekit.timeline || {};
@@ -25,14 +25,14 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       this.at = [x, y];
     }
 
-    /** Bytes of memory where the pointer is: one value, or the least and the most of the pixel. */
+    /** Memory at the pointer: one value, or minimum and maximum of the pixel. */
     #level({ lane, low, high, from, to }) {
       const text = low === high ? tl.bytes(low) : `${tl.bytes(low)} to ${tl.bytes(high)}`;
       this.node.replaceChildren(
-        tl.el("div", { class: "tkl-tip-name" }, lane.total ? "Allocated" : "Allocated since the capture's start"),
+        tl.el("div", { class: "tkl-tip-name" }, lane.total ? "Allocated" : "Allocated since the start of the capture"),
         tl.el("div", { class: "tkl-tip-time" }, text),
         tl.el("div", {}, `at ${tl.exactly(from)}, within ${tl.time(to - from)}`),
-        tl.el("div", { class: "tkl-tip-note" }, `of the capture ${tl.bytes(lane.low)} to ${tl.bytes(lane.high)} · ${lane.group}`),
+        tl.el("div", { class: "tkl-tip-note" }, `capture: ${tl.bytes(lane.low)} to ${tl.bytes(lane.high)} · ${lane.group}`),
       );
     }
 
@@ -45,8 +45,8 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       if (found.exact) {
         lines.push(tl.el("div", { class: "tkl-tip-time" }, tl.time(found.dur)), tl.el("div", {}, `from ${tl.exactly(found.start)}`));
       } else {
-        const many = `${tl.count(found.count)} ${found.count === 1 ? "interval" : "intervals"} in this pixel, busy ${tl.share(found.busy)}`;
-        lines.unshift(tl.el("div", { class: "tkl-tip-note" }, "Longest here"));
+        const many = `${tl.count(found.count)} ${found.count === 1 ? "interval" : "intervals"}, ${tl.share(found.busy)} busy`;
+        lines.unshift(tl.el("div", { class: "tkl-tip-note" }, "Longest in this pixel"));
         lines.push(tl.el("div", { class: "tkl-tip-time" }, longest ? tl.time(longest.dur) : " "), tl.el("div", {}, longest ? `from ${tl.exactly(longest.start)}` : " "), tl.el("div", {}, many));
       }
       lines.push(tl.el("div", { class: "tkl-tip-note" }, `${style.name.replaceAll("_", " ")} · ${found.lane.group} · ${tl.clean(found.lane.title)}`));
@@ -60,7 +60,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       this.#place(...this.at);
     }
 
-    /** Right below the pointer, or where there is room. */
+    /** Position below and right of the pointer, or where there is room. */
     #place(x, y) {
       const { width, height } = this.node.getBoundingClientRect();
       const box = this.app.parts.overlay.getBoundingClientRect();

@@ -1,4 +1,4 @@
-/* What the server answers: JSON, and the binary form of what a range of time looks like. */
+/* Client of the server's routes: JSON, and binary drawing data. */
 "use strict";
 window.tracekit = window.tracekit || {};
 window.tracekit.timeline = window.tracekit.timeline || {};
@@ -9,10 +9,10 @@ window.tracekit.timeline = window.tracekit.timeline || {};
   };
   const MAGIC = "TKT1";
 
-  /** An answer: {from, to, width, lanes: Map of lane id to its arrays}. Arrays are views, nothing is copied. */
+  /** Decode drawing data: {from, to, width, lanes: Map of lane id to arrays}. Arrays are views of the buffer. */
   tl.decode = function (buffer) {
     const bytes = new Uint8Array(buffer);
-    if (String.fromCharCode(...bytes.subarray(0, 4)) !== MAGIC) throw new Error("the answer is of no known form");
+    if (String.fromCharCode(...bytes.subarray(0, 4)) !== MAGIC) throw new Error("unexpected response format");
     const length = new DataView(buffer).getUint32(4, true);
     const header = JSON.parse(new TextDecoder().decode(bytes.subarray(8, 8 + length)));
     const base = 8 + length;
@@ -27,7 +27,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     return { from: header.from, to: header.to, width: header.width, lanes, header };
   };
 
-  /** Lane numbers as the address takes them: 1-3,7. */
+  /** Format lane numbers as ranges: 1-3,7. */
   tl.ranges = function (ids) {
     const parts = [];
     for (const id of [...ids].sort((a, b) => a - b)) {
@@ -44,7 +44,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     return Array.from({ length: Math.min(2000, (last ?? first) - first + 1) }, (_, place) => first + place);
   });
 
-  /** The routes of one run. Each gives a promise; a refusal says what the server said. */
+  /** Routes of a run; errors have the server's message. */
   tl.Wire = class {
     constructor(run) {
       this.base = `/timeline/${encodeURIComponent(run)}`;
@@ -58,8 +58,8 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       }
       const answer = await fetch(`${this.base}/${path}${query.size ? `?${query}` : ""}`, { signal });
       if (!answer.ok) {
-        const said = await answer.json().catch(() => ({}));
-        throw new Error(said.error ? `${said.error}${said.hint ? ` (${said.hint})` : ""}` : `the server answered ${answer.status}`);
+        const details = await answer.json().catch(() => ({}));
+        throw new Error(details.error ? `${details.error}${details.hint ? ` (${details.hint})` : ""}` : `the server returned status ${answer.status}`);
       }
       return answer;
     }
@@ -74,7 +74,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       return tl.decode(await answer.arrayBuffer());
     }
 
-    /** All fields of a row; the last few hundred are kept. */
+    /** All fields of a row; the last few hundred are cached. */
     row(table, row) {
       const key = `${table}/${row}`;
       if (!this.rows.has(key)) {

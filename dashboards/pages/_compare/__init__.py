@@ -1,1 +1,1 @@
-"""Parts of the page that compares two runs; every number is `tracekit.diff`'s."""
+"""Parts of the Compare page; every number comes from `tracekit.diff`."""

@@ -1,4 +1,4 @@
-"""What is compared with what, as the address says it, and the comparison itself, computed once."""
+"""The comparison that the address requests, computed once."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _SHA = re.compile(r"[0-9a-f]{40,64}")
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A comparison as it is asked for.
+class Comparison:
+    """A requested comparison.
 
     Attributes:
         base: Runs of the base, A.
         head: Runs of the head, B.
-        names: How a command names the two sides.
-        options: How to compare.
+        names: References to both sides for a command.
+        options: Options of the comparison.
     """
 
     base: tuple[Run, ...]
@@ -42,18 +42,18 @@ class Asked:
     options: Options
 
     @property
-    def quickly(self) -> Asked:
-        """The same without asking the analyses, which takes most of the time."""
+    def without_analyses(self) -> Comparison:
+        """The same without the analyses, which take most of the time."""
         return replace(self, options=replace(self.options, explain=False))
 
     @property
-    def wholly(self) -> Asked:
-        """The same by op: what the analyses and the wall ledger say does not depend on the lines."""
+    def by_op(self) -> Comparison:
+        """The same grouped by op; analyses and the wall ledger do not depend on the grouping."""
         return replace(self, options=replace(self.options, by="op"))
 
 
-def asked(context: Context) -> Asked | None:
-    """What the address asks for; None without two runs that differ."""
+def requested(context: Context) -> Comparison | None:
+    """Return the requested comparison; None without two different runs."""
     base, head = context.base, context.run
     if base is None or base.path == head.path:
         return None
@@ -61,12 +61,12 @@ def asked(context: Context) -> Asked | None:
     if context.view.options.get("repeats") == "all":
         a, b = repeats(context.store, base), repeats(context.store, head)
         if base not in b[1]:
-            return Asked(a[1], b[1], (a[0], b[0]), options)
-    return Asked((base,), (head,), (base.path.name, head.path.name), options)
+            return Comparison(a[1], b[1], (a[0], b[0]), options)
+    return Comparison((base,), (head,), (base.path.name, head.path.name), options)
 
 
 def varying(view: View) -> tuple[str, ...]:
-    """Fields that the address declares to vary.
+    """Return the fields whose differences the address ignores.
 
     Example:
         >>> from tracekit.dashboards.view import View
@@ -78,65 +78,65 @@ def varying(view: View) -> tuple[str, ...]:
 
 
 def lines(view: View) -> str:
-    """What the lines of causes sum."""
+    """Return the grouping of the causes."""
     by = view.options.get("by", "op")
     return by if by in rollup.VIEWS else "op"
 
 
 def repeats(store: Store, run: Run) -> tuple[str, tuple[Run, ...]]:
-    """A reference that means a run and all its repeats, as commands take it; its own id without any.
+    """Return a reference to a run and its repeats, and the runs; the run's id if it has no repeats.
 
-    Only what is safe in a shell becomes a reference, since commands are there to be copied.
+    Only shell-safe references are used, since users copy the commands.
     """
     label, git = run.meta.label, run.meta.git
     stored = store.readable()
     if label and RUN_ID.fullmatch(label):
-        found = _alike([one for one in stored if one.meta.label == label])
+        found = _same_fingerprint([one for one in stored if one.meta.label == label])
         if len(found) > 1 and run in found:
             return label, found
     if git and _SHA.fullmatch(git.sha):
-        found = _alike([one for one in stored if one.meta.git and one.meta.git.sha == git.sha])
+        found = _same_fingerprint([one for one in stored if one.meta.git and one.meta.git.sha == git.sha])
         if len(found) > 1 and run in found:
             return f"git:{git.sha[:12]}", found
     return run.path.name, (run,)
 
 
-def _alike(runs: list[Run]) -> tuple[Run, ...]:
-    """Those with the fingerprint of the newest, as `tracekit diff` takes a label or a commit."""
+def _same_fingerprint(runs: list[Run]) -> tuple[Run, ...]:
+    """Return runs with the newest run's fingerprint, like `tracekit diff` with a label or commit."""
     return tuple(run for run in runs if run.meta.fingerprint == runs[-1].meta.fingerprint)
 
 
 @dataclass
 class Stages:
-    """Which comparisons run, since when, and what they do now; and which have ended."""
+    """Progress of running comparisons."""
 
     _running: dict[object, tuple[float, str]] = field(default_factory=dict)
     _ended: set[object] = field(default_factory=set)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self, key: object, work: Callable[[Callable[[str], None]], Diff]) -> Diff:
-        """Compute, and tell what is done meanwhile."""
+        """Compute and record progress."""
         began = time.monotonic()
 
-        def tell(stage: str) -> None:
+        def report(stage: str) -> None:
             with self._guard:
                 self._running[key] = (began, stage)
 
-        tell("reading")
+        report("reading")
         try:
-            return work(tell)
+            return work(report)
         finally:
             with self._guard:
                 self._running.pop(key, None)
                 self._ended.add(key)
 
     def ended(self, key: object) -> bool:
-        """Whether a computation under this key has ended, well or not."""
+        """Return whether a computation has ended, successfully or not."""
         with self._guard:
             return key in self._ended
 
     def of(self, *keys: object) -> str:
-        """What is done under any of the keys; empty when nothing is."""
+        """Describe the progress of the first running key; empty if none is running."""
         with self._guard:
             found = [self._running[key] for key in keys if key in self._running]
         return f"Comparing: {found[0][1]}, {time.monotonic() - found[0][0]:.0f} s" if found else ""
@@ -145,17 +145,17 @@ class Stages:
 STAGES = Stages()
 
 
-def compared(context: Context, one: Asked) -> Diff:
-    """The comparison that was asked for, computed at most once."""
+def compared(context: Context, one: Comparison) -> Diff:
+    """Return the comparison, computed at most once."""
 
-    def work(tell: Callable[[str], None]) -> Diff:
-        return diff(one.base, one.head, references=one.names, options=one.options, progress=tell)
+    def work(report: Callable[[str], None]) -> Diff:
+        return diff(one.base, one.head, references=one.names, options=one.options, progress=report)
 
     found: Diff = context.results.get(("diff", one), lambda: STAGES.run(one, work))
     return found
 
 
-def explained(context: Context, one: Asked) -> Diff:
-    """The comparison with what the analyses say, after the quick one: that must not share the processor."""
-    compared(context, one.quickly)
-    return compared(context, one.wholly)
+def with_analyses(context: Context, one: Comparison) -> Diff:
+    """Return the comparison with analyses; computed after the quick one, so that they do not compete."""
+    compared(context, one.without_analyses)
+    return compared(context, one.by_op)

@@ -1,4 +1,4 @@
-"""A comparison as a file: the page, CSV or JSON that `tracekit diff` writes."""
+"""Export a comparison as HTML, CSV or JSON, like `tracekit diff`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tracekit.diff.model import Verdict
 from tracekit.errors import ExitCode, TracekitError
 
 from ...view import View
-from .asked import asked, compared
+from .asked import compared, requested
 
 if TYPE_CHECKING:
     from tracekit.diff import Diff
@@ -22,16 +22,16 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def connect(site: Site) -> None:
-    """The addresses of the files."""
+    """Register the export route."""
 
     def export(kind: str) -> Response:
         view = View.parse("/compare", request.query_string.decode("utf-8", "replace"))
         context = site.context(view, dark=False)
-        one = asked(context) if context.chosen else None
+        one = requested(context) if context.chosen else None
         if one is None:
-            return Response("two runs are needed: run and base\n", 404, mimetype="text/plain")
+            return Response("select two runs: parameters run and base\n", 404, mimetype="text/plain")
         try:
-            text = written(compared(context, one), kind)
+            text = rendered(compared(context, one), kind)
         except TracekitError as error:
             return Response(f"{error.message}\n{error.hint}\n", 422, mimetype="text/plain")
         name = f"{one.base[0].path.name}-to-{one.head[0].path.name}.{kind}"
@@ -44,8 +44,8 @@ def connect(site: Site) -> None:
     site.app.server.add_url_rule("/export/compare.<any(html, csv, json):kind>", "export_compare", export)
 
 
-def written(diff: Diff, kind: str) -> str:
-    """The comparison in a format."""
+def rendered(diff: Diff, kind: str) -> str:
+    """Render the comparison in a format."""
     if kind == "html":
         from tracekit.render.diff_html import as_html
 
@@ -59,20 +59,20 @@ def written(diff: Diff, kind: str) -> str:
 
 
 def _csv(diff: Diff) -> str:
-    """CSV in which no cell of text begins as a formula of a spreadsheet does."""
+    """Render CSV; cells that look like spreadsheet formulas are quoted."""
     from tracekit.render import diff_tables
     from tracekit.render.plain import csv_text
 
     table = diff_tables.causes(diff, spelled=False) if diff.work else diff_tables.differences(diff)
-    safe = [{name: guarded(value) for name, value in row.items()} for row in table.rows]
+    safe = [{name: quoted(value) for name, value in row.items()} for row in table.rows]
     return csv_text(safe, table.columns)
 
 
-def guarded(value: object) -> object:
-    """A text that a spreadsheet shows instead of computing it.
+def quoted(value: object) -> object:
+    """Quote text that a spreadsheet would evaluate.
 
     Example:
-        >>> guarded("=1+1"), guarded(-5)
+        >>> quoted("=1+1"), quoted(-5)
         ("'=1+1", -5)
     """
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value

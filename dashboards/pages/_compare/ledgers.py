@@ -1,4 +1,4 @@
-"""The two ledgers of a comparison: where the step went, and what the work's difference is made of."""
+"""Wall ledger (step time) and work ledger (causes) of a comparison."""
 
 from __future__ import annotations
 
@@ -29,58 +29,58 @@ if TYPE_CHECKING:
 PAGE = "compare"
 CAUSES = 10
 SHOWN = 2_000
-"""Rows of a grid at most; the exported files hold all."""
+"""Maximum rows of a grid; exported files have all of them."""
 _WALL = (
-    Column("part", "", "what the step was filled with"),
+    Column("part", "", "part of the step"),
     Column("base", "ns", "mean step of the base, A"),
     Column("head", "ns", "mean step of the head, B"),
     Column("change", "ns", "head minus base, mean step"),
-    Column("share_base", "share", "of the base's step"),
-    Column("share_head", "share", "of the head's step"),
-    Column("total_base_ns", "count", "all compared steps of the base, exact"),
-    Column("total_head_ns", "count", "all compared steps of the head, exact"),
-    Column("total_change_ns", "count", "head minus base over all compared steps, exact"),
+    Column("share_base", "share", "share of the base's step"),
+    Column("share_head", "share", "share of the head's step"),
+    Column("total_base_ns", "count", "sum over all compared steps of the base"),
+    Column("total_head_ns", "count", "sum over all compared steps of the head"),
+    Column("total_change_ns", "count", "head minus base, summed over all compared steps"),
 )
 _CAUSES = (
-    Column("cause", "", "what the line sums"),
+    Column("cause", "", "op, module or kernel"),
     Column("change", "ns", "head minus base, per step"),
-    Column("made_of", "prose", "added, removed, count and rate that are not 0, per step"),
+    Column("made_of", "prose", "nonzero terms (added, removed, count, rate), per step"),
     Column("n_base", "count", "intervals per step of the base"),
     Column("n_head", "count", "intervals per step of the head"),
-    Column("module", "", "modules in which it runs"),
-    Column("timeline", "", "its longest interval on the timeline of either side"),
+    Column("module", "", "modules that run it"),
+    Column("timeline", "", "link to its longest interval in A and B"),
 )
 
 
 def wall(context: Context, diff: Diff) -> list[Component]:
-    """The wall ledger: composition, waterfall, and the exact numbers."""
+    """Show the wall ledger: breakdown, waterfall, and table."""
     if diff.wall is None:
         return []
     named = {row["part"]: row for row in diff_tables.wall(diff).rows}
     total = named[diff.wall.total.name]
     parts = [named[line.name] for line in diff.wall.lines if line.name in named]
     figure = ledger.waterfall(parts, total)
-    cut = " The axis does not start at zero." if ledger.truncated(figure) else ""
+    truncated = " The axis does not start at zero." if ledger.truncated(figure) else ""
     return [
         html.Section(
             [
-                dmc.Title("Where the step went", order=2, size="h4"),
+                dmc.Title("Step time breakdown", order=2, size="h4"),
                 chart(
                     context,
                     "steps",
                     ledger.steps(parts),
-                    caption="The mean step of both sides by what filled it; the parts of a bar sum to it.",
+                    caption="Mean step of both sides; the parts sum to the step.",
                 ),
                 chart(
                     context,
                     "waterfall",
                     figure,
-                    caption=f"From the base's mean step to the head's, part by part: + is longer.{cut}",
+                    caption=f"From the base's mean step to the head's, by part; + is slower.{truncated}",
                 ),
                 rows(_WALL, _wall_rows(diff, named), caption="Wall ledger"),
                 dmc.Text(
-                    "The parts sum to the step exactly in the totals. Overlap is work beyond the time in "
-                    "which any of it ran; it joins this ledger to that of the work.",
+                    "The totals sum exactly. Overlap is the work that ran concurrently with other work: "
+                    "work = busy time + overlap.",
                     size="xs",
                     c="dimmed",
                 ),
@@ -112,27 +112,27 @@ def _wall_rows(diff: Diff, named: dict[str, dict[str, Any]]) -> list[dict[str, A
 
 
 def work(context: Context, diff: Diff) -> list[Component]:
-    """The work ledger: its sum, the greatest causes, and everything in grids."""
+    """Show the work ledger: totals, largest causes, and detail grids."""
     if diff.work is None:
         return []
     table = diff_tables.work(diff)
     shown: list[Component] = [
-        dmc.Title("What work changed", order=2, size="h4"),
+        dmc.Title("Changes in work", order=2, size="h4"),
         rows(table.columns, table.rows, caption=table.title),
     ]
     if not diff.causes:
         return [*shown, dmc.Text(diff_words.NOTHING_CHANGED.capitalize() + ".", size="sm")]
     caption = (
-        "The greatest changes of work per step: right is more time, left is less. Count is another number "
-        "of the same, rate the same at another speed."
+        "Largest changes in work per step; increases to the right. Count: call count changed; "
+        "rate: time per call changed."
     )
     shown.append(chart(context, "terms", ledger.terms(diff), caption=caption))
-    shown.append(rows(_CAUSES, _causes(context, diff), caption="Greatest causes"))
+    shown.append(rows(_CAUSES, _causes(context, diff), caption="Largest causes"))
     return [html.Section([*shown, _grids(context, diff)], className="tk-section")]
 
 
 def _causes(context: Context, diff: Diff) -> list[dict[str, Any]]:
-    told = diff_tables.causes(diff).rows[:CAUSES]
+    largest = diff_tables.causes(diff).rows[:CAUSES]
     return [
         {
             "cause": row[diff.by],
@@ -143,12 +143,12 @@ def _causes(context: Context, diff: Diff) -> list[dict[str, Any]]:
             "module": ", ".join(cause.modules) or None,
             "timeline": _evidence(context, diff, cause),
         }
-        for row, cause in zip(told, diff.causes, strict=False)
+        for row, cause in zip(largest, diff.causes, strict=False)
     ]
 
 
 def _evidence(context: Context, diff: Diff, cause: Cause) -> list[Component]:
-    """Links to its longest interval in the run of either side that explains the side."""
+    """Link to the longest interval on both sides."""
     where = next(name for name in TABLES if name.startswith("device" if _on_device(diff) else "host"))
     sides = (("A", "a", diff.base.run), ("B", "b", diff.head.run))
     links: list[Component] = []
@@ -171,13 +171,13 @@ def _grids(context: Context, diff: Diff) -> Component:
     only_b = [row for row, one in zip(every.rows, diff.groups, strict=True) if not one.a.count]
     tabs = {
         "Causes": (diff_tables.causes(diff, spelled=False), None),
-        "Groups that differ": (every, None),
+        "Changed groups": (every, None),
         "Only in A": (every, only_a),
         "Only in B": (every, only_b),
-        "Counts that changed": (diff_tables.counts(diff), None),
-        "How work was matched": (diff_tables.match(diff), None),
+        "Changed counts": (diff_tables.counts(diff), None),
+        "Matching of work": (diff_tables.match(diff), None),
     }
-    values = {name: name.lower().replace(" ", "-") for name in tabs}  # ids are made of them
+    values = {name: name.lower().replace(" ", "-") for name in tabs}  # used in element ids
     heads = [
         dmc.TabsTab(f"{name} ({len(one.rows if chosen is None else chosen):,})", value=values[name])
         for name, (one, chosen) in tabs.items()
@@ -191,9 +191,9 @@ def _grids(context: Context, diff: Diff) -> Component:
 
 def _grid(context: Context, of: Table, records: list[dict[str, Any]], at: int) -> Component:
     if not records:
-        return dmc.Text("Nothing.", c="dimmed", size="sm", p="sm")
+        return dmc.Text("No rows.", c="dimmed", size="sm", p="sm")
     spec = TableSpec(f"{of.name}_{at}", of.title, of.columns)
     frame = pd.DataFrame(records[:SHOWN], columns=[one.name for one in of.columns], dtype=object)
     left = len(records) - len(frame)
-    more = [dmc.Text(f"{left:,} more are in the exported files.", size="xs")] if left else []
+    more = [dmc.Text(f"{left:,} more rows in the exported files.", size="xs")] if left else []
     return html.Div([table(context, PAGE, spec, frame), *more])

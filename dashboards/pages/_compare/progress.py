@@ -1,4 +1,4 @@
-"""What a comparison computes now, for a script of the page that asks while it waits."""
+"""Progress of a running comparison, polled by the page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from flask import jsonify, request
 from tracekit.errors import TracekitError
 
 from ...view import View
-from .asked import STAGES, asked
+from .asked import STAGES, requested
 
 if TYPE_CHECKING:
     from flask import Response
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 
 def connect(site: Site) -> None:
-    """The address that is asked."""
+    """Register the progress route."""
 
     def progress() -> Response:
         view = View.parse("/compare", request.query_string.decode("utf-8", "replace"))
         context = site.context(view, dark=False)
         try:
-            one = asked(context) if context.chosen else None
+            one = requested(context) if context.chosen else None
         except TracekitError:
             one = None
-        text = STAGES.of(one.quickly, one.wholly) if one else ""
-        return jsonify(text=text, ended=one is None or (not text and STAGES.ended(one.wholly)))
+        text = STAGES.of(one.without_analyses, one.by_op) if one else ""
+        return jsonify(text=text, ended=one is None or (not text and STAGES.ended(one.by_op)))
 
     site.app.server.add_url_rule("/progress/compare", "progress_compare", progress)

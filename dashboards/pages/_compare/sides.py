@@ -1,4 +1,4 @@
-"""The two sides at the top of the page, and the choice of a base where none is set."""
+"""Both runs at the top of the page, or a list of possible baselines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tracekit.diff.comparability import DECIDES, EXPLAINS
 
 from ...parts.links import Choice, choices
 from ...parts.rows import rows
-from .asked import asked, lines, repeats
+from .asked import lines, repeats, requested
 
 if TYPE_CHECKING:
     from dash.development.base_component import Component
@@ -22,25 +22,25 @@ if TYPE_CHECKING:
     from ...context import Context
 
 OFFERED = 25
-DECLARE = (
-    "Where something is to be declared, the comparison first asks whether that is what you study; what both "
-    "runs do not know is not listed."
+IGNORE_HINT = (
+    "Runs with entries under 'must ignore' can be compared only if you choose to ignore those differences. "
+    "Fields unknown in both runs are not listed."
 )
 _COLUMNS = (
-    Column("compare_with", "id", "choose it as the base"),
-    Column("label", "", "its label"),
-    Column("commit", "", "commit it was recorded at, + with uncommitted changes"),
+    Column("compare_with", "id", "select as the base"),
+    Column("label", "", "label of the run"),
+    Column("commit", "", "recorded commit; + marks uncommitted changes"),
     Column("recorded", "", "when it was recorded, UTC"),
-    Column("to_declare", "prose", "what differs and forbids a comparison until it is declared to vary"),
-    Column("also_different", "prose", "what else differs; it is told as a possible cause"),
-    Column("alike_in", "count", "fields of the fingerprint that both know and that are equal"),
+    Column("must_ignore", "prose", "differences that block the comparison unless ignored"),
+    Column("other_differences", "prose", "other differences; listed as possible causes"),
+    Column("matching_fields", "count", "fingerprint fields that are equal"),
 )
-_VIEWS = {"op": "by op", "module": "by module", "kernel": "by kernel"}
+_VIEWS = {"op": "op", "module": "module", "kernel": "kernel"}
 
 
 def sides(context: Context) -> list[Component]:
-    """Both runs with what leads on from them; without a base, runs to compare with."""
-    if asked(context) is None or context.base is None:
+    """Show both runs and the options; without a base, the runs to choose from."""
+    if requested(context) is None or context.base is None:
         return _chooser(context)
     return [
         html.Div(
@@ -49,7 +49,7 @@ def sides(context: Context) -> list[Component]:
                 dcc.Link(
                     "⇄ Swap",
                     href=context.view.href(run=context.view.base, base=context.view.run),
-                    title="Compare the other way round",
+                    title="Swap base and head",
                     className="tk-chip",
                 ),
                 _side(context, "B", "head", context.run),
@@ -90,7 +90,7 @@ def _choices(context: Context) -> Component:
     by = lines(view)
     offered = [
         choices(
-            "Lines",
+            "Group by",
             [
                 Choice(text, view.href(options=view.options | {"by": name}), name == by)
                 for name, text in _VIEWS.items()
@@ -111,7 +111,7 @@ def _choices(context: Context) -> Component:
                             f"all repeats ({len(a)} and {len(b)})",
                             view.href(options=rest | {"repeats": "all"}),
                             every,
-                            "Runs of the same commit or label and the same fingerprint: they allow a verdict",
+                            "Runs with the same commit or label and fingerprint, which allow a verdict",
                         ),
                     ],
                 )
@@ -121,55 +121,55 @@ def _choices(context: Context) -> Component:
 
 def _chooser(context: Context) -> list[Component]:
     same = context.base is not None
-    said = "This is the same run on both sides. " if same else ""
+    warning = "Both sides are the same run. " if same else ""
     found = nearest(context)
     if not found:
         return [
-            dmc.Text("The store holds one run only. Record or import another to compare with it."),
+            dmc.Text("The store has only one run. Record or import another one to compare."),
         ]
     offers = [_offer(context, run) for run in found[:OFFERED]]
     known = [column for column in _COLUMNS if any(offer[column.name] is not None for offer in offers)]
-    more = f" {len(found) - OFFERED} more are in the header's list." if len(found) > OFFERED else ""
+    more = f" {len(found) - OFFERED} more in the Baseline picker." if len(found) > OFFERED else ""
     return [
-        dmc.Text(f"{said}Choose what {context.run.path.name} is compared with; the most alike come first."),
+        dmc.Text(f"{warning}Choose a run to compare with {context.run.path.name}; most similar first."),
         rows(known, offers, caption="Runs to compare with"),
-        dmc.Text(f"{DECLARE}{more}", size="xs", c="dimmed"),
+        dmc.Text(f"{IGNORE_HINT}{more}", size="xs", c="dimmed"),
     ]
 
 
 def _words(names: list[str]) -> str:
-    return ", ".join(names).replace("_", " ") or "nothing"
+    return ", ".join(names).replace("_", " ") or "none"
 
 
 def nearest(context: Context) -> list[Run]:
-    """Every other run: fewest grave differences first, then fewest of any kind, then most in common."""
+    """Return all other runs: fewest blocking differences first, then fewest others, then most matches."""
     others = [run for run in reversed(context.store.readable()) if run.path != context.run.path]
     return sorted(others, key=lambda run: _distance(run, context.run))
 
 
 def _distance(a: Run, b: Run) -> tuple[int, int, int]:
-    apart, alike = fields(a, b)
-    return sum(name in DECIDES for name in apart), len(apart), -len(alike)
+    different, equal = fields(a, b)
+    return sum(name in DECIDES for name in different), len(different), -len(equal)
 
 
 def fields(a: Run, b: Run) -> tuple[list[str], list[str]]:
-    """Fields of the fingerprint that both runs know: those that differ, and those that are equal."""
+    """Return the fingerprint fields known in both runs that differ, and those that are equal."""
     pairs = {
         name: (a.meta.fingerprint.get(name), b.meta.fingerprint.get(name)) for name in (*DECIDES, *EXPLAINS)
     }
     known = {name: pair for name, pair in pairs.items() if None not in pair}
-    apart = [name for name, (one, other) in known.items() if one != other]
-    return apart, [name for name in known if name not in apart]
+    different = [name for name, (one, other) in known.items() if one != other]
+    return different, [name for name in known if name not in different]
 
 
 def _offer(context: Context, run: Run) -> dict[str, Any]:
-    apart, alike = fields(run, context.run)
+    different, equal = fields(run, context.run)
     return {
         "compare_with": dcc.Link(run.path.name, href=context.view.href(base=run.path.name)),
         "label": run.meta.label or None,
         "commit": _commit(run) or None,
         "recorded": html.Span(run.meta.created_at.replace("T", " ").removesuffix("Z")),
-        "to_declare": _words([name for name in apart if name in DECIDES]),
-        "also_different": _words([name for name in apart if name not in DECIDES]),
-        "alike_in": len(alike),
+        "must_ignore": _words([name for name in different if name in DECIDES]),
+        "other_differences": _words([name for name in different if name not in DECIDES]),
+        "matching_fields": len(equal),
     }

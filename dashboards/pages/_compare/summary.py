@@ -1,4 +1,4 @@
-"""What a comparison says first: whether the runs can be compared, the verdict, and the metrics."""
+"""Comparability, verdict and metrics of a comparison."""
 
 from __future__ import annotations
 
@@ -32,68 +32,68 @@ _TONES = {
     Verdict.CANNOT_TELL: "yellow",
     Verdict.NOT_COMPARABLE: "red",
 }
-_MEANS = {
-    Status.NOT_COMPARABLE: "✕ forbids a comparison",
-    Status.WARN: "! may explain a part",
-    Status.UNKNOWN: "? known of one side only",
-    Status.DECLARED: "✓ declared to vary",
+_EFFECTS = {
+    Status.NOT_COMPARABLE: "✕ blocks comparison",
+    Status.WARN: "! possible cause",
+    Status.UNKNOWN: "? known for one side only",
+    Status.DECLARED: "✓ ignored",
 }
 _DIFFERENCES = (
-    Column("field", "", "name, as --varying takes it"),
-    Column("means", "", "what the difference means for the comparison"),
+    Column("field", "", "field name, as for --varying"),
+    Column("effect", "", "effect on the comparison"),
     Column("base", "prose", "value of the base, A"),
     Column("head", "prose", "value of the head, B"),
-    Column("declare", "", "say that it varies on purpose, or take that back"),
+    Column("action", "", "ignore the difference, or undo that"),
 )
 _METRICS = (
-    Column("metric", "prose", "what was measured"),
+    Column("metric", "prose", "name of the metric"),
     Column("base", "count", "base, A"),
     Column("head", "count", "head, B"),
     Column("change", "count", "head over base, minus 1"),
     Column("interval", "count", "95% interval of the change"),
-    Column("detectable", "count", "smallest change that this design detects in 80 of 100 cases"),
-    Column("verdict", "prose", "what can be said"),
+    Column("detectable", "count", "smallest change detected with 80% power"),
+    Column("verdict", "prose", "verdict"),
     Column("basis", "prose", "how it was measured"),
 )
-EXPORTS = {"html": "HTML", "csv": "CSV of the causes", "json": "JSON"}
+EXPORTS = {"html": "HTML", "csv": "CSV (causes)", "json": "JSON"}
 
 
 def summary(context: Context, diff: Diff) -> list[Component]:
-    """Verdict, comparability and metrics."""
+    """Show verdict, comparability and metrics."""
     return [_verdict(context, diff), *_comparability(context, diff), *_metrics(diff)]
 
 
 def _verdict(context: Context, diff: Diff) -> Component:
-    said = [words for words in (diff_words.compared(diff),) if words]
+    details = [words for words in (diff_words.compared(diff),) if words]
     return dmc.Alert(
         [
-            *(dmc.Text(text, size="sm") for text in said),
+            *(dmc.Text(text, size="sm") for text in details),
             *(dmc.Text(f"Note: {text}.", size="sm") for text in diff.warnings),
             html.Div(
                 [copyable(diff_words.command(diff), "Copy the command"), exports(context)],
                 className="tk-reproduce",
             ),
         ],
-        title=_capital(diff_words.headline(diff)),
+        title=_capitalize(diff_words.headline(diff)),
         color=_TONES.get(diff.verdict, "gray"),
         variant="light",
         className="tk-compare-verdict",
     )
 
 
-def _capital(text: str) -> str:
+def _capitalize(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
 def exports(context: Context) -> Component:
-    """Links that save this comparison as a file."""
+    """Show links to export the comparison."""
     view = context.view
-    asked = {"run": view.run, "base": view.base, **view.options}
+    parameters = {"run": view.run, "base": view.base, **view.options}
     return html.Div(
         [
             html.Span("Save as ", className="tk-chips-label"),
             *(
-                html.A(text, href=f"/export/compare.{kind}?{urlencode(asked)}", className="tk-chip")
+                html.A(text, href=f"/export/compare.{kind}?{urlencode(parameters)}", className="tk-chip")
                 for kind, text in EXPORTS.items()
             ),
         ],
@@ -105,54 +105,54 @@ def _comparability(context: Context, diff: Diff) -> list[Component]:
     differences = diff.comparability.differences
     title = dmc.Title("Comparability", order=2, size="h4")
     if not differences:
-        return [title, dmc.Text("The fingerprints are equal.", size="sm", className="tk-section")]
+        return [title, dmc.Text("Fingerprints match.", size="sm", className="tk-section")]
     shown = [_difference(context, one) for one in differences]
-    found: list[Component] = [title, rows(_DIFFERENCES, shown, caption="In what the runs differ")]
+    found: list[Component] = [title, rows(_DIFFERENCES, shown, caption="Differences between the runs")]
     if diff.comparability.refused:
-        found.append(_declare_all(context, diff))
+        found.append(_ignore_all(context, diff))
     return [html.Section(found, className="tk-section")]
 
 
 def _difference(context: Context, one: Difference) -> dict[str, Any]:
     return {
         "field": one.field,
-        "means": _MEANS[one.status],
+        "effect": _EFFECTS[one.status],
         "base": None if one.base is None else str(one.base),
         "head": None if one.head is None else str(one.head),
-        "declare": _toggle(context, one.field),
+        "action": _toggle(context, one.field),
     }
 
 
 def _toggle(context: Context, name: str) -> Component:
-    declared = varying(context.view)
-    if name in declared:
-        kept = tuple(other for other in declared if other != name)
-        return dcc.Link("Take back", href=_declaring(context, kept), title=f"{name} does not vary on purpose")
-    by = next((other for other in declared if name in IMPLIED.get(other, ())), None)
+    ignored = varying(context.view)
+    if name in ignored:
+        others = tuple(other for other in ignored if other != name)
+        return dcc.Link("Undo", href=_ignoring(context, others), title=f"Compare {name} again")
+    by = next((other for other in ignored if name in IMPLIED.get(other, ())), None)
     if by:
-        return html.Span(f"follows from {by}")
-    return dcc.Link("Declare", href=_declaring(context, (*declared, name)), title=f"{name} varies on purpose")
+        return html.Span(f"ignored with {by}")
+    return dcc.Link("Ignore difference", href=_ignoring(context, (*ignored, name)), title=f"Ignore {name}")
 
 
-def _declaring(context: Context, names: tuple[str, ...]) -> str:
+def _ignoring(context: Context, names: tuple[str, ...]) -> str:
     options = context.view.options | {"varying": ",".join(names)}
     return context.view.href(options={name: value for name, value in options.items() if value})
 
 
-def _declare_all(context: Context, diff: Diff) -> Component:
+def _ignore_all(context: Context, diff: Diff) -> Component:
     refused = [one.field for one in diff.comparability.refused]
     implied = {name for field in refused for name in IMPLIED.get(field, ())}
     needed = tuple(name for name in refused if name not in implied)
     return html.P(
         [
-            "Nothing was compared. If this is what you study, ",
+            "Not compared. If these differences are intended, ",
             dcc.Link(
-                f"declare {', '.join(needed)} to vary",
-                href=_declaring(context, (*varying(context.view), *needed)),
+                f"ignore {', '.join(needed)}",
+                href=_ignoring(context, (*varying(context.view), *needed)),
             ),
             ".",
         ],
-        className="tk-declare",
+        className="tk-ignore",
     )
 
 
@@ -165,7 +165,7 @@ def _metrics(diff: Diff) -> list[Component]:
     shown: list[Component] = [
         dmc.Title("Metrics", order=2, size="h4"),
         rows(known, records, caption="Metrics of both sides"),
-        *(dmc.Text(_capital(reason) + ".", size="xs", c="dimmed") for reason in reasons),
+        *(dmc.Text(_capitalize(reason) + ".", size="xs", c="dimmed") for reason in reasons),
     ]
     return [html.Section(shown, className="tk-section")]
 

@@ -1,1 +1,1 @@
-"""Parts of the page of history: what runs of each commit measured, judged by `tracekit.stats`."""
+"""Parts of the History page: metrics of each commit, tested by `tracekit.stats`."""

@@ -1,4 +1,4 @@
-"""Commands that search for the commit at which a metric changed."""
+"""`tracekit bisect` commands."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _COLLECT = ["tracekit", "collect"]
 
 
 def bisect(good: State, bad: State, metric: str) -> str:
-    """The command that searches between two commits; empty where what was run is unknown.
+    """Return the command that bisects between two commits; empty if the recorded command is unknown.
 
-    Only `tracekit collect` is repeated: any other command of a run came with its file.
+    Only `tracekit collect` commands are repeated; others may come from an imported file.
     """
     command = bad.typical.meta.command
     shas = (good.git.sha, bad.git.sha)
@@ -29,6 +29,6 @@ def bisect(good: State, bad: State, metric: str) -> str:
 
 
 def ends(found: Sequence[State]) -> tuple[State, State] | None:
-    """The oldest and the newest commit; None without two."""
+    """Return the oldest and the newest commit; None without two."""
     clean = [state for state in found if not state.git.dirty]
     return (clean[0], clean[-1]) if len(clean) > 1 else None

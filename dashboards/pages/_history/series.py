@@ -1,4 +1,4 @@
-"""One metric of one configuration over commits, and what the statistics say of neighbouring commits."""
+"""A metric of one configuration over commits, with tests between neighbouring commits."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ _NEVER = datetime.min.replace(tzinfo=UTC)
 
 @dataclass(frozen=True)
 class State:
-    """The runs of one state of the code: a commit, or changes to it.
+    """Runs of one commit, or of uncommitted changes on top of it.
 
     Attributes:
-        git: The state, as the first of its runs recorded it.
-        runs: Its runs that measured the metric, oldest first.
-        values: What they measured.
-        change: How it differs from the state before; None of the first and of uncommitted changes.
-        before: The state it is compared with.
+        git: Metadata recorded by the first run.
+        runs: Runs with the metric, oldest first.
+        values: Value of each run.
+        change: Comparison with the previous commit; None for the first and for uncommitted changes.
+        before: The previous commit.
     """
 
     git: Git
@@ -55,36 +55,36 @@ class State:
     before: State | None = None
 
     @property
-    def middle(self) -> float:
-        """Median of its runs."""
+    def median_value(self) -> float:
+        """Median of the values."""
         return float(median(self.values))
 
     @property
     def typical(self) -> Run:
-        """The run of median value; the lower of two middle ones."""
+        """The run with the median value; the lower of two."""
         order = sorted(range(len(self.values)), key=self.values.__getitem__)
         return self.runs[order[(len(order) - 1) // 2]]
 
     @property
     def name(self) -> str:
-        """Its commit, shortened, with + for uncommitted changes."""
+        """Short SHA, with + for uncommitted changes."""
         return f"{self.git.sha[:8]}{'+' * self.git.dirty}"
 
     @property
     def when(self) -> str:
-        """Time of the commit in UTC; empty where unknown."""
+        """Commit time in UTC; empty if unknown."""
         when = _when(self.git)
         return "" if when == _NEVER else f"{when.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 @lru_cache(maxsize=4096)
 def measured(run: Run) -> dict[str, float]:
-    """Metrics of a run, which never change."""
+    """Return the metrics of a run; cached, since runs never change."""
     return of_run(run)
 
 
 def configurations(runs: Iterable[Run]) -> dict[str, list[Run]]:
-    """Runs that know their commit and measured something, by fingerprint, those of most commits first."""
+    """Group runs with a commit and a metric by fingerprint; most commits first."""
     found: dict[str, list[Run]] = {}
     for run in runs:
         if run.meta.git and (run.meta.timings or run.rows("counters")):
@@ -93,7 +93,7 @@ def configurations(runs: Iterable[Run]) -> dict[str, list[Run]]:
 
 
 def states(runs: Sequence[Run], metric: str) -> list[State]:
-    """The states of the code that measured a metric, by time of commit, each judged against the one before.
+    """Return the commits with a metric by commit time, each compared with the previous one.
 
     Args:
         runs: Runs of one configuration, oldest first.
@@ -109,7 +109,7 @@ def states(runs: Sequence[Run], metric: str) -> list[State]:
         if own[0].meta.git
     ]
     found.sort(key=lambda state: (_when(state.git), state.git.dirty))
-    return _judged(found, metric, {run.path: at for at, run in enumerate(runs)})
+    return _compared(found, metric, {run.path: at for at, run in enumerate(runs)})
 
 
 def _when(git: Git) -> datetime:
@@ -120,17 +120,14 @@ def _when(git: Git) -> datetime:
     return when if when.tzinfo else when.replace(tzinfo=UTC)
 
 
-def _judged(found: list[State], metric: str, place: dict[Place, int]) -> list[State]:
-    """The states with their changes, judged together so that many commits raise no false alarm."""
+def _compared(found: list[State], metric: str, place: dict[Place, int]) -> list[State]:
+    """Compare neighbouring commits, corrected for multiple testing."""
     noise = estimate_noise([sorted(state.values) for state in found])
     clean = [state for state in found if not state.git.dirty]
     pairs = list(pairwise(clean))
     changes = gate([_change(a, b, metric, noise, place) for a, b in pairs])
-    told = {id(b): (a, change) for (a, b), change in zip(pairs, changes, strict=True)}
-    return [
-        State(one.git, one.runs, one.values, told[id(one)][1], told[id(one)][0]) if id(one) in told else one
-        for one in found
-    ]
+    changes_of = {id(b): (change, a) for (a, b), change in zip(pairs, changes, strict=True)}
+    return [State(one.git, one.runs, one.values, *changes_of.get(id(one), (None, None))) for one in found]
 
 
 def _change(a: State, b: State, metric: str, noise: Noise, place: dict[Place, int]) -> Comparison:
@@ -147,9 +144,9 @@ def _change(a: State, b: State, metric: str, noise: Noise, place: dict[Place, in
 
 
 def subjects(found: Sequence[State], where: Path) -> dict[str, str]:
-    """First lines of the commits' messages, as far as git knows the commits there."""
+    """Return subject lines of the commits that the repository has."""
     shas = [sha for sha in dict.fromkeys(state.git.sha for state in found) if _SHA.fullmatch(sha)]
     try:
         return {one.sha: one.subject for one in history.describe(shas, cwd=where)}
     except TracekitError:
-        return {}  # the store was copied from elsewhere
+        return {}  # the store was copied from another machine

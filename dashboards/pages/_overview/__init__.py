@@ -1,1 +1,1 @@
-"""Parts of the overview: verdict, what ran, advice."""
+"""Parts of the Overview page: verdict, run metadata, findings."""

@@ -1,4 +1,4 @@
-"""The ranked findings of a run as a block of a page, with its progress while they are worked out."""
+"""Block of ranked findings, with progress while they are computed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tracekit.errors import TracekitError
 from tracekit.render import human
 from tracekit.render.cells import clean
 
-from ...blocks import trouble
+from ...blocks import error_alert
 from ...parts.aria import aria
 from ...parts.evidence import spots
 from ...parts.finding import WORDS, coded, finding
@@ -29,33 +29,33 @@ if TYPE_CHECKING:
     from ...site import Site
     from .advising import Advising
 
-PATIENCE_S = 0.3
-"""How long a page waits before it shows progress instead: a small run is done by then."""
+PROGRESS_DELAY_S = 0.3
+"""Seconds to wait before showing progress; small runs finish in that time."""
 _TICK_MS = 400
 
 
 def findings(context: Context) -> Component:
-    """The findings, or how far they have come."""
-    under_way = advising(context)
-    under_way.finished.wait(PATIENCE_S)
-    return html.Section(_content(context, under_way), id="advice", **aria(label="Findings", live="polite"))
+    """Show the findings, or the progress."""
+    job = advising(context)
+    job.finished.wait(PROGRESS_DELAY_S)
+    return html.Section(_content(context, job), id="advice", **aria(label="Findings", live="polite"))
 
 
 def ranked(context: Context) -> list[Finding]:
-    """The findings of every analysis, the largest saving first, once all of them are done."""
-    under_way = advising(context)
-    under_way.finished.wait()
-    return [one.finding for one in under_way.advice.findings] if under_way.advice else []
+    """Wait for all analyses; return their findings, largest saving first."""
+    job = advising(context)
+    job.finished.wait()
+    return [one.finding for one in job.advice.findings] if job.advice else []
 
 
 def connect(site: Site) -> None:
-    """The callback that follows the progress and puts the findings in its place."""
+    """Register the callback that updates the progress until the findings replace it."""
 
     @site.app.callback(
         Output("advice", "children"),
-        Output("advice-share", "value"),
-        Output("advice-told", "children"),
-        Output("advice-found", "children"),
+        Output("advice-percent", "value"),
+        Output("advice-progress", "children"),
+        Output("advice-partial", "children"),
         Input("advice-tick", "n_intervals"),
         State("view", "data"),
         State("theme", "data"),
@@ -64,74 +64,74 @@ def connect(site: Site) -> None:
     def follow(_: int, view: dict[str, str], theme: str) -> tuple[Any, Any, Any, Any]:
         try:
             context = site.context(View.parse(view["path"], view["search"]), dark=theme == "dark")
-            under_way = advising(context)
-            if under_way.finished.is_set():
-                return _content(context, under_way), no_update, no_update, no_update
+            job = advising(context)
+            if job.finished.is_set():
+                return _content(context, job), no_update, no_update, no_update
         except TracekitError as error:
-            return trouble(error.message, error.hint), no_update, no_update, no_update
-        return no_update, _percent(under_way), _told(under_way), _so_far(under_way)
+            return error_alert(error.message, error.hint), no_update, no_update, no_update
+        return no_update, _percent(job), _progress_text(job), _so_far(job)
 
 
-def _content(context: Context, under_way: Advising) -> list[Component]:
+def _content(context: Context, job: Advising) -> list[Component]:
     title: Component = html.H2("Findings", className="tk-block-title")
-    if not under_way.finished.is_set():
-        return [title, *_progress(under_way)]
-    if under_way.advice is None:
-        return [title, trouble("the findings failed", under_way.trouble)]
-    return [title, *_shown(context, under_way.advice)]
+    if not job.finished.is_set():
+        return [title, *_progress(job)]
+    if job.advice is None:
+        return [title, error_alert("computing the findings failed", job.error)]
+    return [title, *_shown(context, job.advice)]
 
 
-def _progress(under_way: Advising) -> list[Component]:
+def _progress(job: Advising) -> list[Component]:
     return [
-        html.P(_told(under_way), id="advice-told", className="tk-dim"),
+        html.P(_progress_text(job), id="advice-progress", className="tk-dim"),
         dmc.Progress(
-            id="advice-share", value=_percent(under_way), size="sm", **aria(label="Analyses that are done")
+            id="advice-percent", value=_percent(job), size="sm", **aria(label="Analyses that are done")
         ),
-        html.Ul(_so_far(under_way), id="advice-found", className="tk-so-far"),
+        html.Ul(_so_far(job), id="advice-partial", className="tk-partial-findings"),
         dcc.Interval(id="advice-tick", interval=_TICK_MS),
     ]
 
 
-def _so_far(under_way: Advising) -> list[Component]:
-    """What was found already, unranked: lines are only ever added below."""
-    return [html.Li([html.Strong(f"{WORDS[one.severity]}: "), clean(one.title)]) for one in under_way.found]
+def _so_far(job: Advising) -> list[Component]:
+    """List findings so far, unranked; lines are only appended."""
+    return [html.Li([html.Strong(f"{WORDS[one.severity]}: "), clean(one.title)]) for one in job.found]
 
 
-def _percent(under_way: Advising) -> float:
-    return round(100 * under_way.done / under_way.total)
+def _percent(job: Advising) -> float:
+    return round(100 * job.done / job.total)
 
 
-def _told(under_way: Advising) -> str:
-    if not under_way.title:
-        return "Starting with the numbers above"
-    return f"{under_way.done} of {under_way.total} analyses are done; now: {under_way.title}"
+def _progress_text(job: Advising) -> str:
+    if not job.title:
+        return "Starting"
+    return f"{job.done} of {job.total} analyses done; running: {job.title}"
 
 
 def _shown(context: Context, advice: Advice) -> list[Component]:
     run, found = context.run, [ranked.finding for ranked in advice.findings]
-    known = context.results.get((run.path, spots), lambda: spots(run, found))  # ticks may come at once
+    known = context.results.get((run.path, spots), lambda: spots(run, found))  # callbacks may overlap
     cards = [
         finding(context, ranked.finding, share=ranked.share_of_step, analysis=ranked.analysis, known=known)
         for ranked in advice.findings
     ]
-    return [html.P(summary(advice), className="tk-dim"), *cards, *_not_judged(advice)]
+    return [html.P(summary(advice), className="tk-dim"), *cards, *_skipped(advice)]
 
 
 def summary(advice: Advice) -> str:
-    """How many findings there are, and what their savings are of."""
+    """Summarize number of rules and step time."""
     against, count = advice.budget, len(advice.findings)
     unit = "step" if against.marked else "capture"
-    takes = f"takes {human(against.step_ns, 'ns')}"
-    of = f"a {unit} {takes} (mean of {against.steps:,})" if against.steps > 1 else f"the {unit} {takes}"
+    mean = f" (mean of {against.steps:,})" if against.steps > 1 else ""
+    of = f"{unit} time {human(against.step_ns, 'ns')}{mean}"
     if not against.step_ns:
-        return f"No interval was recorded, so none of {advice.rules} rules could find anything to change."
+        return f"The run has no intervals, so none of the {advice.rules} rules could be checked."
     if not count:
-        return f"None of {advice.rules} rules found anything to change; {of}."
-    adds = " Savings may be of the same time, so they do not add up." if count > 1 else ""
-    return f"The largest saving first; {advice.rules} rules were asked; {of}.{adds}"
+        return f"{advice.rules} rules checked, no findings; {of}."
+    overlap = " Savings overlap; don't sum them." if count > 1 else ""
+    return f"Largest saving first; {advice.rules} rules checked; {of}.{overlap}"
 
 
-def _not_judged(advice: Advice) -> list[Component]:
+def _skipped(advice: Advice) -> list[Component]:
     if not advice.lacking:
         return []
     lines = [
@@ -139,6 +139,6 @@ def _not_judged(advice: Advice) -> list[Component]:
         for note, names in advice.lacking
     ]
     count = len({name for _, names in advice.lacking for name in names})
-    what = f"What could not be judged ({count} analyses lacked something)"
-    shown = not advice.findings  # then it is all there is to say
-    return [html.Details([html.Summary(what), html.Ul(lines)], open=shown, className="tk-lacking")]
+    what = f"Skipped: {count} {'analysis is' if count == 1 else 'analyses are'} missing data"
+    shown = not advice.findings
+    return [html.Details([html.Summary(what), html.Ul(lines)], open=shown, className="tk-skipped")]

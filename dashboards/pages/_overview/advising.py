@@ -1,4 +1,4 @@
-"""Advice on a run, worked out in the background: it takes every analysis, and no page waits for that."""
+"""Compute the findings of a run in the background."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ if TYPE_CHECKING:
     from ...results import Results
 
 FIRST = ("steps", "gpu_breakdown", "integrity", "overlap", "memory")
-"""What is asked for first, the quickest first: a page shows numbers of these while the others go on."""
-_ONE = threading.Lock()
-"""One analysis at a time: runs take turns, as two at once would only slow each other down."""
+"""Fast analyses to run first, fastest first; the page shows their numbers early."""
+_SERIAL = threading.Lock()
+"""Run one analysis at a time; concurrent ones would slow each other down."""
 
 
 @dataclass
 class Advising:
-    """How far the advice on a run has come.
+    """Progress and result of the findings of a run.
 
     Attributes:
         run: The run.
-        results: Where each analysis leaves its result, for the pages that show it.
-        title: The analysis under way; empty before the first.
-        done: Analyses that are done.
-        total: Analyses there are.
-        found: What they found so far, in the order of the analyses.
-        advice: What came of it; None until then.
-        trouble: Why nothing came of it.
-        finished: Set once it is over.
+        results: Cache that receives each analysis' result.
+        title: Title of the running analysis; empty before the first.
+        done: Number of finished analyses.
+        total: Number of analyses.
+        found: Findings so far, in order of the analyses.
+        advice: The result; None until finished or if it failed.
+        error: Error message.
+        finished: Set when finished.
     """
 
     run: Run
@@ -51,25 +51,25 @@ class Advising:
     total: int = 1
     found: tuple[Finding, ...] = ()
     advice: Advice | None = None
-    trouble: str = ""
+    error: str = ""
     finished: threading.Event = field(default_factory=threading.Event)
 
     def work(self) -> None:
-        """Run every analysis and rank what they found."""
+        """Run every analysis and rank the findings."""
         try:
             self.advice = gather(self.run, self._each())
-        except Exception as error:  # whoever looks at it is told; a thread has no one else to tell
-            self.trouble = f"{type(error).__name__}: {error}"
+        except Exception as error:  # shown on the page
+            self.error = f"{type(error).__name__}: {error}"
         finally:
             self.finished.set()
 
     def _each(self) -> Iterator[tuple[Analysis, Result]]:
         chosen = analysis.available()
         self.total = len(chosen)
-        settle(self.results, self.run)
+        run_fast_analyses(self.results, self.run)
         for self.done, one in enumerate(chosen):
             self.title = one.title
-            with _ONE:
+            with _SERIAL:
                 found = self._result(one)
             self.found += found.findings
             yield one, found
@@ -81,32 +81,32 @@ class Advising:
             return Result(notes=(f"failed: {error.message}",))
 
 
-def settle(results: Results, run: Run, before: str = "") -> None:
-    """Have the quick analyses done, so that what takes longer does not slow them down.
+def run_fast_analyses(results: Results, run: Run, before: str = "") -> None:
+    """Run the fast analyses first, so that slow ones do not delay them.
 
     Args:
-        results: Where they leave their results.
+        results: Cache that receives the results.
         run: The run.
-        before: Only those that come before this one; all by default.
+        before: Run only those before this one; default: all.
     """
     until = FIRST.index(before) if before else len(FIRST)
     for name in FIRST[:until]:
-        with suppress(PluginError):  # who shows it says why
+        with suppress(PluginError):  # the page shows the error
             results.of(run, name)
 
 
 def advising(context: Context) -> Advising:
-    """The advice on the run looked at, begun if it was not yet.
+    """Return the findings of the selected run; start computing them if necessary.
 
     Raises:
         RunNotFoundError: There is no run.
     """
     run = context.run
-    found: Advising = context.results.get((run.path, Advising), lambda: _begun(run, context.results))
+    found: Advising = context.results.get((run.path, Advising), lambda: _start(run, context.results))
     return found
 
 
-def _begun(run: Run, results: Results) -> Advising:
+def _start(run: Run, results: Results) -> Advising:
     one = Advising(run, results)
     threading.Thread(target=one.work, name="tracekit-advice", daemon=True).start()
     return one

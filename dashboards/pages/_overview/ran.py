@@ -1,4 +1,4 @@
-"""What ran, in a few words: workload, commit, versions, device, command."""
+"""Run metadata: workload, commit, versions, device, command."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
     from tracekit.meta import Git, RunMeta
 
-_TOLD = ("mode", "level", "batch_size", "resolution", "dtype", "device")
+_SETTINGS = ("mode", "level", "batch_size", "resolution", "dtype", "device")
 _WIDTH = 72
 
 
 def facts(meta: RunMeta) -> list[tuple[str, str]]:
-    """What is known of it, by name; what is not known is left out.
+    """Return the known metadata by name.
 
     Args:
         meta: The run's metadata.
@@ -42,7 +42,7 @@ def facts(meta: RunMeta) -> list[tuple[str, str]]:
 
 
 def shown(meta: RunMeta) -> Component:
-    """The facts in a line that wraps."""
+    """Show the metadata."""
     pairs = [
         html.Div(
             [
@@ -58,7 +58,9 @@ def shown(meta: RunMeta) -> Component:
 def _workload(workload: Mapping[str, Any] | None) -> str:
     if not workload:
         return ""
-    words = [f"{name.replace('_', ' ')} {workload[name]}" for name in _TOLD if workload.get(name) is not None]
+    words = [
+        f"{name.replace('_', ' ')} {workload[name]}" for name in _SETTINGS if workload.get(name) is not None
+    ]
     return ", ".join([str(workload.get("name", "")), *words])
 
 

@@ -1,4 +1,4 @@
-"""The verdict on a run's numbers, in one glance: a word, a sentence, and each check that failed."""
+"""Integrity verdict of a run, with failed checks."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 WORDS = {
     "good": ("Good", "the numbers can be trusted"),
-    "usable": ("Usable with care", "some numbers may be off"),
-    "misleading": ("Not usable", "the numbers mislead"),
+    "usable": ("Usable with care", "some numbers may be inaccurate"),
+    "misleading": ("Not usable", "the numbers are misleading"),
 }
 _FAILED = ("error", "warn")
 
 
 def shown(context: Context, integrity: Result) -> Component:
-    """The verdict of `integrity` with the checks that led to it.
+    """Show the verdict of `integrity` with the failed checks.
 
     Args:
-        context: What is looked at, for links.
+        context: The current context, for links.
         integrity: Result of that analysis.
     """
     row = integrity.tables["verdict"].iloc[0]
@@ -41,7 +41,7 @@ def shown(context: Context, integrity: Result) -> Component:
             html.P(
                 [
                     html.Strong(f"{word}:"),
-                    f" {meaning}. {passed} of {int(row['checks'])} checks raised no doubt. ",
+                    f" {meaning}. {passed} of {int(row['checks'])} checks passed. ",
                     dcc.Link("All checks", href=context.view.elsewhere("integrity")),
                 ]
             ),
@@ -52,7 +52,7 @@ def shown(context: Context, integrity: Result) -> Component:
 
 
 def _failed(integrity: Result) -> list[tuple[str, str, str]]:
-    """Level, name and detail of each check that failed, the gravest first."""
+    """Return level, name and detail of each failed check, most severe first."""
     checks = integrity.tables["checks"]
     rows = list(
         zip(checks["level"].tolist(), checks["check"].tolist(), checks["detail"].tolist(), strict=True)

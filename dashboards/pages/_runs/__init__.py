@@ -1,1 +1,1 @@
-"""Parts of the page of runs."""
+"""Parts of the Runs page."""

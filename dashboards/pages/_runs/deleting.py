@@ -1,4 +1,4 @@
-"""Deleting runs from the list, in two steps: a button that says which, and one that does it."""
+"""Delete selected runs, with a confirmation dialog."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dash import Input, Output, State, dcc, html, no_update
 
 from tracekit.errors import TracekitError, UnusableInputError
 
-from ...blocks import trouble
+from ...blocks import error_alert
 from ...parts.aria import data
 from ...view import View
 
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 
 
 def ask() -> Component:
-    """The button of the first step."""
+    """Create the Delete button."""
     return html.Button(
         "Delete…", id="runs-delete", className="tk-button", disabled=True, title="Select runs to delete"
     )
 
 
 def deleting() -> list[Component]:
-    """The second step, shown when asked for."""
+    """Create the confirmation dialog."""
     buttons = [
-        html.Button("Keep", id="runs-keep", className="tk-button", **data(autofocus="true")),
+        html.Button("Cancel", id="runs-cancel", className="tk-button", **data(autofocus="true")),
         html.Button("Delete", id="runs-confirm", className="tk-button tk-danger"),
     ]
     content = [
-        html.Div(id="runs-doomed"),
-        html.Div(id="runs-trouble"),
+        html.Div(id="runs-to-delete"),
+        html.Div(id="runs-error"),
         html.Div(buttons, className="tk-buttons"),
     ]
     return [
@@ -46,11 +46,11 @@ def deleting() -> list[Component]:
 
 
 def connect_deleting(site: Site) -> None:
-    """Callbacks of both steps."""
+    """Register the callbacks."""
 
     @site.app.callback(
         Output("runs-delete", "disabled"),
-        Output("runs-doomed", "children"),
+        Output("runs-to-delete", "children"),
         Input("runs-grid", "selectedRows"),
     )
     def choose(selected: list[dict[str, Any]] | None) -> tuple[bool, Any]:
@@ -59,7 +59,7 @@ def connect_deleting(site: Site) -> None:
 
     @site.app.callback(
         Output("runs-sheet", "opened"),
-        Output("runs-trouble", "children"),
+        Output("runs-error", "children"),
         Input("runs-delete", "n_clicks"),
         prevent_initial_call=True,
     )
@@ -68,13 +68,13 @@ def connect_deleting(site: Site) -> None:
 
     site.app.callback(
         Output("runs-sheet", "opened", allow_duplicate=True),
-        Input("runs-keep", "n_clicks"),
+        Input("runs-cancel", "n_clicks"),
         prevent_initial_call=True,
     )(lambda clicks: False if clicks else no_update)
 
     @site.app.callback(
         Output("runs-sheet", "opened", allow_duplicate=True),
-        Output("runs-trouble", "children", allow_duplicate=True),
+        Output("runs-error", "children", allow_duplicate=True),
         Output("runs-grid", "selectedRows"),
         Output("runs-deleted", "data"),
         Output("url", "search", allow_duplicate=True),
@@ -90,9 +90,9 @@ def connect_deleting(site: Site) -> None:
         try:
             delete(site, names)
         except TracekitError as error:
-            return True, trouble(error.message, error.hint), no_update, names, no_update
-        looked_at = View.parse(view["path"], view["search"])
-        address = "" if {looked_at.run, looked_at.base} & set(names) else no_update
+            return True, error_alert(error.message, error.hint), no_update, names, no_update
+        current = View.parse(view["path"], view["search"])
+        address = "" if {current.run, current.base} & set(names) else no_update
         return False, None, [], names, address
 
 
@@ -100,17 +100,17 @@ def _named(names: Sequence[str]) -> Component:
     many = len(names) != 1
     return html.Div(
         [
-            html.P(f"{len(names)} run{'s' * many} will be deleted from the store. This cannot be undone."),
-            html.Ul([html.Li(name) for name in names], className="tk-doomed"),
+            html.P(f"Delete {len(names)} run{'s' * many} from the store? This cannot be undone."),
+            html.Ul([html.Li(name) for name in names], className="tk-to-delete"),
         ]
     )
 
 
 def delete(site: Site, names: Sequence[str]) -> None:
-    """Delete runs of the store by name; one that is gone already is passed over.
+    """Delete runs by name; missing ones are ignored.
 
     Raises:
-        UnusableInputError: A run is a link that leads out of the store, or cannot be deleted.
+        UnusableInputError: A run is a link out of the store, or cannot be deleted.
     """
     for name in names:
         run = site.run(name)

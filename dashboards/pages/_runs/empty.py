@@ -1,4 +1,4 @@
-"""What is said when the store holds no run yet: how to get the first one."""
+"""Runs page of an empty store: how to get the first run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def command(text: str) -> Component:
-    """A command to run, with a button that copies it."""
+    """Show a command with a copy button."""
     copy = dmc.CopyButton(
         value=text, children="Copy", copiedChildren="Copied", size="compact-xs", variant="default"
     )
@@ -22,33 +22,31 @@ def command(text: str) -> Component:
 
 
 def welcome() -> list[Component]:
-    """Three ways to a first run."""
+    """Show three ways to get a first run."""
     return [
         html.Section(
             [
                 _card(
                     "Import a trace",
-                    "A trace of torch.profiler (.json, .json.gz) or an export of Nsight Systems (.sqlite), "
-                    "dropped anywhere on this page. Those of a "
-                    "job's ranks, dropped together, become one run.",
+                    "Drop a torch.profiler trace (.json, .json.gz) or an Nsight Systems export (.sqlite) "
+                    "anywhere on this page. Drop the traces of all ranks together to get one run.",
                     html.Button("Choose files", className="tk-button tk-primary tk-import-pick tk-first"),
                     command("tracekit import trace.json.gz"),
                 ),
                 _card(
                     "Record a run",
-                    "A built-in workload or a program of yours; the run appears here when it is done.",
+                    "Profile a built-in workload or your own program; the run appears here when it finishes.",
                     command("tracekit collect --workload resnet50"),
                     command("tracekit collect -- python train.py"),
                 ),
                 _card(
-                    "Look around first",
-                    "Samples: two runs recorded on a CPU, which differ in how gradients are zeroed, and one "
-                    "written by a simulator, which shows a GPU that never was.",
+                    "Try the samples",
+                    "Two CPU runs that differ in how gradients are zeroed, and a run of a simulated GPU.",
                     html.Button("Load the samples", className="tk-button tk-import-samples"),
                 ),
             ],
             className="tk-cards",
-            **aria(label="The store holds no run yet"),
+            **aria(label="The store has no runs yet"),
         )
     ]
 

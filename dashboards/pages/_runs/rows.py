@@ -1,4 +1,4 @@
-"""The list of runs: one row for each, from its metadata and the analysis of its steps."""
+"""Rows and columns of the run list."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 MEASURE = "window"
 PENDING = "…"
 BUDGET_S = 0.8
-"""Seconds that one look at the list may spend on step times."""
+"""Seconds per refresh to spend on step times."""
 
 
 @dataclass(frozen=True)
 class Steps:
-    """Number and median duration of a run's steps; None where it has none."""
+    """Number and median duration of a run's steps; None without steps."""
 
     count: int | None = None
     median_ns: int | None = None
@@ -38,19 +38,19 @@ class Steps:
 
 @dataclass
 class StepTimes:
-    """Step times of runs, worked out a few at a time: the list is shown before."""
+    """Step times of runs, computed incrementally after the list is shown."""
 
     _known: dict[str, Steps] = field(default_factory=dict)
-    _turn: threading.Lock = field(default_factory=threading.Lock)
+    _serial: threading.Lock = field(default_factory=threading.Lock)
 
     def of(self, run: Run) -> Steps | None:
-        """What is known of a run's steps; None as long as it is not worked out."""
+        """Return the step times of a run; None if not computed yet."""
         return self._known.get(run.path.name) if run.rows("steps") else Steps()
 
     def work(self, runs: Sequence[Run], *, budget_s: float = BUDGET_S) -> bool:
-        """Work out some that are not known, in order; whether there were any."""
-        if not self._turn.acquire(blocking=False):
-            return False  # another page is at it
+        """Compute some missing step times; return whether any were missing."""
+        if not self._serial.acquire(blocking=False):
+            return False  # another request is computing them
         try:
             pending = [run for run in runs if self.of(run) is None]
             end = time.monotonic() + budget_s
@@ -59,12 +59,12 @@ class StepTimes:
                 if time.monotonic() > end:
                     break
         finally:
-            self._turn.release()
+            self._serial.release()
         return bool(pending)
 
 
 def _steps(run: Run) -> Steps:
-    """From the analysis `steps`: its window, at the lowest rank."""
+    """Return the window of the `steps` analysis at the lowest rank."""
     try:
         summary = analysis.analyze(run, "steps").tables.get("summary")
     except TracekitError:
@@ -77,7 +77,7 @@ def _steps(run: Run) -> Steps:
 
 
 def rows(runs: Sequence[Run], times: StepTimes) -> list[Row]:
-    """One row for each run, the newest first."""
+    """Return one row per run, newest first."""
     return [_row(run, times.of(run)) for run in reversed(runs)]
 
 
@@ -112,14 +112,14 @@ def _text(value: Any) -> str | None:
 
 
 def _gpus(meta: RunMeta) -> str | None:
-    """The run's GPUs, each kind once with its number."""
+    """Return the GPU models with their number."""
     names = [clean(str(gpu.get("name") or "unnamed")) for gpu in meta.environment.get("gpus") or []]
     kinds = [f"{names.count(name)} × {name}" if names.count(name) > 1 else name for name in names]
     return ", ".join(dict.fromkeys(kinds)) or None
 
 
 def _source(meta: RunMeta) -> str:
-    """What recorded the run; of an import, the file."""
+    """Return the collector, or the file of an imported run."""
     sources = meta.collector.options.get("sources") or []
     if meta.collector.name != "import" or not sources:
         return clean(meta.collector.name)
@@ -129,13 +129,13 @@ def _source(meta: RunMeta) -> str:
 
 def _counted(meta: RunMeta) -> str | None:
     levels = [one.level for one in meta.diagnostics]
-    words = {Level.ERROR: "error", Level.WARN: "warning", Level.INFO: "remark"}
-    told = [(levels.count(level), word) for level, word in words.items()]
-    return ", ".join(f"{count} {word}{'s' * (count > 1)}" for count, word in told if count) or None
+    words = {Level.ERROR: "error", Level.WARN: "warning", Level.INFO: "info message"}
+    counted = [(levels.count(level), word) for level, word in words.items()]
+    return ", ".join(f"{count} {word}{'s' * (count > 1)}" for count, word in counted if count) or None
 
 
 def columns(listed: Sequence[Row]) -> list[dict[str, Any]]:
-    """The columns that at least one row fills, with what each says."""
+    """Return the columns that have data."""
     return [one for one in _COLUMNS if one["field"] in _ALWAYS or any(row[one["field"]] for row in listed)]
 
 
@@ -169,17 +169,17 @@ def _number(name: str, title: str, meaning: str, width: int) -> dict[str, Any]:
 
 _ALWAYS = {"run", "created", "steps", "step", "size"}
 _COLUMNS = [
-    _column("run", "run", "id of the run: opens its overview", 375, cellRenderer="RunLink", flex=3),
-    _column("label", "label", "name given by the user", 150),
-    _column("workload", "workload", "what ran", 120),
+    _column("run", "run", "run id; opens the overview", 375, cellRenderer="RunLink", flex=3),
+    _column("label", "label", "user-defined label", 150),
+    _column("workload", "workload", "workload name", 120),
     _column("mode", "mode", "train or infer", 80),
-    _column("device", "device", "where the workload ran", 85),
-    _number("step", "step time", "median window of a step at the lowest rank, from the analysis Steps", 110),
-    _number("steps", "steps", "number of steps in that median, without warm-up outliers", 95),
-    _column("gpu", "GPU", "devices that the recording names", 200, flex=2),
-    _column("created", "created (UTC)", "when it was recorded or imported", 165),
-    _column("commit", "commit", "commit that ran; + marks uncommitted changes", 115),
-    _number("size", "size", "Parquet files on disk", 100),
-    _column("diagnostics", "diagnostics", "what the import noticed", 150, tooltipField="messages"),
-    _column("source", "recorded by", "the collector; of an import, the file", 170, flex=2),
+    _column("device", "device", "device type of the workload", 85),
+    _number("step", "step time", "median step window of the lowest rank (analysis `steps`)", 110),
+    _number("steps", "steps", "number of steps without warm-up outliers", 95),
+    _column("gpu", "GPU", "GPUs in the recording", 200, flex=2),
+    _column("created", "created (UTC)", "time of recording or import", 165),
+    _column("commit", "commit", "recorded commit; + marks uncommitted changes", 115),
+    _number("size", "size", "size of the Parquet files", 100),
+    _column("diagnostics", "diagnostics", "errors and warnings of the import", 150, tooltipField="messages"),
+    _column("source", "recorded by", "collector, or imported file", 170, flex=2),
 ]

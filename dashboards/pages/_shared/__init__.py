@@ -1,1 +1,1 @@
-"""Parts that several pages about time share."""
+"""Parts shared by several pages."""

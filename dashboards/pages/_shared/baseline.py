@@ -1,4 +1,4 @@
-"""Key numbers beside those of the chosen baseline, where the two can be compared at all."""
+"""Key numbers with those of the baseline, if the runs are comparable."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     Read = Callable[[Callable[[str], Result]], list[Tile]]
 
 
-def beside(context: Context, read: Read) -> list[Component]:
-    """Tiles of the run, each beside that of the baseline where there is one to compare with.
+def tiles_with_baseline(context: Context, read: Read) -> list[Component]:
+    """Show the run's tiles, with the baseline's values if comparable.
 
     Args:
-        context: What is looked at.
-        read: The tiles of a run, given what finds the result of each of its analyses.
+        context: The current context.
+        read: Returns the tiles of a run, given a function that returns analysis results.
 
     Raises:
         RunNotFoundError: There is no run.
@@ -42,7 +42,7 @@ def beside(context: Context, read: Read) -> list[Component]:
 
 
 def compared(context: Context) -> Comparability | None:
-    """In what the run and its baseline differ; None without a baseline, or where it is the run itself.
+    """Return the comparability of run and baseline; None without a different baseline.
 
     Raises:
         RunNotFoundError: There is no run.

@@ -1,4 +1,4 @@
-"""Where the time of a run's devices went, whole and step by step, as two charts."""
+"""Device time breakdown, total and per step."""
 
 from __future__ import annotations
 
@@ -23,40 +23,40 @@ if TYPE_CHECKING:
 
 DEFINED = (
     "Active: a kernel runs. Data movement: a copy or memset runs and no kernel does. Idle: nothing runs. "
-    "They sum to the window exactly (TorchBench's breakdown)."
+    "They sum exactly to the window (TorchBench's breakdown)."
 )
 _OPS = 12
 _NAMED = "named"
 
 
 def breakdown(context: Context) -> list[Component]:
-    """The charts; without a device, the ops that took the host's time."""
+    """Show the charts; without a device, the ops with the highest host self time."""
     result = context.result("gpu_breakdown")
-    title = html.H2("Where the time went", className="tk-block-title")
+    title = html.H2("Time breakdown", className="tk-block-title")
     steps = in_steps(context, result)
     if steps:
         return [title, *steps, *per_step(context, result)]
     frame = looked.rows(result, "whole", context.view)
     if frame is None:
         return [title, *_host(context, result)]
-    return [title, _devices(context, frame, "the whole capture, no steps being marked")]
+    return [title, _devices(context, frame, "the whole capture (no steps are marked)")]
 
 
 def in_steps(context: Context, result: Result) -> list[Component]:
-    """The chart of the profiled steps together, a bar per device; none where no step is marked."""
+    """Chart all profiled steps, one bar per device; nothing without steps."""
     frame = looked.rows(result, "profiled_steps", context.view)
     return [] if frame is None else [_devices(context, frame, "the profiled steps")]
 
 
 def _devices(context: Context, frame: pd.DataFrame, of: str) -> Component:
     names = looked.places(frame)
-    shown, some = shares.furthest(frame.assign(**{_NAMED: names}))
+    shown, some = shares.extremes(frame.assign(**{_NAMED: names}))
     figure = shares.by_device(shown, shown[_NAMED].tolist())
     return chart(context, "devices", figure, caption=f"Share of {of}. {DEFINED}{some}")
 
 
 def per_step(context: Context, result: Result, *, height: int = 250) -> list[Component]:
-    """The chart of each step of one device; none where there are fewer than two steps."""
+    """Chart each step of one device; nothing with fewer than two steps."""
     frame = looked.rows(result, "per_step", context.view)
     if frame is None:
         return []
@@ -67,13 +67,13 @@ def per_step(context: Context, result: Result, *, height: int = 250) -> list[Com
     figure = shares.by_step(one, steps)
     figure["layout"]["height"] = height
     name = looked.places(frame)[0]
-    more = "" if len(one) == len(frame) else " The other devices: choose one at the top."
-    caption = f"Each profiled step on {name}, from its start to the last end of what it launched.{more}"
+    more = "" if len(one) == len(frame) else " Choose another device at the top of the page."
+    caption = f"Each profiled step on {name}, from its start to the end of the device work it launched.{more}"
     return [chart(context, "steps", figure, caption=caption)]
 
 
 def of_one(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows of the first rank and device of a table."""
+    """Return the rows of the first rank and device."""
     first = frame.iloc[0]
     return frame[(frame[C.RANK] == first[C.RANK]) & (frame[C.DEVICE] == first[C.DEVICE])]
 
@@ -81,15 +81,12 @@ def of_one(frame: pd.DataFrame) -> pd.DataFrame:
 def _host(context: Context, result: Result) -> list[Component]:
     ops = looked.rows(result, "host", context.view)
     if ops is None:
-        words = (
-            " ".join(map(sentence, result.notes))
-            or "Nothing ran on a device, and no ops of the host were recorded."
-        )
+        words = " ".join(map(sentence, result.notes)) or "The run has neither device activity nor host ops."
         return [html.P(words, className="tk-dim")]
     top = ops.head(_OPS)
     figure = bars.bars(top[C.NAME].tolist(), top["self_ns"].tolist(), "ns", title="self time")
     caption = (
-        f"No device in this capture: the {len(top)} ops with the most time of their own on the host, of "
-        f"{len(ops):,} listed."
+        f"No device activity in this capture. The {len(top)} of {len(ops):,} ops with the highest "
+        "host self time."
     )
     return [chart(context, "host", figure, caption=caption)]

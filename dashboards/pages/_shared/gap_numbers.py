@@ -1,4 +1,4 @@
-"""Key numbers of the idle time of devices, and of what launches cost."""
+"""Key numbers of device idle time and launch cost."""
 
 from __future__ import annotations
 
@@ -13,50 +13,50 @@ if TYPE_CHECKING:
     from ...view import View
 
 _IDLE = (
-    ("GPU idle", "idle_share", "share", "of first start to last end"),
-    ("Host was late", "host_late_ns", "ns", "launch-bound, synchronization, data, profiler"),
+    ("GPU idle", "idle_share", "share", "from first start to last end"),
+    ("Caused by the host", "host_late_ns", "ns", "launch-bound, synchronization, data, profiler"),
     ("Work was queued", "had_work_ns", "ns", "between kernels, stream dependencies"),
-    ("Unknown cause", "unknown_ns", "ns", "the next launch is not recorded"),
+    ("Unknown cause", "unknown_ns", "ns", "next launch not recorded"),
     ("Gaps", "gaps", "count", "of any length"),
-    ("Longest gap", "longest_ns", "ns", "first in the table below"),
+    ("Longest gap", "longest_ns", "ns", "first row of the table below"),
 )
 _FILLS = (
-    ("Ranges", "ranges", "count", "of zero_grad"),
-    ("Kernels launched", "kernels", "count", "inside of them"),
+    ("zero_grad ranges", "ranges", "count", ""),
+    ("Kernels launched", "kernels", "count", "in zero_grad"),
     ("Idle between fills", "idle_ns", "ns", "on the device"),
-    ("Could be saved", "saving_ns", "ns", "against a fused fill, whole capture"),
-    ("Share of the steps", "share", "share", "first start to last end of its work"),
+    ("Potential saving", "saving_ns", "ns", "with a fused fill, whole capture"),
+    ("Share of the steps", "share", "share", "first start to last end of its kernels"),
 )
 _SMALL = (
-    ("Small kernels", "small_share", "share", "of all kernels, shorter than a launch"),
-    ("Cost of a launch", "launch_ns", "ns", "median launching call"),
-    ("Small, in runs", "in_runs", "count", "5 or more in a row on a stream"),
-    ("Idle within runs", "gap_ns", "ns", "of the device"),
-    ("Launched late", "late_ns", "ns", "the part a launch was under way"),
+    ("Small kernels", "small_share", "share", "kernels shorter than a launch"),
+    ("Launch cost", "launch_ns", "ns", "median launch call"),
+    ("In sequences", "in_runs", "count", "5 or more small kernels in a row on a stream"),
+    ("Idle in sequences", "gap_ns", "ns", "device idle time"),
+    ("Launch-bound part", "late_ns", "ns", "idle during a launch call"),
 )
 _QUEUE = (
-    ("Launch-bound", "launch_bound_share", "share", "empty queue and device idle"),
-    ("Deepest queue", "max_depth", "count", "launches called and not started"),
+    ("Launch-bound", "launch_bound_share", "share", "launch queue empty and device idle"),
+    ("Max queue depth", "max_depth", "count", "launched but not started"),
 )
 
 
 def idle(result: Result, view: View) -> list[Tile]:
-    """Of `idle_gaps.summary`."""
+    """Tiles of `idle_gaps.summary`."""
     return _tiles(result, "summary", _IDLE, view)
 
 
 def zeroing(result: Result, view: View) -> list[Tile]:
-    """Of `zero_grad_gaps.summary`."""
+    """Tiles of `zero_grad_gaps.summary`."""
     return _tiles(result, "summary", _FILLS, view)
 
 
 def small(result: Result, view: View) -> list[Tile]:
-    """Of `small_kernels.summary`."""
+    """Tiles of `small_kernels.summary`."""
     return _tiles(result, "summary", _SMALL, view)
 
 
 def queue(result: Result, view: View) -> list[Tile]:
-    """Of `launch_latency.queue`."""
+    """Tiles of `launch_latency.queue`."""
     return _tiles(result, "queue", _QUEUE, view)
 
 

@@ -1,4 +1,4 @@
-"""The key numbers of a run, each read off a finished result."""
+"""Key numbers of a run, from analysis results."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from ...view import View
 
 OWN, HOST = "window, after those of earlier steps", "on the host"
-"""Measures of `steps`: what one more step costs, and its marker on the host."""
+"""Measures of `steps`: incremental time per step, and duration of its host marker."""
 _SHARES = (
     ("GPU active", "active_share", "a kernel runs"),
-    ("Data movement", "movement_share", "copies and memsets no kernel hides"),
+    ("Data movement", "movement_share", "exposed copies and memsets"),
     ("GPU idle", "idle_share", "nothing runs"),
 )
-"""No share is better for being higher: faster kernels leave a device idle for more of a shorter step."""
+"""None of these has a better direction: faster kernels raise the idle share of a shorter step."""
 
 
 def step_times(steps: Result, view: View) -> list[Tile]:
-    """Step time, and what the profiler adds to it where that was measured."""
+    """Tiles of step time, and profiler overhead if it was measured."""
     found: list[Tile | None] = []
     summary = looked.rows(steps, "summary", view)
     if summary is not None:
@@ -48,10 +48,10 @@ def _step(own: pd.DataFrame, view: View) -> Tile | None:
     if len(own) > 1:
         note = f"medians of {len(own)} ranks"
     elif counts[0] == 1:
-        note = "the one profiled step"
+        note = "single profiled step"
     else:
         spread = own["spread"].iloc[0]
-        note = f"median of {counts[0]:,} profiled; spread {human(float(spread), 'share')}"
+        note = f"median of {counts[0]:,} profiled steps; spread {human(float(spread), 'share')}"
     return tiles.of(
         own["median_ns"].tolist(),
         label="Step time",
@@ -63,7 +63,7 @@ def _step(own: pd.DataFrame, view: View) -> Tile | None:
 
 
 def _steps(view: View) -> str:
-    """Address of the steps; none on their own page."""
+    """Return the address of the Steps page; empty on that page."""
     return "" if view.page == "steps" else view.elsewhere("steps")
 
 
@@ -72,9 +72,9 @@ def _overhead(overhead: pd.DataFrame, view: View) -> list[Tile | None]:
     return [
         tiles.of(
             overhead["unprofiled_ns"].tolist(),
-            label="Step, no profiler",
+            label="Unprofiled step",
             unit="ns",
-            note=f"median of {overhead['unprofiled_steps'].iloc[0]:,} un-profiled",
+            note=f"median of {overhead['unprofiled_steps'].iloc[0]:,} unprofiled steps",
             wanted="low",
             href=where,
         ),
@@ -82,14 +82,14 @@ def _overhead(overhead: pd.DataFrame, view: View) -> list[Tile | None]:
             overhead["overhead_share"].dropna().tolist(),
             label="Profiler overhead",
             unit="share",
-            note="of the un-profiled step",
+            note="of the unprofiled step",
             href=where,
         ),
     ]
 
 
 def device_time(breakdown: Result, view: View) -> list[Tile]:
-    """Shares of the devices' time, and the work put on them."""
+    """Tiles of device time shares and kernel count."""
     in_steps = looked.rows(breakdown, "profiled_steps", view)
     frame = in_steps if in_steps is not None else looked.rows(breakdown, "whole", view)
     if frame is None:
@@ -117,13 +117,13 @@ def _kernels(breakdown: Result, view: View) -> Tile | None:
         frame["kernels"].tolist(),
         label="Kernels per step" if steps is not None else "Kernels",
         unit="count",
-        note="on a device" if steps is not None else "whole capture",
+        note="per device" if steps is not None else "whole capture",
         href=view.elsewhere("kernels"),
     )
 
 
 def _host_time(breakdown: Result, view: View) -> list[Tile]:
-    """Without a device: the op that takes most of the host's time."""
+    """Tile of the op with the highest host self time, for runs without a device."""
     ops = looked.rows(breakdown, "host", view)
     if ops is None:
         return []
@@ -132,22 +132,22 @@ def _host_time(breakdown: Result, view: View) -> list[Tile]:
         [float(first["self_share"])],
         label="Largest op",
         unit="share",
-        note=f"of the host's op time: {str(first[C.NAME])[:40]}",
+        note=f"of host op time: {str(first[C.NAME])[:40]}",
         href=view.elsewhere("ops"),
     )
     return [top] if top else []
 
 
 def copies(overlap: Result, view: View) -> list[Tile]:
-    """Bytes copied from the host to devices, in how many copies."""
+    """Tile of H2D bytes."""
     frame = looked.rows(overlap, "whole", view)
-    down = None if frame is None else frame[frame["what"] == "H2D"]
-    if down is None or down.empty:
+    h2d = None if frame is None else frame[frame["what"] == "H2D"]
+    if h2d is None or h2d.empty:
         return []
-    counts = down["count"].tolist()
+    counts = h2d["count"].tolist()
     number = f"{min(counts):,}" if min(counts) == max(counts) else f"{min(counts):,} to {max(counts):,}"
     tile = tiles.of(
-        [int(value) for value in down[C.BYTES].dropna().tolist()],
+        [int(value) for value in h2d[C.BYTES].dropna().tolist()],
         label="Host to device",
         unit="bytes",
         note=f"in {number} copies, whole capture",
@@ -158,13 +158,13 @@ def copies(overlap: Result, view: View) -> list[Tile]:
 
 
 def memory(result: Result, view: View) -> list[Tile]:
-    """Peak of the allocator, on devices where there are any, else on the host."""
+    """Tile of peak allocated memory, on devices if there are any, else on the host."""
     frame = looked.rows(result, "summary", view)
     if frame is None:
         return []
     devices = frame[frame[C.DEVICE] != HOST_DEVICE]
     own = devices if len(devices) else frame
-    where = "on a device" if len(devices) else "on the host"
+    where = "per device" if len(devices) else "on the host"
     reserved = own["peak_reserved"].dropna()
     note = f"allocated {where}" + (
         f"; {human(int(reserved.max()), 'bytes')} reserved" if len(reserved) else ""

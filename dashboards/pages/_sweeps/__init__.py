@@ -1,1 +1,1 @@
-"""Parts of the page of sweeps: what runs measured, by what they were set to."""
+"""Parts of the Sweeps page."""

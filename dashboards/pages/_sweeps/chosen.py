@@ -1,4 +1,4 @@
-"""What of the runs is shown, as the address says it, with what suits where it says nothing."""
+"""The sweep view that the address requests, with defaults."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ _PLAIN = {"level", "mode", "dtype", "device", "gpu", "cpu"}
 LINES, HEATMAP = "lines", "heatmap"
 ALL = "all"
 OFFERED = 10
-"""Values of one setting that are offered at most."""
+"""Maximum values listed per setting."""
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """A sweep as it is shown.
+    """Settings of the sweep view.
 
     Attributes:
-        workload: What ran.
+        workload: Name of the workload.
         of: Its runs.
-        vary: Settings in which they differ, with their values.
-        x: Setting on the axis.
-        quantity: What is shown of each run.
-        fixed: Settings held at one value.
+        vary: Settings that differ, with their values.
+        x: Setting on the horizontal axis.
+        quantity: Quantity shown.
+        fixed: Settings fixed at one value.
         form: `lines` or `heatmap`.
-        rows: Second axis of the heatmap; empty without one.
-        log: Whether the axis doubles from tick to tick.
+        rows: Setting on the heatmap's vertical axis; empty for lines.
+        log: Whether the axis is logarithmic.
     """
 
     workload: str
@@ -55,24 +55,24 @@ class Chosen:
 
     @property
     def shown(self) -> list[Point]:
-        """The runs with the fixed settings."""
+        """Runs that match the fixed settings."""
         wanted = self.fixed.items()
         return [one for one in self.of if all(spelled(one.settings[name]) == text for name, text in wanted)]
 
     @property
     def free(self) -> list[str]:
-        """Settings that tell the series apart."""
+        """Settings that differ between series."""
         differ = varying(self.shown)
         return [name for name in self.vary if name in differ and name != self.x]
 
 
 def spelled(value: Any) -> str:
-    """A setting as an address and a label spell it."""
+    """Format a setting for addresses and labels."""
     return "unknown" if value is None else str(value)
 
 
 def chosen(view: View, runs: Sequence[Run]) -> Chosen | None:
-    """What to show; None where no two runs of a workload differ in a setting."""
+    """Return the requested view; None if no workload has runs with different settings."""
     every = points(runs)
     offered = workloads(every)
     if not offered:
@@ -92,7 +92,7 @@ def chosen(view: View, runs: Sequence[Run]) -> Chosen | None:
 
 
 def workloads(every: Sequence[Point]) -> dict[str, dict[str, list[Any]]]:
-    """Workloads whose runs differ in more than their commit, those of most runs first."""
+    """Return workloads whose runs differ in more than the commit; most runs first."""
     counts = Counter(point.workload for point in every)
     found = {
         name: varying([one for one in every if one.workload == name]) for name, _ in counts.most_common()
@@ -103,16 +103,16 @@ def workloads(every: Sequence[Point]) -> dict[str, dict[str, list[Any]]]:
 def _fixed(
     options: Mapping[str, str], of: Sequence[Point], vary: Mapping[str, list[Any]], x: str, rows: str
 ) -> dict[str, str]:
-    """Settings held: those that the address holds, one commit, and in a heatmap all but its axes."""
+    """Return the fixed settings: those in the address, one commit, and for a heatmap all but its axes."""
     fixed = {}
     for name, values in vary.items():
         if name in {x, rows}:
             continue
         known = [spelled(value) for value in values]
-        said = options.get(name, "")
-        if said in known:
-            fixed[name] = said
-        elif name == COMMIT and (said != ALL or rows):
+        requested = options.get(name, "")
+        if requested in known:
+            fixed[name] = requested
+        elif name == COMMIT and (requested != ALL or rows):
             fixed[name] = _most_swept(of)
         elif rows:
             fixed[name] = known[0]
@@ -120,7 +120,7 @@ def _fixed(
 
 
 def _most_swept(of: Sequence[Point]) -> str:
-    """The commit at which the most settings were tried; the newest of several."""
+    """Return the commit with the most settings; the newest on a tie."""
     tried: dict[str, set[str]] = {}
     for point in of:
         own = {name: value for name, value in point.settings.items() if name != COMMIT}
@@ -131,20 +131,20 @@ def _most_swept(of: Sequence[Point]) -> str:
 
 
 def controls(view: View, one: Chosen, offered: Sequence[str]) -> list[Component]:
-    """Every choice as links."""
+    """Show all controls."""
     axes = [name for name in one.vary if name != COMMIT]
     found = [
         _row(view, "Workload", "workload", {name: name for name in offered}, one.workload),
-        _row(view, "Show", "y", {key: of.title for key, of in QUANTITIES.items()}, one.quantity),
-        _row(view, "Over", "x", {name: words(name) for name in axes}, one.x),
+        _row(view, "Quantity", "y", {key: of.title for key, of in QUANTITIES.items()}, one.quantity),
+        _row(view, "x axis", "x", {name: words(name) for name in axes}, one.x),
     ]
     if len(axes) > 1:
-        found.append(_row(view, "As", "form", {LINES: "lines", HEATMAP: "heatmap"}, one.form))
+        found.append(_row(view, "Chart", "form", {LINES: "lines", HEATMAP: "heatmap"}, one.form))
     if one.form == LINES:
-        found.append(_row(view, "Axis", "log", {"on": "doubling", "off": "even"}, "on" if one.log else "off"))
+        found.append(_row(view, "Axis", "log", {"on": "log", "off": "linear"}, "on" if one.log else "off"))
     else:
         names = {name: words(name) for name in axes if name != one.x}
-        found.append(_row(view, "Against", "rows", names, one.rows))
+        found.append(_row(view, "y axis", "rows", names, one.rows))
     return [*found, *_filters(view, one)]
 
 
@@ -155,9 +155,9 @@ def _filters(view: View, one: Chosen) -> list[Component]:
             continue
         known = [spelled(value) for value in values]
         now = one.fixed.get(name, ALL)
-        kept = known[-OFFERED:] if now in {ALL, *known[-OFFERED:]} else [*known[-OFFERED:], now]
+        listed = known[-OFFERED:] if now in {ALL, *known[-OFFERED:]} else [*known[-OFFERED:], now]
         every = {ALL: ALL} if one.form == LINES else {}
-        found.append(_row(view, words(name), name, every | {text: text for text in kept}, now))
+        found.append(_row(view, words(name), name, every | {text: text for text in listed}, now))
     return found
 
 
@@ -171,16 +171,16 @@ def _row(view: View, label: str, option: str, offered: Mapping[str, str], now: s
     )
 
 
-def told(name: str, text: str) -> str:
-    """A setting in words; what speaks for itself is not named.
+def described(name: str, text: str) -> str:
+    """Format a setting with its name, unless the value is self-explanatory.
 
     Example:
-        >>> told("batch_size", "8"), told("mode", "train")
+        >>> described("batch_size", "8"), described("mode", "train")
         ('batch size 8', 'train')
     """
     return text if name in _PLAIN and text != "unknown" else f"{words(name)} {text}"
 
 
 def words(name: str) -> str:
-    """A setting's name in words."""
+    """Format a setting's name."""
     return name.replace("_", " ")

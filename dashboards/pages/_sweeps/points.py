@@ -1,4 +1,4 @@
-"""Runs as points: what each was set to, and what it measured, read from metadata and counters alone."""
+"""Settings and measured quantities of runs."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ FIELDS = (
     "cpu",
     "torch",
 )
-"""What a run can be set to, in the order in which an axis is chosen."""
+"""Settings of a run, in order of preference for the axis."""
 PER_SAMPLE, THROUGHPUT, ACTIVE = "sample_time", "throughput", "active"
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """What can be shown: its title, unit, and how it is defined."""
+    """A quantity: title, unit and definition."""
 
     title: str
     unit: str
@@ -51,22 +51,22 @@ class Quantity:
 
 
 QUANTITIES = {
-    STEP_TIME: Quantity("step time", "ns", "median of a run's steps, timed without a profiler"),
+    STEP_TIME: Quantity("step time", "ns", "median of the run's unprofiled steps"),
     PER_SAMPLE: Quantity("time per sample", "ns", "step time divided by the batch size"),
     THROUGHPUT: Quantity("throughput", "samples/s", "batch size divided by the step time"),
-    DEVICE_PEAK: Quantity("device peak", "bytes", "most bytes the allocator handed out on a device"),
-    HOST_PEAK: Quantity("host peak", "bytes", "most resident bytes of the process"),
+    DEVICE_PEAK: Quantity("device peak", "bytes", "peak bytes allocated on a device"),
+    HOST_PEAK: Quantity("host peak", "bytes", "peak resident memory of the process"),
     ACTIVE: Quantity(
         "GPU active share",
         "share",
-        "time in which a kernel runs over that of the profiled steps, of the device that computed longest",
+        "kernel time as a share of the profiled steps, on the device with the most kernel time",
     ),
 }
 
 
 @dataclass(frozen=True)
 class Point:
-    """One run by its settings; one that is unknown is None."""
+    """A run with its settings; unknown settings are None."""
 
     run: Run
     workload: str
@@ -75,18 +75,18 @@ class Point:
 
 @dataclass(frozen=True)
 class Spread:
-    """Repeats of one setting: their median, least and most, and the run of the median."""
+    """Median, minimum and maximum of the repeats at one setting."""
 
     x: Any
     median: float
-    least: float
-    most: float
+    minimum: float
+    maximum: float
     runs: tuple[Run, ...]
     typical: Run
 
 
 def points(runs: Iterable[Run]) -> list[Point]:
-    """The runs that know their workload, oldest first."""
+    """Return the runs with a known workload, oldest first."""
     found = []
     for run in runs:
         known = run.meta.fingerprint
@@ -102,7 +102,7 @@ def _commit(run: Run) -> str | None:
 
 
 def varying(of: Sequence[Point]) -> dict[str, list[Any]]:
-    """The settings in which points differ, each with its values in order."""
+    """Return the settings that differ, with their sorted values."""
     found = {}
     for name in (*FIELDS, COMMIT):
         values = {repr(point.settings[name]): point.settings[name] for point in of}
@@ -112,13 +112,13 @@ def varying(of: Sequence[Point]) -> dict[str, list[Any]]:
 
 
 def _ascending(value: Any) -> tuple[bool, bool, Any]:
-    """Unknown first, then numbers by size, then words."""
+    """Sort key: unknown first, then numbers, then text."""
     number = isinstance(value, int | float)
     return value is not None, not number, value if number else str(value)
 
 
 def value(point: Point, quantity: str, analyzed: Analyzed) -> float | None:
-    """What a run measured; None where it did not."""
+    """Return a quantity of a run; None if it was not measured."""
     if quantity == ACTIVE:
         return _active(point.run, analyzed)
     if quantity in {DEVICE_PEAK, HOST_PEAK}:
@@ -137,7 +137,7 @@ def value(point: Point, quantity: str, analyzed: Analyzed) -> float | None:
 
 @lru_cache(maxsize=4096)
 def _peaks(run: Run) -> dict[str, float]:
-    """Metrics of a run, which never change."""
+    """Return the metrics of a run; cached, since runs never change."""
     return of_run(run)
 
 
@@ -149,7 +149,7 @@ def _active(run: Run, analyzed: Analyzed) -> float | None:
 
 
 def spreads(of: Iterable[Point], x: str, quantity: str, analyzed: Analyzed) -> list[Spread]:
-    """Points of one series by their setting of x: repeats summed up."""
+    """Summarize the repeats of a series at each x."""
     groups: dict[str, list[tuple[float, Run]]] = {}
     settings: dict[str, Any] = {}
     for point in of:

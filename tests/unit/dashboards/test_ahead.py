@@ -46,7 +46,7 @@ def asked() -> Asked:
 
 @pytest.fixture
 def site(store: Store, asked: Asked) -> Site:
-    made = Site(app=Dash(), store=store, pages=registered(), results=Results(by=asked))
+    made = Site(app=Dash(), store=store, pages=registered(), results=Results(analyze=asked))
     made.app.layout = html.Div()
     ahead.connect(made)
     return made
@@ -58,7 +58,7 @@ def test_opening_a_page_begins_what_it_shows_first(site: Site, store: Store, ask
     assert asked.done.acquire(timeout=60)
     assert asked.done.acquire(timeout=60)
     assert asked.names == [(new.path.name, "steps"), (new.path.name, "gpu_breakdown")]
-    ahead.begin(site, View.parse("/kernels", f"?run={old.path.name}"))
+    ahead.prefetch(site, View.parse("/kernels", f"?run={old.path.name}"))
     assert asked.names[2:] == [(old.path.name, name) for name in site.pages["kernels"].covers]
 
 
@@ -74,12 +74,12 @@ def test_what_is_no_page_begins_nothing(site: Site, store: Store, asked: Asked) 
 
 
 def test_a_run_that_is_not_there_begins_nothing(site: Site, asked: Asked) -> None:
-    ahead.begin(site, View.parse("/overview", ""))
-    ahead.begin(site, View.parse("/overview", "?run=none"))
+    ahead.prefetch(site, View.parse("/overview", ""))
+    ahead.prefetch(site, View.parse("/overview", "?run=none"))
     assert asked.names == []
 
 
 def test_every_page_names_analyses_that_there_are() -> None:
     known = {one.name for one in available()}
     for page in registered().values():
-        assert set(page.ahead) <= known
+        assert set(page.prefetch) <= known

@@ -164,7 +164,7 @@ def test_configurations_are_told_apart_by_their_waves() -> None:
 
 def test_without_occupancy_the_resident_blocks_are_shown() -> None:
     title = waves(_configs().assign(occupancy=np.nan))["layout"]["yaxis"]["title"]["text"]
-    assert title == "blocks resident on an SM"
+    assert title == "resident blocks per SM"
     assert waves(_configs())["layout"]["yaxis"]["title"]["text"] == "occupancy (%)"
 
 

@@ -59,12 +59,12 @@ def test_without_a_base_the_most_alike_run_is_offered_first(site: Site) -> None:
     context = site.context(View(page="compare", run=HEAD), dark=False)
     assert [run.id for run in sides.nearest(context)] == [BASE, OTHER]
     row = sides._offer(context, sides.nearest(context)[1])
-    assert "gpu" in row["to_declare"].split(", ")
-    assert "gpu" not in row["also_different"].split(", ")
+    assert "gpu" in row["must_ignore"].split(", ")
+    assert "gpu" not in row["other_differences"].split(", ")
 
 
 def test_the_same_run_on_both_sides_is_not_compared(site: Site) -> None:
-    assert "the same run on both sides" in shown(site, "sides", base=HEAD)
+    assert "Both sides are the same run" in shown(site, "sides", base=HEAD)
     assert shown(site, "summary", base=HEAD) == "[]"
 
 
@@ -86,12 +86,12 @@ def test_causes_link_to_the_longest_interval_of_each_side(site: Site, found: Dif
 
 def test_what_forbids_a_comparison_can_be_declared(site: Site) -> None:
     refused = shown(site, "summary", base=OTHER)
-    assert "forbids a comparison" in refused
+    assert "blocks comparison" in refused
     assert "varying=gpu" in refused
     assert shown(site, "wall", base=OTHER) == "[]"
     declared = shown(site, "summary", base=OTHER, varying="gpu")
-    assert "declared to vary" in declared
-    assert "Take back" in declared
+    assert "ignored" in declared
+    assert "Undo" in declared
 
 
 def test_fields_that_nobody_knows_are_left_out_of_what_is_declared(site: Site) -> None:
@@ -131,7 +131,7 @@ def test_html_is_a_file_without_markup_of_the_trace(client: FlaskClient) -> None
 
 
 def test_csv_holds_no_formulas() -> None:
-    assert [export.guarded(text) for text in ("=1", "+1", "-x", "@a", "ok", -1)] == [
+    assert [export.quoted(text) for text in ("=1", "+1", "-x", "@a", "ok", -1)] == [
         "'=1", "'+1", "'-x", "'@a", "ok", -1
     ]  # fmt: skip
 

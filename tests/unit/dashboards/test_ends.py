@@ -18,7 +18,7 @@ def test_the_one_that_stands_out_is_shown_whatever_its_place_and_order_stays() -
     assert {17, 200} <= set(ranks)
     assert ranks == sorted(set(ranks))
     assert len(ranks) == MOST
-    assert "Of 256" in words
+    assert "of 256" in words
 
 
 def test_of_equal_rows_each_is_shown_once_and_the_first_of_them() -> None:

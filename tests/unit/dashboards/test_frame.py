@@ -117,9 +117,9 @@ def test_every_key_opens_one_page() -> None:
 @pytest.mark.parametrize(
     ("view", "said"),
     [
-        (View(page="nothing"), "There is no such page"),
-        (View(page="kernels", run="gone"), "does not hold a readable run gone"),
-        (View(page="kernels"), "holds no run yet"),
+        (View(page="nothing"), "Page not found"),
+        (View(page="kernels", run="gone"), "has no readable run gone"),
+        (View(page="kernels"), "has no runs yet"),
     ],
 )
 def test_what_cannot_be_shown_says_so_and_leads_back(site: Site, view: View, said: str) -> None:
@@ -130,13 +130,13 @@ def test_what_cannot_be_shown_says_so_and_leads_back(site: Site, view: View, sai
 
 def test_a_block_that_fails_can_be_tried_again(site: Site) -> None:
     shown = text(blocks.content(site, View(page="gpu_breakdown"), "result", dark=False))
-    assert "no run is chosen" in shown
+    assert "no run selected" in shown
     assert '"type": "retry"' in shown
 
 
 def test_a_run_that_is_gone_is_named_where_it_was_shown(site: Site) -> None:
     shown = text(blocks.content(site, View(page="gpu_breakdown", run="gone"), "result", dark=False))
-    assert "the store no longer holds a readable run gone" in shown
+    assert "the store has no readable run gone" in shown
 
 
 def test_rows_say_what_is_known_of_a_run(store: Store) -> None:
@@ -154,7 +154,7 @@ def test_rows_say_what_is_known_of_a_run(store: Store) -> None:
     assert times.work(listing.runs)
     (row,) = rows(listing.runs, times)
     assert (row["label"], row["workload"], row["gpu"]) == ("base\\x1bline", "resnet50", "2 × A100")
-    assert (row["commit"], row["diagnostics"]) == ("aaaaaaaaa+", "1 warning, 1 remark")
+    assert (row["commit"], row["diagnostics"]) == ("aaaaaaaaa+", "1 warning, 1 info message")
     assert (row["step"], row["step_text"], row["steps"], row["messages"]) == (10, "10 ns", 3, "one\ntwo")
     assert not times.work(listing.runs)
 

@@ -69,7 +69,7 @@ def shown(store: Store, **options: str) -> str:
 def test_commits_are_in_the_order_of_their_time(slower: list[Run]) -> None:
     found = states(slower, "step_time")
     assert [state.git.sha[:2] for state in found] == ["01", "02", "03"]
-    assert [state.middle for state in found] == [1000, 1500, 1500]
+    assert [state.median_value for state in found] == [1000, 1500, 1500]
 
 
 def test_a_change_is_what_the_gate_says_of_both_commits(slower: list[Run]) -> None:
@@ -147,7 +147,7 @@ def test_a_store_without_commits_says_what_to_run(store: Store) -> None:
 
 
 def test_a_metric_that_was_not_measured_is_said_to_be_absent(store: Store, slower: list[Run]) -> None:
-    assert "measured the device peak memory" in shown(store, metric="device_peak")
+    assert "has device peak memory" in shown(store, metric="device_peak")
 
 
 def test_marks_stand_before_their_commit_and_dirty_runs_are_open() -> None:

@@ -121,7 +121,7 @@ def test_a_slice_that_says_less_than_it_holds_is_refused(store: Store) -> None:
     import io
 
     imports = Imports(store, limit=100)
-    with pytest.raises(Exception, match="not taken"):
+    with pytest.raises(Exception, match="upload limit"):
         imports.receive("", name="a", offset=0, size=1, body=io.BytesIO(b"x" * 101))
     assert left(store) == []
 
@@ -147,7 +147,7 @@ def test_what_a_page_left_behind_is_deleted(
 ) -> None:
     left_behind = sent(imports, "a.json", b"abc")
     assert left(store) != []
-    monkeypatch.setattr(jobs, "IDLE_S", -1)
+    monkeypatch.setattr(jobs, "ABANDONED_S", -1)
     imports.cancel(sent(imports, "b.json", b"abc").id)
     assert imports.wait(left_behind.id, seconds=0).phase is Phase.CANCELLED
     assert left(store) == []
@@ -195,9 +195,9 @@ def answered(client: FlaskClient, path: str, **request: Any) -> tuple[int, Any]:
         ("", "no name"),
         ("?name=a&from=-1", "not a number"),
         ("?name=a&size=1e9", "not a number"),
-        ("?name=a&id=nothing", "no such import"),
+        ("?name=a&id=nothing", "unknown import"),
         ("?name=a&from=5", "missing"),
-        ("?name=a&size=99999999999999", "not taken"),
+        ("?name=a&size=99999999999999", "upload limit"),
     ],
 )
 def test_a_wrong_request_is_answered_in_words(store: Store, query: str, said: str) -> None:

@@ -93,21 +93,21 @@ PAGES = ("overview", "idle_gaps", "steps", "zero_grad")
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_every_block_of_a_page_is_filled(store: Store, page: str, ranks: int) -> None:
     make_run(store.path, **rows(ranks))
-    assert "this part failed" not in every_block(store, page)
+    assert "this section failed" not in every_block(store, page)
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_a_run_without_devices_is_told_of_in_words(store: Store, page: str) -> None:
     make_run(store.path, host_intervals=rows()["host_intervals"])
     shown = every_block(store, page)
-    assert "this part failed" not in shown
+    assert "this section failed" not in shown
     assert "aten::mm" in shown or "tk-note" in shown
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_an_empty_run_fails_nowhere(store: Store, page: str) -> None:
     make_run(store.path, steps=[step(0, 0, 1)])
-    assert "this part failed" not in every_block(store, page)
+    assert "this section failed" not in every_block(store, page)
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -144,8 +144,8 @@ def test_the_baselines_value_and_the_change_are_shown(store: Store) -> None:
     ]
     head = make_run(store.path, meta={"run_id": "20261121T000001Z-head-000000"}, **slower)
     for page, name in (("overview", "device_tiles"), ("steps", "numbers"), ("idle_gaps", "numbers")):
-        assert "against" in filled(store, page, name, run=head.path.name, base=base.path.name)
-        assert "against" not in filled(store, page, name, run=head.path.name)
+        assert "vs. " in filled(store, page, name, run=head.path.name, base=base.path.name)
+        assert "vs. " not in filled(store, page, name, run=head.path.name)
 
 
 def test_without_a_comparable_baseline_no_change_is_shown(store: Store) -> None:
@@ -156,14 +156,14 @@ def test_without_a_comparable_baseline_no_change_is_shown(store: Store) -> None:
     )
     view = {"run": head.path.name, "base": base.path.name}
     assert "not comparable" in filled(store, "overview", "baseline", **view)
-    assert "against" not in filled(store, "overview", "device_tiles", **view)
+    assert "vs. " not in filled(store, "overview", "device_tiles", **view)
 
 
 def test_overhead_is_shown_where_it_was_measured(store: Store) -> None:
     timings = Timings(step_ns=[7 * MS] * 5, warmup_ns=[], clock="perf_counter")
     make_run(store.path, meta={"timings": timings}, **rows())
     shown = filled(store, "overview", "device_tiles")
-    assert "Step, no profiler" in shown
+    assert "Unprofiled step" in shown
     assert "7.00 ms" in shown
 
 
@@ -178,11 +178,11 @@ def test_a_failed_check_is_named(store: Store) -> None:
 def test_the_findings_are_those_of_the_command(store: Store) -> None:
     run = make_run(store.path, **rows())
     context = context_of(store)
-    under_way = advising(context)
-    assert under_way.finished.wait(60)
-    assert under_way.advice is not None
-    assert under_way.advice.findings == advise(run).findings
-    assert advising(context) is under_way
+    job = advising(context)
+    assert job.finished.wait(60)
+    assert job.advice is not None
+    assert job.advice.findings == advise(run).findings
+    assert advising(context) is job
 
 
 def test_advice_that_breaks_says_why(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,9 +192,9 @@ def test_advice_that_breaks_says_why(store: Store, monkeypatch: pytest.MonkeyPat
         raise ValueError("no budget")
 
     monkeypatch.setattr("tracekit.dashboards.pages._overview.advising.gather", broken)
-    under_way = advising(context_of(store))
-    assert under_way.finished.wait(60)
-    assert under_way.trouble == "ValueError: no budget"
+    job = advising(context_of(store))
+    assert job.finished.wait(60)
+    assert job.error == "ValueError: no budget"
 
 
 def one_finding(**more: Any) -> Finding:

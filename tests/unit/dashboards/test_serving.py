@@ -84,13 +84,13 @@ def test_a_port_in_use_is_told_with_what_to_do(store: Store) -> None:
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(UnusableInputError, match=f"127.0.0.1:{port}.*in use") as caught:
-            serving.serve(store, host="127.0.0.1", port=port, tell=print)
-    assert f"http://127.0.0.1:{port}/; else choose another with --port" in caught.value.hint
+            serving.serve(store, host="127.0.0.1", port=port, on_ready=print)
+    assert f"http://127.0.0.1:{port}/; otherwise choose another port with --port" in caught.value.hint
 
 
 def test_an_address_of_another_machine_is_told(store: Store) -> None:
     with pytest.raises(UnusableInputError, match="cannot listen on"):
-        serving.serve(store, host="192.0.2.1", port=0, tell=print)
+        serving.serve(store, host="192.0.2.1", port=0, on_ready=print)
 
 
 REFUSED = {

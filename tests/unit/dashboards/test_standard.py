@@ -31,7 +31,7 @@ def test_time_tells_more_than_counts_and_the_largest_stands_first() -> None:
 def test_only_the_largest_are_drawn_and_the_caption_says_so() -> None:
     found = drawn(NAME, TIME, rows=[(f"op{at}", at + 1) for at in range(40)])
     assert len(found.figure["data"][0]["x"]) == TOP
-    assert found.caption == "The table, the 15 largest of 40: sum, how long."
+    assert found.caption == "The table, 15 largest of 40: sum, how long."
 
 
 def test_steps_are_lines_one_for_each_rank() -> None:
@@ -47,7 +47,7 @@ def test_bounds_make_a_histogram_of_one_device() -> None:
     rows = [(0, 0, 1024, 3), (0, 1024, 2048, 4), (1, 0, 1024, 5)]
     found = drawn(RANK, *bounds, COUNT, rows=rows)
     assert found.figure["data"][0]["y"] == [3, 4]
-    assert found.caption == "The table, rank 0 alone."
+    assert found.caption == "The table, rank 0 only."
 
 
 def test_nothing_is_drawn_of_what_cannot_be_compared() -> None:

@@ -70,7 +70,7 @@ def test_a_run_without_a_device_has_no_active_share_and_is_not_analysed(store: S
 def test_repeats_are_summed_up_by_their_median_and_ends(store: Store) -> None:
     runs = [swept(store, at, length) for at, length in enumerate((300, 100, 200))]
     (one,) = spreads(points(runs), "batch_size", "step_time", never)
-    assert (one.x, one.median, one.least, one.most, one.typical) == (8, 200.0, 100, 300, runs[2])
+    assert (one.x, one.median, one.minimum, one.maximum, one.typical) == (8, 200.0, 100, 300, runs[2])
 
 
 def test_settings_in_which_runs_differ_are_in_order(store: Store) -> None:
@@ -111,7 +111,7 @@ def test_a_store_without_a_sweep_says_what_to_run(store: Store) -> None:
 def test_a_metric_that_nothing_measured_is_said_to_be_absent(store: Store) -> None:
     for at, size in enumerate((8, 16)):
         swept(store, at, 100, batch_size=size)
-    assert "measured the device peak" in shown(store, y="device_peak")
+    assert "has device peak" in shown(store, y="device_peak")
 
 
 def test_points_carry_the_address_of_their_run(store: Store) -> None:

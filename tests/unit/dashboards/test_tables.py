@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from tracekit.dashboards.context import Context
 from tracekit.dashboards.grids import table
-from tracekit.dashboards.grids.long_rows import holding, in_order, part
+from tracekit.dashboards.grids.long_rows import filtered, ordered, page_rows
 from tracekit.dashboards.results import Results
 from tracekit.dashboards.view import View
 
@@ -82,7 +82,7 @@ def test_names_stretch_and_numbers_do_not(context: Context) -> None:
 
 def test_a_column_without_values_is_named_not_shown(context: Context) -> None:
     assert "nothing" not in definitions(context)
-    assert "Without values here: nothing." in str(table.table(context, "things", SPEC, frame()))
+    assert "Columns hidden (no data): nothing." in str(table.table(context, "things", SPEC, frame()))
 
 
 def test_rows_of_the_run_lead_to_the_timeline(context: Context) -> None:
@@ -116,21 +116,21 @@ def test_a_table_of_no_analysis_is_cut_and_says_so(context: Context) -> None:
     shown = table.table(context, "things", SPEC, frame(table.MOST + 5))
     (grid,) = grids(shown)
     assert len(grid.rowData) == table.MOST
-    assert "the first 20,000 of 20,005 rows" in str(shown)
+    assert "first 20,000 of 20,005 rows" in str(shown)
 
 
 def test_long_tables_are_sorted_and_cut_where_they_are_kept() -> None:
     whole = frame(50)
-    rows = part(in_order(whole, ("sum_ns", False)), SPEC, {"startRow": 0, "endRow": 3})
+    rows = page_rows(ordered(whole, ("sum_ns", False)), SPEC, {"startRow": 0, "endRow": 3})
     assert [row["sum_ns"] for row in rows] == [49, 48, 47]
-    assert part(whole, SPEC, {"startRow": 48, "endRow": 10**9})[-1]["first_row"] == 49
+    assert page_rows(whole, SPEC, {"startRow": 48, "endRow": 10**9})[-1]["first_row"] == 49
 
 
 def test_long_tables_are_filtered_where_they_are_kept() -> None:
-    found = holding(frame(50), "G_4")
+    found = filtered(frame(50), "G_4")
     assert found["first_row"].tolist() == [4, *range(40, 50)]
-    assert len(holding(frame(50), "BECAUSE")) == 50
-    assert len(holding(frame(50), "(")) == 0
+    assert len(filtered(frame(50), "BECAUSE")) == 50
+    assert len(filtered(frame(50), "(")) == 0
 
 
 def test_many_columns_make_a_table_long_sooner(context: Context) -> None:

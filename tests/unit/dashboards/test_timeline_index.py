@@ -167,12 +167,12 @@ def opened(run: Run, store: Store) -> Index:
 def test_an_index_is_kept_and_opened_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, store = training_run(tmp_path), Store(tmp_path)
     first = opened(run, store)
-    assert first.causes.known.wait(60)
+    assert first.causes.final.wait(60)
     assert disk.place(store, run.path.name).is_dir()
     monkeypatch.setattr("tracekit.dashboards.timeline.opened.build", None)
     monkeypatch.setattr("tracekit.analysis.analyze", None)
     second = opened(run, store)
-    assert second.causes.known.is_set()
+    assert second.causes.final.is_set()
     assert titles(second) == titles(first)
     every = np.arange(len(first.start))
     assert second.labels(every).tolist() == first.labels(every).tolist()
@@ -182,7 +182,7 @@ def test_causes_are_those_that_the_analysis_gives(tmp_path: Path) -> None:
     run = training_run(tmp_path)
     results = Results()
     index = Opened(Store(tmp_path), results).of(run)
-    assert index.causes.known.wait(60)
+    assert index.causes.final.wait(60)
     explained = index.causes.explained
     assert explained is not None
     assert len(explained.label) == 1
@@ -196,7 +196,7 @@ def test_the_causes_of_a_large_run_are_worked_out_apart(
     monkeypatch.setattr("tracekit.dashboards.timeline.opened.LARGE", 0)
     monkeypatch.setattr("tracekit.analysis.analyze", None)
     index = opened(run, store)
-    assert index.causes.known.wait(120)
+    assert index.causes.final.wait(120)
     assert index.causes.explained is not None
     assert disk.load_causes(disk.place(store, run.path.name)) is not None
 
@@ -214,7 +214,7 @@ def test_an_analysis_that_fails_leaves_idle_time_plain(
 
     monkeypatch.setattr("tracekit.analysis.analyze", fails)
     index = opened(training_run(tmp_path), Store(tmp_path))
-    assert index.causes.known.wait(60)
+    assert index.causes.final.wait(60)
     assert index.causes.explained is None
 
 

@@ -18,8 +18,8 @@ from samples.simulator import kineto, nsys
 from tests.traces import busy_program, table
 from tracekit.ingest import import_traces, importer
 from tracekit.ingest.kineto import reader
-from tracekit.ingest.kineto.scan import native, ready
-from tracekit.ingest.kineto.scan.ready import Scanners
+from tracekit.ingest.kineto.scan import loader, native
+from tracekit.ingest.kineto.scan.loader import Scanners
 from tracekit.store import Store
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class EverySecond:
     """Scans every second chunk, as if the scanner had become ready meanwhile, or had been surprised."""
 
     def __init__(self) -> None:
-        self._scanner = ready.load()()
+        self._scanner = loader.load()()
         self._asked = 0
 
     def scan(self, text: Text) -> Scanned | None:
@@ -62,7 +62,7 @@ def test_the_decoder_does_not_matter(
 ) -> None:
     monkeypatch.setitem(reader.read.__kwdefaults__, "chunk_bytes", chunk_bytes)
     plain = tables(Store(tmp_path / "plain"), TRACE)
-    monkeypatch.setattr(importer, "scanners", lambda _size: nullcontext(scanners(make or ready.load())))
+    monkeypatch.setattr(importer, "scanners", lambda _size: nullcontext(scanners(make or loader.load())))
     scanned = tables(Store(tmp_path / "scanned"), TRACE)
     for name in TABLES:
         assert plain[name].equals(scanned[name]), name

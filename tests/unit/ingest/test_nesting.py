@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tracekit.ingest import nesting
 from tracekit.ingest.kineto.scan import native
-from tracekit.ingest.kineto.scan.nest import CompiledNest
+from tracekit.ingest.kineto.scan.loader import CompiledNest
 
 Spans = list[tuple[int, int, int]]
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import samples
-from tests.scans import agrees, chunks_of, scanner, text_of
+from tests.scans import agrees, chunks_of, main, reduced, scanner, text_of
 from tests.tiers import examples
 from tests.unit.ingest.events import (
     COUNTER,
@@ -185,3 +185,23 @@ def test_the_project_s_own_traces_are_scanned_and_agree(path: Path) -> None:
 def test_of_a_triple_that_stands_twice_the_second_counts(second: bytes) -> None:
     content = text(KERNEL).replace(b'"block"', b'"grid": [4, 5], "grid": ' + second + b', "block"')
     assert agrees(content) == (second != b"[4, 5]")
+
+
+def test_a_difference_is_reduced_to_the_events_that_show_it() -> None:
+    content = text(*EVENTS, KERNEL, indent=1) + b"]}"
+    counter, kernel = text(COUNTER, indent=1), text(KERNEL, indent=1)
+    assert reduced(content, lambda left: counter in left and kernel in left).count(b'"ph"') == 2
+
+
+def test_decoders_are_compared_on_the_command_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main([str(RECORDED[0])]) == 0
+    assert "0 left to the reference" in capsys.readouterr().out
+    monkeypatch.setattr("tests.scans._equal", _refuse_ops)
+    assert main([str(RECORDED[0])]) == 1
+    assert "chunk 0 differs: {" in capsys.readouterr().out
+
+
+def _refuse_ops(content: bytes, *_: object) -> None:
+    assert b'"cpu_op"' not in content

@@ -11,8 +11,8 @@ import pytest
 
 from tests.scans import agrees, scanner, text_of
 from tests.unit.ingest.events import EVENTS, OP, UNKNOWN, changed, text
-from tracekit.ingest.kineto.scan import layout, native, ready, sheets
-from tracekit.ingest.kineto.scan.interner import Interner
+from tracekit.ingest.kineto.scan import layout, loader, native
+from tracekit.ingest.kineto.scan.layout import Interner, RowBuffers
 from tracekit.ingest.kineto.split import ROOM
 
 if TYPE_CHECKING:
@@ -36,21 +36,21 @@ def guarded() -> Iterator[mmap.mmap]:
 
 
 def test_nothing_is_read_behind_a_text_s_room(guarded: mmap.mmap) -> None:
-    code, filled = native.load(), sheets.Sheets(1 << 12)
-    interner, places = Interner(layout.KNOWN, code.code_of), np.empty(layout.PLACES, np.int64)
+    code, filled = native.load(), RowBuffers(1 << 12)
+    interner, scratch = Interner(layout.PRESET_STRINGS, code.code_of), np.empty(layout.SCRATCH, np.int64)
     end = ctypes.addressof(ctypes.c_char.from_buffer(guarded)) + len(guarded) - mmap.PAGESIZE - ROOM
     whole = text(*EVENTS)
     ends = set()
     for length in range(len(whole) + 1):
         ctypes.memmove(end - length, whole[:length] + bytes(ROOM), length + ROOM)
         filled.clear()
-        ends.add(code.scan(end - length, length, 0, interner.address, filled.address, places.ctypes.data))
-    assert ends == {sheets.DONE, sheets.SURPRISED}
+        ends.add(code.scan(end - length, length, 0, interner.address, filled.address, scratch.ctypes.data))
+    assert ends == {layout.DONE, layout.UNSUPPORTED}
 
 
 @pytest.mark.parametrize("event", [b'{"ph":"X","cat":"q"}', b'{"ph":"C"}', b'{"ph":"X","cat":"cpu_op"}'])
 def test_events_smaller_than_any_row_have_no_room(event: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What lies behind each sheet must stay as it is."""
+    """What lies behind each buffer must stay as it is."""
     behind: list[np.ndarray] = []
 
     def roomier(columns: int, rows: int) -> np.ndarray:
@@ -59,13 +59,13 @@ def test_events_smaller_than_any_row_have_no_room(event: bytes, monkeypatch: pyt
         return memory[:-BEHIND].reshape(columns, rows)
 
     code, content = native.load(), text_of(b",".join([event] * 40))
-    interner, places = Interner(layout.KNOWN, code.code_of), np.empty(layout.PLACES, np.int64)
-    monkeypatch.setattr(sheets, "memory", roomier)
-    filled = sheets.Sheets(content.length)
+    interner, scratch = Interner(layout.PRESET_STRINGS, code.code_of), np.empty(layout.SCRATCH, np.int64)
+    monkeypatch.setattr(layout, "allocate", roomier)
+    filled = RowBuffers(content.length)
     address = np.frombuffer(content.buffer, np.uint8).ctypes.data
-    ended = code.scan(address, content.length, 0, interner.address, filled.address, places.ctypes.data)
-    assert ended == sheets.SURPRISED
-    assert len(behind) == sheets.ROWS
+    ended = code.scan(address, content.length, 0, interner.address, filled.address, scratch.ctypes.data)
+    assert ended == layout.UNSUPPORTED
+    assert len(behind) == layout.CAPACITY
     assert all((memory == UNTOUCHED).all() for memory in behind)
 
 
@@ -75,11 +75,11 @@ def test_more_texts_than_fit_are_no_problem() -> None:
         {"name": f"op {number} " + "x" * 80, "ts": number, "tid": number % 7} for number in range(120_000)
     )
     content = text(*({**base, **row} for row in rows))
-    assert agrees(content, by=ready.load()())
+    assert agrees(content, by=loader.load()())
 
 
 def test_texts_of_a_chunk_that_was_given_up_leave_room_for_others() -> None:
-    mine = ready.load()()
+    mine = loader.load()()
     base = changed(UNKNOWN | {"args": {}, "cat": "cpu_op"})
     names = (f"op {number} " + "x" * 120 for number in range(58_000))
     assert mine.scan(text_of(text(*({**base, "name": name} for name in names)) + b",")) is None

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.scans import agrees
 from tests.tiers import examples
-from tracekit.ingest.kineto.scan.slots import KEYS, SLOT
+from tracekit.ingest.kineto.scan.layout import KEYS, SLOT
 
 OWN = [key.decode() for key in KEYS[: SLOT.args]]
 ARGUMENTS = [key.decode() for key in KEYS[SLOT.args + 1 :]]

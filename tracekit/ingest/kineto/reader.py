@@ -15,7 +15,7 @@ from tracekit.ingest import files, spool
 from tracekit.ingest.kineto.batches import Tally, to_batches
 from tracekit.ingest.kineto.events import decode, salvage
 from tracekit.ingest.kineto.notes import listing, of_events
-from tracekit.ingest.kineto.scan.ready import Scanners
+from tracekit.ingest.kineto.scan.loader import Scanners
 from tracekit.ingest.kineto.source import open_trace, title
 from tracekit.ingest.kineto.split import (
     CHUNK_BYTES,

@@ -1,44 +1,76 @@
-"""Which slots become which columns of which table, and what the categories and phases mean to a scan."""
+"""The memory that Python and the compiled code share: an event's slots, row buffers and the string interner.
+
+The compiled code gets addresses of int64 arrays. The constants here say what each element means.
+"""
 
 from __future__ import annotations
 
+import mmap
 from enum import IntEnum
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
 from tracekit.ingest import flops
 from tracekit.ingest.kineto import names
-from tracekit.ingest.kineto.scan.slots import COUNT, SLOT
+from tracekit.ingest.kineto.events import Args, Event
+from tracekit.ingest.kineto.split import ROOM
 from tracekit.schema import C, DeviceKind, HostKind
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
-class Row(IntEnum):
-    """What an event becomes."""
-
-    NONE = 0
-    HOST = 1
-    DEVICE = 2
-    MEMORY = 3
-    COUNTER = 4
-    SURPRISE = 5
-    NO_ROOM = 6
-
+    import numpy.typing as npt
 
 NULL = -(1 << 63)
-"""Stands for what is absent; no value that is taken is equal to it."""
-GRID_Y, BLOCK_Y = COUNT, COUNT + 2
-"""Places of the second numbers of a triple, behind the slots; the third ones follow."""
-SLOTS = COUNT + 4
-MOST_GAPS, GAP_FIELDS, GAP_WAYS = 256, 8, 4
-"""How many different gaps between values are remembered, what is kept of each, and of how many followers."""
-KNOWN_BITS = 11
-"""Of so many bits is the place where a value that was read before is remembered."""
-GAPS = SLOTS
-VALUES = GAPS + MOST_GAPS * GAP_FIELDS
-PLACES = VALUES + (2 << KNOWN_BITS)
-"""Numbers that a scan keeps: an event's slots; behind them the gaps, then the values."""
+"""Marks an absent value; no value that is accepted is equal to it."""
 
-HOST = {
+
+class SlotKind(IntEnum):
+    """Values that a slot accepts; an event with another value in a slot that its row needs is refused."""
+
+    INTEGER = 0
+    TIME = 1
+    REAL = 2
+    STRING = 3
+    JSON = 4
+    TRIPLE = 5
+    ID = 6
+    ARGS = 7
+
+
+_SLOT_KINDS = {
+    **dict.fromkeys(("ph", "cat", "name", "stack"), SlotKind.STRING),
+    **dict.fromkeys(("ts", "dur"), SlotKind.TIME),
+    **dict.fromkeys(("dims", "dims_old", "dtypes", "concrete"), SlotKind.JSON),
+    **dict.fromkeys(("grid", "block"), SlotKind.TRIPLE),
+    **dict.fromkeys(("pid", "tid", "device", "stream", "alloc_bytes", "device_id"), SlotKind.ID),
+    "occupancy": SlotKind.REAL,
+    "args": SlotKind.ARGS,
+}
+_FIELDS = (*msgspec.structs.fields(Event), *msgspec.structs.fields(Args))  # `args` is the last of an event's
+SLOT = SimpleNamespace(**{field.name: number for number, field in enumerate(_FIELDS)})
+"""Slot of each attribute of the reference decoder's `Event`, which ends with `args`, and then of `Args`."""
+N_KEYS = len(_FIELDS)
+SLOT_KINDS = np.array([_SLOT_KINDS.get(field.name, SlotKind.INTEGER) for field in _FIELDS], np.int64)
+KEYS = [field.encode_name.encode() for field in _FIELDS]
+"""Key of each slot in the file."""
+GRID_Y, BLOCK_Y = N_KEYS, N_KEYS + 2
+"""Slots of the second number of each triple; the third number has the next one."""
+N_SLOTS = N_KEYS + 4
+
+MAX_GAPS, GAP_FIELDS, GAP_WAYS = 256, 8, 4
+"""Gaps between values that are cached, numbers for each, and how many of these are its successors."""
+VALUE_BITS, VALUE_FIELDS = 11, 2
+"""The cache of arrays and objects: bits of an index, and numbers for each."""
+GAPS = N_SLOTS
+VALUES = GAPS + MAX_GAPS * GAP_FIELDS
+SCRATCH = VALUES + (VALUE_FIELDS << VALUE_BITS)
+"""Numbers of a scan's scratch memory: an event's slots, then the gaps, then the values."""
+
+HOST_COLUMNS = {
     C.START_NS: SLOT.ts,
     C.DUR_NS: SLOT.dur,
     C.PID: SLOT.pid,
@@ -48,14 +80,14 @@ HOST = {
     C.SEQUENCE: SLOT.sequence,
     C.FWD_TID: SLOT.fwd_tid,
 }
-HOST_TEXTS = {
+HOST_STRING_COLUMNS = {
     C.NAME: SLOT.name,
     C.INPUT_SHAPES: SLOT.dims,
     C.INPUT_DTYPES: SLOT.dtypes,
     C.STACK: SLOT.stack,
-    C.FLOPS: SLOT.concrete,  # with the name and the shapes it tells the work
+    C.FLOPS: SLOT.concrete,  # the work is computed from the name, the shapes and this
 }
-DEVICE = {
+DEVICE_COLUMNS = {
     C.START_NS: SLOT.ts,
     C.DUR_NS: SLOT.dur,
     C.DEVICE: SLOT.device,
@@ -76,8 +108,8 @@ DEVICE = {
     C.GRAPH_NODE_ID: SLOT.graph_node_id,
     C.BYTES: SLOT.bytes,
 }
-DEVICE_TEXTS = {C.NAME: SLOT.name}
-MEMORY = {
+DEVICE_STRING_COLUMNS = {C.NAME: SLOT.name}
+MEMORY_COLUMNS = {
     C.T_NS: SLOT.ts,
     C.PID: SLOT.pid,
     C.TID: SLOT.tid,
@@ -88,18 +120,129 @@ MEMORY = {
     C.TOTAL_RESERVED: SLOT.total_reserved,
 }
 
+
+class Row(IntEnum):
+    """Kinds of rows that an event can become."""
+
+    NONE = 0
+    HOST = 1
+    DEVICE = 2
+    MEMORY = 3
+    COUNTER = 4
+    UNSUPPORTED = 5
+    NO_SPACE = 6
+
+
 HOST_KINDS, DEVICE_KINDS = tuple(HostKind), tuple(DeviceKind)
 KIND_BITS = 8
 _CATEGORIES = {
-    **{text: Row.HOST << KIND_BITS | HOST_KINDS.index(kind) for text, kind in names.HOST_CATEGORIES.items()},
+    **{name: Row.HOST << KIND_BITS | HOST_KINDS.index(kind) for name, kind in names.HOST_CATEGORIES.items()},
     **{
-        text: Row.DEVICE << KIND_BITS | DEVICE_KINDS.index(kind)
-        for text, kind in names.DEVICE_CATEGORIES.items()
+        name: Row.DEVICE << KIND_BITS | DEVICE_KINDS.index(kind)
+        for name, kind in names.DEVICE_CATEGORIES.items()
     },
     **dict.fromkeys(sorted(names.DERIVED_CATEGORIES), Row.NONE << KIND_BITS),
 }
-KNOWN = [name.encode() for name in (*sorted(flops.COUNTED), *_CATEGORIES)]
-"""Texts that have their codes from the start: ops whose work is counted, then categories."""
-COUNTED = len(flops.COUNTED)
-MEANING = np.array([-1] * COUNTED + list(_CATEGORIES.values()), np.int64)
-"""For each of those codes what an event of the category becomes: its `Row`, and its kind in the low bits."""
+PRESET_STRINGS = [name.encode() for name in (*sorted(flops.COUNTED), *_CATEGORIES)]
+"""Strings with fixed codes: ops whose work is counted, then categories."""
+N_COUNTED = len(flops.COUNTED)
+CATEGORY_ROWS = np.array([-1] * N_COUNTED + list(_CATEGORIES.values()), np.int64)
+"""For each of those codes, what an event of the category becomes: its `Row`, and its kind in the low bits."""
+
+DONE, CLOSED, UNSUPPORTED, NO_SPACE = range(4)
+"""How a scan ends: with the text, at the bracket that closes the events, at something that only the reference
+decoder supports, or without space for another string (the rows before that are valid)."""
+HOST, HOST_STRINGS, DEVICE, DEVICE_STRINGS, MEMORY, COUNTERS, UNKNOWN, CAPACITY = range(8)
+"""Header of the row buffers: address of each buffer, and the rows that each can hold."""
+N_EVENTS, N_HOST, N_DEVICE, N_MEMORY, N_COUNTERS, N_UNKNOWN, N_BAD_DURATION, POSITION = range(8, 16)
+"""The rest of the header: counts, and how far in the text the scan has come."""
+_MIN_EVENT_BYTES = 60
+"""Recorded events are longer; a text with more rows than that allows is left to the reference."""
+_BUFFER_COLUMNS = {
+    HOST: len(HOST_COLUMNS) + 1,  # the last is the kind
+    HOST_STRINGS: len(HOST_STRING_COLUMNS),
+    DEVICE: len(DEVICE_COLUMNS) + 1,
+    DEVICE_STRINGS: len(DEVICE_STRING_COLUMNS),
+    MEMORY: len(MEMORY_COLUMNS),
+    COUNTERS: 2,  # start and end in the text
+    UNKNOWN: 1,  # categories of intervals whose category is not known
+}
+
+
+def allocate(columns: int, rows: int) -> npt.NDArray[np.int64]:
+    """Allocate a buffer whose pages take memory once written; NumPy's would be cleared huge pages."""
+    mapped = mmap.mmap(-1, columns * rows * 8, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return np.frombuffer(mapped, np.int64).reshape(columns, rows)
+
+
+class RowBuffers:
+    """Buffers for the rows of a text of up to so many bytes, reused for one text after another."""
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+        capacity = length // _MIN_EVENT_BYTES + 1
+        self._buffers = {buffer: allocate(columns, capacity) for buffer, columns in _BUFFER_COLUMNS.items()}
+        addresses = [self._buffers[buffer].ctypes.data for buffer in range(CAPACITY)]
+        self._header = np.array([*addresses, capacity, *(0 for _ in range(N_EVENTS, POSITION + 1))], np.int64)
+
+    @property
+    def address(self) -> int:
+        """Address of the header."""
+        return self._header.ctypes.data
+
+    def clear(self) -> None:
+        """Discard all rows."""
+        self._header[N_EVENTS:] = 0
+
+    def count(self, field: int) -> int:
+        """A count of the header."""
+        return int(self._header[field])
+
+    def rows(self, buffer: int, count: int) -> npt.NDArray[np.int64]:
+        """Columns of a buffer, as far as they are filled; valid until the next scan."""
+        return self._buffers[buffer][:, : self.count(count)]
+
+
+HASH_BITS = 18
+HASH_SIZE = 1 << HASH_BITS
+MAX_STRINGS = HASH_SIZE // 2
+MAX_STRING_BYTES = 8 << 20
+FULL = -1
+"""Returned in place of a code when there is no space for another string."""
+EMPTY = -1
+"""Code of an unused entry of the hash table."""
+AT_HASHES, AT_SPANS, AT_BYTES, N_STRINGS, N_BYTES = range(5)
+"""Header of the interner: addresses of its arrays, how many strings there are, and bytes of them."""
+
+
+class Interner:
+    """A hash table that numbers distinct strings in the order of their first occurrence.
+
+    Scans fill it, chunk after chunk. `_hashes` holds the hash and the code of each entry, `_spans` the start
+    and length of each string in `_bytes`, where strings start at multiples of eight.
+    """
+
+    def __init__(self, preset: Sequence[bytes], code_of: Callable[..., int]) -> None:
+        self._hashes = np.full((HASH_SIZE, 2), EMPTY, np.int64)
+        self._spans = np.empty((MAX_STRINGS, 2), np.int64)
+        self._bytes = np.zeros(MAX_STRING_BYTES + ROOM, np.uint8)
+        arrays = (self._hashes, self._spans, self._bytes)
+        self._header = np.array([*(array.ctypes.data for array in arrays), 0, 0], np.int64)
+        for string in preset:
+            padded = np.frombuffer(string + bytes(ROOM), np.uint8)
+            code_of(self.address, padded.ctypes.data, len(string))
+
+    @property
+    def address(self) -> int:
+        """Address of the header."""
+        return self._header.ctypes.data
+
+    @property
+    def count(self) -> int:
+        """Number of strings."""
+        return int(self._header[N_STRINGS])
+
+    def bytes_of(self, code: int) -> bytes:
+        """The string of a code, as it is written in the file."""
+        start, length = self._spans[code].tolist()
+        return self._bytes[start : start + length].tobytes()

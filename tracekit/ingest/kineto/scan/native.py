@@ -1,8 +1,8 @@
-"""The scan as machine code: compiled once on a machine, then loaded in some hundredths of a second.
+"""Compile the decoder to machine code once per machine, cache it, and load it in some hundredths of a second.
 
-Numba compiles, which takes seconds, and is not even imported where the code is there already: LLVM alone
-loads it from the user's cache folder. A file goes by what it was made of (this reader's sources, LLVM, the
-processor), and begins with its own checksum: machine code that is damaged would not fail, but do something.
+Numba compiles, which takes seconds; cached code is loaded by LLVM alone, without Numba. A cached file's name
+is a hash of what it was made of (the contents of this reader's sources, the versions of Python and llvmlite,
+the processor). The file begins with its own checksum, since damaged machine code would not fail but run.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 
 _PREFIX = "tracekit_"
 _ARGUMENTS = {"scan": 6, "code_of": 3, "distinct": 5, "nest": 8, "inherit": 3}
-"""How many numbers and addresses each function takes."""
+"""Number of int64 arguments of each exported function."""
 _DIGEST = hashlib.sha256().digest_size
 
 
 def place() -> Path:
-    """The file that has, or will have, the machine code."""
+    """The file for the machine code, whether it exists or not."""
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return root / "tracekit" / "scan" / f"{_made_of(sys.version)[:24]}.o"
+    return root / "tracekit" / "scan" / f"{_fingerprint(sys.version)[:24]}.o"
 
 
 @cache
-def _made_of(python: str) -> str:
+def _fingerprint(python: str) -> str:
     digest = hashlib.sha256(f"{python} {llvmlite.__version__} {_target()}".encode())
     sources = Path(kineto.__file__).parent.rglob("*.py")
     for file in [Path(schema.__file__), Path(flops.__file__), Path(limits.__file__), *sorted(sources)]:
@@ -53,7 +53,7 @@ def _target() -> str:
 
 
 def is_compiled() -> bool:
-    """Whether the machine code is there and whole."""
+    """Whether valid machine code is cached."""
     return _read(place()) is not None
 
 
@@ -67,7 +67,7 @@ def _read(path: Path) -> bytes | None:
 
 
 def can_be_kept() -> bool:
-    """Whether machine code can be written; it is not worth compiling for one trace alone."""
+    """Whether the cache is writable; compiling for one trace alone is not worth it."""
     try:
         folder = place().parent
         folder.mkdir(parents=True, exist_ok=True)
@@ -78,49 +78,69 @@ def can_be_kept() -> bool:
 
 
 def _write(path: Path, code: bytes) -> None:
-    half = path.with_name(f"{path.name}.{os.getpid()}")
+    temporary = path.with_name(f"{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        half.write_bytes(hashlib.sha256(code).digest() + code)
-        half.replace(path)
-    except OSError:  # such as a disk that is full
+        temporary.write_bytes(hashlib.sha256(code).digest() + code)
+        temporary.replace(path)
+    except OSError:  # such as a full disk
         with suppress(OSError):
-            half.unlink()
+            temporary.unlink()
 
 
 def compiled() -> bytes:
-    """The machine code, compiled now and kept where that is possible."""
-    machine, module = _machine(), _module()
-    _inline(module, machine)
-    code: bytes = machine.emit_object(module)
+    """Compile the decoder, and cache the machine code where that is possible."""
+    code: bytes = _machine().emit_object(optimized())
     _write(place(), code)
     return code
 
 
-def _inline(module: Any, machine: Any) -> None:
-    """Have all that is called become part of its callers.
+def optimized() -> Any:
+    """The decoder as an LLVM module, with everything inlined into the exported functions.
 
-    Numba's functions hand their results over in memory, with a status that every caller asks for; inside of
-    one function none of that is left, which takes a third of the scan's time away.
+    Numba's functions return results through memory, with a status that each caller checks. Inlining removes
+    both, and a third of the scan's time.
     """
+    module = generated()
     for function in module.functions:
         if not function.is_declaration and not function.name.startswith(_PREFIX):
             function.linkage = llvm.Linkage.internal
             function.add_function_attribute("alwaysinline")
-    passes = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=3))
+    passes = llvm.create_pass_builder(_machine(), llvm.create_pipeline_tuning_options(speed_level=3))
     passes.getModulePassManager().run(module, passes)
+    return module
+
+
+def generated() -> Any:
+    """The decoder as an LLVM module, as Numba generates it."""
+    from tracekit.ingest.kineto.scan.codegen.events import scan
+    from tracekit.ingest.kineto.scan.codegen.rows import code_of, distinct, inherit, nest
+
+    module = llvm.parse_assembly("")
+    for name, function in zip(_ARGUMENTS, (scan, code_of, distinct, nest, inherit), strict=True):
+        module.link_in(llvm.parse_assembly(_c_function(function, name)))
+    return module
+
+
+def _c_function(function: Any, name: str) -> str:
+    """Generate the LLVM assembly of a function with C's calling convention."""
+    from numba import cfunc, types
+
+    made = cfunc(types.int64(*[types.int64] * _ARGUMENTS[name]), error_model="numpy")(function.py_func)
+    text: str = made.inspect_llvm()
+    return text.replace(made._wrapper_name, _PREFIX + name)
 
 
 class Code(msgspec.Struct, frozen=True):
-    """What is compiled; called with addresses and numbers, other threads run beside it.
+    """The loaded functions, called with addresses and numbers; they run without the GIL.
 
     Attributes:
-        scan: `machine.events.scan`.
-        code_of: `machine.interning.code_of`.
-        distinct: `machine.distinct.distinct`.
-        nest: `machine.nest.nest`.
-        inherit: `machine.nest.inherit`.
-        engine: What holds the code.
+        scan: `codegen.events.scan`.
+        code_of: `codegen.rows.code_of`.
+        distinct: `codegen.rows.distinct`.
+        nest: `codegen.rows.nest`.
+        inherit: `codegen.rows.inherit`.
+        engine: Owner of the machine code.
     """
 
     scan: Callable[..., int]
@@ -133,7 +153,7 @@ class Code(msgspec.Struct, frozen=True):
 
 @cache
 def load() -> Code:
-    """The machine code; compiled now where it is not yet."""
+    """Load the machine code, compiling it now if it is not cached."""
     code = _read(place()) or compiled()
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine())
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
@@ -152,25 +172,3 @@ def _machine() -> Any:
     return llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
         cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3, jit=True
     )
-
-
-def _module() -> Any:
-    """All of it as one module of LLVM's."""
-    from tracekit.ingest.kineto.scan.machine.distinct import distinct
-    from tracekit.ingest.kineto.scan.machine.events import scan
-    from tracekit.ingest.kineto.scan.machine.interning import code_of
-    from tracekit.ingest.kineto.scan.machine.nest import inherit, nest
-
-    whole = llvm.parse_assembly("")
-    for name, function in zip(_ARGUMENTS, (scan, code_of, distinct, nest, inherit), strict=True):
-        whole.link_in(llvm.parse_assembly(_as_c(function, name)))
-    return whole
-
-
-def _as_c(function: Any, name: str) -> str:
-    """A function in LLVM's language, to be called as one of C."""
-    from numba import cfunc, types
-
-    made = cfunc(types.int64(*[types.int64] * _ARGUMENTS[name]), error_model="numpy")(function.py_func)
-    text: str = made.inspect_llvm()
-    return text.replace(made._wrapper_name, _PREFIX + name)

@@ -1,37 +1,60 @@
-"""One thread's scanner: a chunk's text in, its batches out, or nothing where the reference must decode it."""
+"""Scan chunks with the compiled code, and convert its rows to the batches that the reference decoder makes.
+
+A `Scanner` belongs to one thread. It refuses a chunk with anything that only the reference decoder supports.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
-from tracekit.ingest.kineto.batches import Tally
+from tracekit.ingest import flops
+from tracekit.ingest.kineto import names
+from tracekit.ingest.kineto.batches import COPY_COLUMNS, Tally, counter_rows
+from tracekit.ingest.kineto.building import Building
+from tracekit.ingest.kineto.columns import compact_json, fitting_devices
+from tracekit.ingest.kineto.events import decode_counters
 from tracekit.ingest.kineto.scan import layout, native
-from tracekit.ingest.kineto.scan.interner import Interner
-from tracekit.ingest.kineto.scan.sheets import CLOSED, CROWDED, PLACE, SURPRISED, Sheets
-from tracekit.ingest.kineto.scan.tables import SurpriseError, batches
-from tracekit.ingest.kineto.scan.texts import Texts
-from tracekit.ingest.rows import Batch, concatenated
+from tracekit.ingest.kineto.scan.layout import DEVICE_KINDS, HOST_KINDS, NULL, Interner, RowBuffers
+from tracekit.ingest.rows import NONE, Batch, Column, concatenated
+from tracekit.schema import ALLOCATIONS, COUNTERS, DEVICE_INTERVALS, HOST_INTERVALS, C, DeviceKind
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from tracekit.ingest.kineto.columns import Words
     from tracekit.ingest.kineto.split import Text
+    from tracekit.schema import HostKind
 
 Batches = dict[str, Batch]
+Ints: TypeAlias = npt.NDArray[np.int64]
 
 _NOT_ASCII = 0x80
-_SPARE = 8
-"""The next text may be longer by this part of a text."""
+_HEADROOM = 8
+"""Buffers are this fraction of a text longer than it, so that the next text may be longer."""
+_REALS = {C.OCCUPANCY_PCT}
+_NEVER_NULL = {C.DEVICE, C.DUR_NS, C.PID, C.START_NS, C.T_NS, C.TID}
+"""Columns for which the compiled code fills in a value where the event has none."""
+_MEMCPY = DEVICE_KINDS.index(DeviceKind.MEMCPY)
+_count_flops = lru_cache(1 << 12)(flops.count)  # the same calls occur in chunk after chunk
+
+
+class UnsupportedError(Exception):
+    """A chunk contains something that only the reference decoder supports."""
 
 
 class Scanned(msgspec.Struct, frozen=True):
-    """A chunk's rows.
+    """Rows of a chunk.
 
     Attributes:
-        batches: A batch for each table; valid until the scanner's next scan, which uses their memory again.
-        tally: What was noticed.
-        closed: Where the bracket that closes the events is; None when it is not in the chunk.
+        batches: A batch for each table that has rows; the scanner's next scan reuses their memory.
+        tally: Counts of events and of defects.
+        closed: Position of the bracket that closes the events; None when it is not in the chunk.
     """
 
     batches: Batches
@@ -40,51 +63,56 @@ class Scanned(msgspec.Struct, frozen=True):
 
 
 class Scanner:
-    """Scans chunk after chunk; keeps the texts it has met."""
+    """Scan chunk after chunk; strings are interned and decoded once for all of them."""
 
     def __init__(self) -> None:
         self._code = native.load()
-        self._places = np.empty(layout.PLACES, np.int64)
-        self._sheets: Sheets | None = None
-        self._forget()
+        self._scratch = np.empty(layout.SCRATCH, np.int64)
+        self._buffers: RowBuffers | None = None
+        self._reset_strings()
 
-    def _forget(self) -> None:
-        self._interner = Interner(layout.KNOWN, self._code.code_of)
-        self._texts = Texts(self._interner, self._code)
+    def _reset_strings(self) -> None:
+        self._interner = Interner(layout.PRESET_STRINGS, self._code.code_of)
+        self._strings = Strings(self._interner, self._code)
 
     def scan(self, text: Text) -> Scanned | None:
-        """Scan a chunk; None where something in it is the reference's to decode."""
+        """Scan a chunk; return None if the reference decoder must decode it."""
         if not _is_utf8(text):
             return None
         try:
             return self._scan(text)
-        except SurpriseError:
+        except UnsupportedError:
             return None
 
     def _scan(self, text: Text) -> Scanned | None:
-        sheets = self._room(text.length)
+        buffers = self._buffers_for(text.length)
         address = np.frombuffer(text.buffer, np.uint8).ctypes.data
         found: list[Batches] = []
-        tally, start, emptied = Tally(), 0, False
+        tally, start, is_reset = Tally(), 0, False
         while True:
-            sheets.clear()
+            buffers.clear()
             end = self._code.scan(
-                address, text.length, start, self._interner.address, sheets.address, self._places.ctypes.data
+                address,
+                text.length,
+                start,
+                self._interner.address,
+                buffers.address,
+                self._scratch.ctypes.data,
             )
-            place = sheets.count(PLACE)
-            if end == SURPRISED or (end == CROWDED and place == start and emptied):
+            position = buffers.count(layout.POSITION)
+            if end == layout.UNSUPPORTED or (end == layout.NO_SPACE and position == start and is_reset):
                 return None
-            found.append(batches(sheets, self._texts, text.view, tally))
-            if end != CROWDED:
-                return Scanned(_joined(found), tally, place if end == CLOSED else None)
-            start, emptied = place, True
-            self._forget()
-            sheets = self._sheets = Sheets(text.length)  # the batches found so far lie in the old ones
+            found.append(_batches(buffers, self._strings, text.view, tally))
+            if end != layout.NO_SPACE:
+                return Scanned(_concatenated(found), tally, position if end == layout.CLOSED else None)
+            start, is_reset = position, True
+            self._reset_strings()
+            buffers = self._buffers = RowBuffers(text.length)  # the batches found so far use the old ones
 
-    def _room(self, length: int) -> Sheets:
-        if self._sheets is None or self._sheets.length < length:
-            self._sheets = Sheets(length + length // _SPARE)
-        return self._sheets
+    def _buffers_for(self, length: int) -> RowBuffers:
+        if self._buffers is None or self._buffers.length < length:
+            self._buffers = RowBuffers(length + length // _HEADROOM)
+        return self._buffers
 
 
 def _is_utf8(text: Text) -> bool:
@@ -95,8 +123,210 @@ def _is_utf8(text: Text) -> bool:
         return False
 
 
-def _joined(found: list[Batches]) -> Batches:
+def _concatenated(found: list[Batches]) -> Batches:
     if len(found) == 1:
         return found[0]
-    names = {name for batches in found for name in batches}
-    return {name: concatenated([batches[name] for batches in found if name in batches]) for name in names}
+    tables = {name for batches in found for name in batches}
+    return {name: concatenated([batches[name] for batches in found if name in batches]) for name in tables}
+
+
+class CodeMap:
+    """Map codes to values that are computed once, at first use.
+
+    Example:
+        >>> lengths = CodeMap(lambda code: 10 * code, np.int64)
+        >>> lengths.of(np.array([2, 5]))
+        array([20, 50])
+    """
+
+    def __init__(self, compute: Callable[[int], Any], dtype: type[np.generic]) -> None:
+        self._compute = compute
+        self._values = np.empty(0, dtype)
+        self._computed = np.empty(0, np.bool_)
+
+    def of(self, codes: Ints) -> npt.NDArray[Any]:
+        """Values of some codes."""
+        missing = int(codes.max(initial=-1)) + 1 - len(self._computed)
+        if missing > 0:
+            more = missing + len(self._computed)
+            self._values = np.append(self._values, np.empty(more, self._values.dtype))
+            self._computed = np.append(self._computed, np.zeros(more, np.bool_))
+        for code in codes[~self._computed[codes]].tolist():
+            self._values[code] = self._compute(code)
+        self._computed[codes] = True
+        return self._values[codes]
+
+
+class Strings:
+    """Decode the strings of an interner, each once.
+
+    Attributes:
+        decoded: The strings.
+        encoded: The same in UTF-8, as they are stored.
+        fragments: JSON, written compactly, in UTF-8.
+        escaped: Whether a string is written with escapes.
+        kinds: For each host kind that a name can refine, the index in `HOST_KINDS` of the refined kind.
+    """
+
+    def __init__(self, interner: Interner, code: native.Code) -> None:
+        self._interner, self._code = interner, code
+        self._latest = np.full(layout.MAX_STRINGS, NONE)
+        self.decoded = CodeMap(lambda code: _decode(self.raw(code)), np.object_)
+        self.encoded = CodeMap(lambda code: _decode(self.raw(code)).encode(), np.object_)
+        self.fragments = CodeMap(lambda code: compact_json(self.raw(code)), np.object_)
+        self.escaped = CodeMap(lambda code: b"\\" in self.raw(code), np.bool_)
+        self.kinds = {kind: CodeMap(partial(self._kind, kind), np.int64) for kind in names.NAMED_KINDS}
+
+    def _kind(self, kind: HostKind, code: int) -> int:
+        return HOST_KINDS.index(names.host_kind(kind, _decode(self.raw(code))))
+
+    def distinct(self, codes: Ints) -> tuple[Ints, Ints]:
+        """Find the distinct codes in order of occurrence, and each row's index among them, -1 for none."""
+        codes = np.ascontiguousarray(codes)
+        index, found = np.empty_like(codes), np.empty_like(codes)
+        addresses = [column.ctypes.data for column in (codes, index, found, self._latest)]
+        count = self._code.distinct(len(codes), *addresses)
+        return found[:count], index
+
+    @property
+    def count(self) -> int:
+        """Number of codes."""
+        return self._interner.count
+
+    def raw(self, code: int) -> bytes:
+        """The string as it is written in the file; empty for code -1."""
+        return self._interner.bytes_of(code) if code >= 0 else b""
+
+
+def _decode(raw: bytes) -> str:
+    text: str = msgspec.json.decode(b'"' + raw + b'"') if b"\\" in raw else raw.decode()
+    return text
+
+
+def _batches(buffers: RowBuffers, strings: Strings, text: memoryview, tally: Tally) -> Batches:
+    """Build a batch for each table that has rows, and add the scan's counts to the tally.
+
+    Raises:
+        UnsupportedError: A name has a meaning that the compiled code did not recognize.
+    """
+    tally.events += buffers.count(layout.N_EVENTS)
+    tally.bad_duration += buffers.count(layout.N_BAD_DURATION)
+    tally.ignored += _unknown_categories(buffers, strings)
+    built = {
+        DEVICE_INTERVALS.name: _device_batch(buffers, strings),
+        HOST_INTERVALS.name: _host_batch(buffers, strings),
+        ALLOCATIONS.name: _memory_batch(buffers),
+        COUNTERS.name: _counter_batch(buffers, text, tally),
+    }
+    return {name: batch for name, batch in built.items() if batch.rows.count}
+
+
+def _unknown_categories(buffers: RowBuffers, strings: Strings) -> Counter[str]:
+    count = np.bincount(buffers.rows(layout.UNKNOWN, layout.N_UNKNOWN)[0])
+    codes = np.flatnonzero(count)
+    return Counter(dict(zip(strings.decoded.of(codes), count[codes].tolist(), strict=True)))
+
+
+def _add_columns(built: Building, columns: Mapping[str, int], rows: Ints) -> None:
+    """Add the columns that a buffer begins with."""
+    for name, values in zip(columns, rows, strict=False):
+        if name in _NEVER_NULL:
+            built.numbers(name, Column(fitting_devices(values) if name == C.DEVICE else values))
+        else:
+            _add_nullable(built, name, values)
+
+
+def _add_nullable(built: Building, name: str, values: Ints) -> None:
+    """Add a column of which `NULL` is absent; real numbers are given as integers of the same bits."""
+    built.numbers(name, Column(values.view(np.float64) if name in _REALS else values, values == NULL))
+
+
+def _host_batch(buffers: RowBuffers, strings: Strings) -> Batch:
+    rows = buffers.rows(layout.HOST, layout.N_HOST)
+    string_rows = buffers.rows(layout.HOST_STRINGS, layout.N_HOST)
+    codes = dict(zip(layout.HOST_STRING_COLUMNS, string_rows, strict=True))
+    found, index = strings.distinct(codes[C.NAME])
+    _refuse_escaped_ops(found, strings)
+    kinds = rows[-1]
+    for kind, refined in strings.kinds.items():
+        kinds = np.where(kinds == HOST_KINDS.index(kind), refined.of(found)[index], kinds)
+    built = Building(rows.shape[1])
+    _add_columns(built, layout.HOST_COLUMNS, rows)
+    built.texts(C.KIND, _kind_names(kinds, HOST_KINDS, strings))
+    built.texts(C.NAME, (index, strings.encoded.of(found)))
+    for name in (C.INPUT_SHAPES, C.INPUT_DTYPES):
+        found, index = strings.distinct(codes[name])
+        built.texts(name, (index, strings.fragments.of(found)))
+    built.texts(C.STACK, _stacks(codes[C.STACK], strings))
+    _add_nullable(built, C.FLOPS, _flops(codes[C.NAME], codes[C.INPUT_SHAPES], codes[C.FLOPS], strings))
+    return built.batch()
+
+
+def _refuse_escaped_ops(names_found: Ints, strings: Strings) -> None:
+    """Refuse an op whose work is counted and whose name has escapes: its code is not the preset one."""
+    escaped = names_found[strings.escaped.of(names_found)]
+    if len(escaped) and not flops.COUNTED.isdisjoint(strings.decoded.of(escaped)):
+        raise UnsupportedError
+
+
+def _kind_names(numbers: Ints, kinds: tuple[str, ...], strings: Strings) -> Words:
+    found, index = strings.distinct(numbers)
+    return index, [kinds[number].encode() for number in found]
+
+
+def _stacks(codes: Ints, strings: Strings) -> Words:
+    found, index = strings.distinct(codes)
+    stacks = strings.encoded.of(found)
+    empty = stacks == b""
+    if not empty.any():
+        return index, stacks
+    renumbered = np.append(np.where(empty, NONE, np.cumsum(~empty) - 1), NONE)  # the last for no stack at all
+    return renumbered[index], stacks[~empty]
+
+
+def _flops(name: Ints, shapes: Ints, values: Ints, strings: Strings) -> Ints:
+    work = np.full(len(name), NULL)
+    counted = np.flatnonzero(name < layout.N_COUNTED)
+    codes = [each[counted] + 1 for each in (name, shapes, values)]  # none is 0
+    sizes = (layout.N_COUNTED + 1, strings.count + 1, strings.count + 1)
+    calls, call = np.unique(np.ravel_multi_index(codes, sizes), return_inverse=True)
+    found = [_flops_of_call(each, strings) for each in np.transpose(np.unravel_index(calls, sizes)).tolist()]
+    work[counted] = np.array(found, np.int64)[call]
+    return work
+
+
+def _flops_of_call(codes: list[int], strings: Strings) -> int:
+    name, shapes, values = (strings.raw(code - 1) for code in codes)
+    work = _count_flops(name.decode(), shapes, values)
+    return NULL if work is None else work
+
+
+def _device_batch(buffers: RowBuffers, strings: Strings) -> Batch:
+    rows = buffers.rows(layout.DEVICE, layout.N_DEVICE)
+    found, index = strings.distinct(buffers.rows(layout.DEVICE_STRINGS, layout.N_DEVICE)[0])
+    built = Building(rows.shape[1])
+    _add_columns(built, layout.DEVICE_COLUMNS, rows)
+    built.texts(C.KIND, _kind_names(rows[-1], DEVICE_KINDS, strings))
+    built.texts(C.NAME, (index, strings.encoded.of(found)))
+    copied, copy = strings.distinct(np.where(rows[-1] == _MEMCPY, index, NONE))
+    _add_copy_ends(built, copy, [names.copy_ends(name) for name in strings.decoded.of(found[copied])])
+    return built.batch()
+
+
+def _add_copy_ends(built: Building, copy: Ints, ends: Sequence[tuple[object, ...]]) -> None:
+    """Add what names of copies tell; `copy` is the index of each row's name in `ends`."""
+    for number, column in enumerate(COPY_COLUMNS):
+        built.texts(column, (copy, [str(each[number]).encode() for each in ends]))
+
+
+def _memory_batch(buffers: RowBuffers) -> Batch:
+    rows = buffers.rows(layout.MEMORY, layout.N_MEMORY)
+    built = Building(rows.shape[1])
+    _add_columns(built, layout.MEMORY_COLUMNS, rows)
+    return built.batch()
+
+
+def _counter_batch(buffers: RowBuffers, text: memoryview, tally: Tally) -> Batch:
+    bounds = buffers.rows(layout.COUNTERS, layout.N_COUNTERS).T.tolist()
+    events = decode_counters(b",".join(bytes(text[start:end]) for start, end in bounds))
+    return counter_rows(events, tally)

@@ -10,14 +10,14 @@ import pytest
 from tests import tiers
 from tests.scans import agrees
 from tests.unit.ingest.events import EVENTS, text
-from tracekit.ingest.kineto.scan import native, ready
+from tracekit.ingest.kineto.scan import loader, native
 
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Iterator
     from pathlib import Path
 
-LARGE = ready.WORTH_COMPILING
+LARGE = loader.WORTH_COMPILING
 
 
 COPIES = """
@@ -36,10 +36,10 @@ def test_a_large_trace_has_it_compiled_and_kept(
 ) -> None:
     native.load()  # into the user's cache, for other tests: a process loads it once
     if not real:
-        monkeypatch.setattr(ready, "COMPILE", COPIES.format(compiled=str(native.place())))
+        monkeypatch.setattr(loader, "COMPILE", COPIES.format(compiled=str(native.place())))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert not native.is_compiled()
-    with ready.scanners(LARGE) as found:
+    with loader.scanners(LARGE) as found:
         found.wait()
         mine = found.mine()
     assert mine
@@ -51,8 +51,8 @@ def test_a_compiler_that_fails_leaves_all_to_the_reference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(ready, "COMPILE", "raise ImportError")
-    with ready.scanners(LARGE) as found:
+    monkeypatch.setattr(loader, "COMPILE", "raise ImportError")
+    with loader.scanners(LARGE) as found:
         found.wait()
         assert found.mine() is None
 
@@ -61,22 +61,22 @@ def test_a_compiler_that_fails_leaves_all_to_the_reference(
 def endless(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[subprocess.Popen[bytes]]]:
     """Compilers that were started, which never are done."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(ready, "COMPILE", "import threading; threading.Event().wait()")
-    started, start = [], ready._compiler
-    monkeypatch.setattr(ready, "_compiler", lambda: started.append(start()) or started[0])
+    monkeypatch.setattr(loader, "COMPILE", "import threading; threading.Event().wait()")
+    started, start = [], loader._compiler
+    monkeypatch.setattr(loader, "_compiler", lambda: started.append(start()) or started[0])
     yield started
     started[0].kill()
     started[0].wait()
 
 
 def test_who_fails_ends_the_compiler(endless: list[subprocess.Popen[bytes]]) -> None:
-    with pytest.raises(KeyboardInterrupt), ready.scanners(LARGE):
+    with pytest.raises(KeyboardInterrupt), loader.scanners(LARGE):
         raise KeyboardInterrupt
     assert endless[0].returncode
 
 
 def test_who_is_done_does_not_wait_for_the_compiler(endless: list[subprocess.Popen[bytes]]) -> None:
-    with ready.scanners(LARGE) as found:
+    with loader.scanners(LARGE) as found:
         assert found.mine() is None
     assert endless[0].poll() is None
 
@@ -85,8 +85,8 @@ def test_nothing_is_compiled_that_cannot_be_kept(tmp_path: Path, monkeypatch: py
     started = []
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    monkeypatch.setattr(ready, "_compiler", lambda: started.append(True))
-    with ready.scanners(LARGE) as found:
+    monkeypatch.setattr(loader, "_compiler", lambda: started.append(True))
+    with loader.scanners(LARGE) as found:
         assert found.mine() is None
     assert not started
 
@@ -94,6 +94,6 @@ def test_nothing_is_compiled_that_cannot_be_kept(tmp_path: Path, monkeypatch: py
 def test_what_cannot_be_kept_can_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    monkeypatch.setattr(native, "_module", lambda: llvm.parse_assembly(""))
+    monkeypatch.setattr(native, "generated", lambda: llvm.parse_assembly(""))
     assert native.compiled()
     assert not native.is_compiled()

@@ -1,0 +1,404 @@
+"""Parse JSON at an address, as strictly as the standard asks: numbers, strings, keys, whole values.
+
+Functions named `..._end` take the address where something starts and return the address behind it, or
+`INVALID` where the text is not valid JSON or is something that only the reference decoder supports. A zero
+byte follows the text, and no rule accepts it, so nothing here compares addresses with the text's end.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+
+import numpy as np
+
+from tracekit.ingest.kineto.scan.codegen.intrinsics import (
+    BLOCK,
+    INVALID,
+    MIX,
+    WIDE_BLOCK,
+    WORD,
+    byte,
+    compiled,
+    equal,
+    lowest_bit,
+    non_blanks,
+    non_digits,
+    peek,
+    poke,
+    special,
+    word,
+)
+from tracekit.ingest.kineto.scan.layout import KEYS, N_KEYS, NULL, SLOT, VALUE_BITS, VALUE_FIELDS, VALUES
+
+QUOTE, COMMA, COLON, BACKSLASH, MINUS, ZERO, NINE = 0x22, 0x2C, 0x3A, 0x5C, 0x2D, 0x30, 0x39
+OBJECT, OBJECT_END, ARRAY, ARRAY_END = 0x7B, 0x7D, 0x5B, 0x5D
+MAX_DEPTH = 60
+"""Nested arrays and objects that are followed: one bit of an int64 each."""
+MAX_NUMBER, MAX_EXPONENT = 128, 2
+"""Characters of a number, and digits of its exponent, that are followed: such numbers fit a float64."""
+MAX_DIGITS = 19
+"""Digits of the largest int64; a larger number of 19 digits overflows to a negative one."""
+POWERS_OF_TEN = np.array([10**power for power in range(MAX_DIGITS)], np.int64)
+
+_BLANK, _PLUS, _POINT, _LOWER = 0x20, 0x2B, 0x2E, 0x20
+_U, _E, _D, _N, _EIGHT = (ord(letter) for letter in "uedn8")
+_ESCAPED = np.array([chr(code) in '"\\/bfnrt' for code in range(256)])
+_HEX = np.array([chr(code) in "0123456789abcdefABCDEF" for code in range(256)])
+_NULL, _TRUE, _FALS = (int.from_bytes(text, "little") for text in (b"null", b"true", b"fals"))
+_FOUR_BYTES = (1 << 32) - 1
+_ZEROS = int.from_bytes(b"0" * WORD, "little")
+_PAIRS, _FIRST_HALF, _OTHER_HALF = 0x000000FF000000FF, (10**6 << 32) | 100, (10**4 << 32) | 1
+_SPAN_BITS = 24
+_SPAN_LENGTH = (1 << _SPAN_BITS) - 1
+_NAME = SLOT.name
+_VALUE_SHIFT = 29
+_ADDRESS, _LENGTH = range(VALUE_FIELDS)
+
+NO_SLOT = -1
+"""Returned in place of a slot for a key that is not kept."""
+_MAX_KEY = 32
+_KEY_BITS = 9
+_KEY_MASK = (1 << _KEY_BITS) - 1
+_KEY_LENGTHS = np.array([len(key) for key in KEYS], np.int64)
+_KEY_WORDS = np.array([np.frombuffer(key.ljust(_MAX_KEY, b"\0"), np.int64) for key in KEYS])
+
+
+def _key_hashes(factor: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Hash each key's first eight bytes and length."""
+    with np.errstate(over="ignore"):
+        return ((_KEY_WORDS[:, 0] ^ _KEY_LENGTHS) * np.int64(factor)) >> (64 - _KEY_BITS) & _KEY_MASK
+
+
+def _perfect_factor() -> int:
+    """Find the first of a fixed sequence of odd factors with which no two keys collide."""
+    for number in count(1):
+        factor = (0x9E3779B97F4A7C15 * number | 1) % (1 << 63)
+        if len(set(_key_hashes(factor).tolist())) == N_KEYS:
+            return factor
+    raise AssertionError
+
+
+_KEY_FACTOR = _perfect_factor()
+_KEY_SLOTS = np.full(1 << _KEY_BITS, NO_SLOT, np.int64)
+_KEY_SLOTS[_key_hashes(_KEY_FACTOR)] = np.arange(N_KEYS)
+
+
+@compiled
+def span(start: int, end: int, origin: int) -> int:
+    """Pack a range of the text into one number; `NULL` where it is too long for that."""
+    if end - start > _SPAN_LENGTH:
+        return NULL
+    return ((start - origin) << _SPAN_BITS) | (end - start)
+
+
+@compiled
+def span_start(packed: int, origin: int) -> int:
+    """Address of a packed range."""
+    return origin + (packed >> _SPAN_BITS)
+
+
+@compiled
+def span_length(packed: int) -> int:
+    """Length of a packed range."""
+    return packed & _SPAN_LENGTH
+
+
+@compiled
+def starts_number(first: int) -> bool:
+    """Whether a number starts with this byte."""
+    return ZERO <= first <= NINE or first == MINUS
+
+
+@compiled
+def _digits_end(at: int) -> int:
+    start = at
+    ends = non_digits(at)
+    while ends == 0:
+        at += WIDE_BLOCK
+        ends = non_digits(at)
+    at += lowest_bit(ends)
+    return INVALID if at == start else at
+
+
+@compiled
+def _number_end(at: int) -> int:
+    """Skip a number; one that a float64 may not hold is refused by the reference where it is read."""
+    start = at
+    if byte(at) == MINUS:
+        at += 1
+    at = at + 1 if byte(at) == ZERO else _digits_end(at)
+    if at != INVALID and byte(at) == _POINT:
+        at = _digits_end(at + 1)
+    if at != INVALID and byte(at) | _LOWER == _E:
+        at = _exponent_end(at + 1)
+    return INVALID if at - start > MAX_NUMBER else at
+
+
+@compiled
+def _exponent_end(at: int) -> int:
+    if byte(at) in (_PLUS, MINUS):
+        at += 1
+    end = _digits_end(at)
+    return INVALID if end - at > MAX_EXPONENT else end
+
+
+@compiled
+def read_number(at: int) -> tuple[int, int, int]:
+    """Parse a number into its digits as one integer, the count of its decimals, and its end.
+
+    The end is `INVALID` for more digits than an int64 holds, and for a number with an exponent.
+    """
+    negative = byte(at) == MINUS
+    start = at + 1 if negative else at
+    ends = non_digits(start)
+    if ends == 0:
+        return 0, 0, INVALID
+    integer_digits, decimals = lowest_bit(ends), 0
+    at = start + integer_digits
+    digits = _append_digits(start, integer_digits, 0)
+    if byte(at) == _POINT:
+        ends >>= integer_digits + 1
+        if ends == 0 or ends & 1:
+            return 0, 0, INVALID
+        decimals = lowest_bit(ends)
+        digits = _append_digits(at + 1, decimals, digits)
+        at += 1 + decimals
+    leading_zero = integer_digits > 1 and byte(start) == ZERO
+    too_large = integer_digits + decimals > MAX_DIGITS or digits < 0
+    if integer_digits == 0 or leading_zero or too_large or byte(at) | _LOWER == _E:
+        return 0, decimals, INVALID
+    return (-digits if negative else digits), decimals, at
+
+
+@compiled
+def _append_digits(at: int, count: int, number: int) -> int:
+    """Append the next digits of the text to a number; it may overflow."""
+    while count > WORD:
+        number = number * POWERS_OF_TEN[WORD] + _eight_digits(word(at) ^ _ZEROS)
+        at += WORD
+        count -= WORD
+    values = (word(at) ^ _ZEROS) << 8 * (WORD - count)  # padded with leading zeros to eight digits
+    return number * POWERS_OF_TEN[count] + _eight_digits(values) if count else number
+
+
+@compiled
+def _eight_digits(values: int) -> int:
+    """Combine eight digits, one in each byte and the first in the lowest: to pairs, then to fours."""
+    pairs = values * 10 + (values >> 8)
+    return ((pairs & _PAIRS) * _FIRST_HALF + ((pairs >> 16) & _PAIRS) * _OTHER_HALF) >> 32
+
+
+@compiled
+def skip_blanks(at: int) -> int:
+    """Skip white space."""
+    if byte(at) > _BLANK:
+        return at
+    if byte(at) == _BLANK and byte(at + 1) > _BLANK:
+        return at + 1
+    found = non_blanks(at)
+    while found == 0:
+        at += BLOCK
+        found = non_blanks(at)
+    return at + lowest_bit(found)
+
+
+@compiled
+def string_end(at: int) -> int:
+    """Find the closing quote of the string whose first character is here."""
+    while True:
+        found = special(at)
+        if found == 0:
+            at += BLOCK
+            continue
+        at += lowest_bit(found)
+        first = byte(at)
+        if first == QUOTE:
+            return at
+        if first != BACKSLASH:
+            return INVALID
+        at = _escape_end(at)
+        if at == INVALID:
+            return INVALID
+
+
+@compiled
+def unescaped_end(at: int) -> int:
+    """Find the closing quote of the string whose first character is here; `INVALID` if it has escapes."""
+    found = special(at)
+    while found == 0:
+        at += BLOCK
+        found = special(at)
+    at += lowest_bit(found)
+    return at if byte(at) == QUOTE else INVALID
+
+
+@compiled
+def _escape_end(at: int) -> int:
+    """Skip an escape sequence; surrogates are left to the reference."""
+    if _ESCAPED[byte(at + 1)]:
+        return at + 2
+    if byte(at + 1) != _U:
+        return INVALID
+    for index in range(2, 6):
+        if not _HEX[byte(at + index)]:
+            return INVALID
+    if byte(at + 2) | _LOWER == _D and byte(at + 3) >= _EIGHT:
+        return INVALID
+    return at + 6
+
+
+@compiled
+def literal_end(at: int) -> int:
+    """Skip null, true or false."""
+    four = word(at) & _FOUR_BYTES
+    if four in (_NULL, _TRUE):
+        return at + 4
+    if four == _FALS and byte(at + 4) == _E:
+        return at + 5
+    return INVALID
+
+
+@compiled
+def is_null(at: int) -> bool:
+    """Whether the literal here is null."""
+    return byte(at) == _N
+
+
+@compiled
+def _scalar_end(at: int) -> int:
+    first = byte(at)
+    if first == QUOTE:
+        at = string_end(at + 1)
+        return INVALID if at == INVALID else at + 1
+    if starts_number(first):
+        return _number_end(at)
+    return literal_end(at)
+
+
+@compiled
+def _key_end(at: int) -> int:
+    """Skip a member's key and its colon, to its value."""
+    if byte(at) != QUOTE:
+        return INVALID
+    at = string_end(at + 1)
+    if at == INVALID:
+        return INVALID
+    at = skip_blanks(at + 1)
+    return skip_blanks(at + 1) if byte(at) == COLON else INVALID
+
+
+@compiled
+def value_end(at: int) -> int:
+    """Skip a value of any kind; `objects` has a bit for each open bracket, 1 for an object's."""
+    depth, objects = 0, 0
+    while True:
+        first = byte(at)
+        if first in (OBJECT, ARRAY):
+            if depth == MAX_DEPTH:
+                return INVALID
+            depth += 1
+            objects = (objects << 1) | (1 if first == OBJECT else 0)
+            at = skip_blanks(at + 1)
+            if byte(at) != (OBJECT_END if first == OBJECT else ARRAY_END):
+                if first == OBJECT:
+                    at = _key_end(at)
+                    if at == INVALID:
+                        return INVALID
+                continue
+        else:
+            at = _scalar_end(at)
+            if at == INVALID or depth == 0:
+                return at
+            at = skip_blanks(at)
+        at, depth, objects = _next_value(at, depth, objects)
+        if at == INVALID or depth == 0:
+            return at
+
+
+@compiled
+def _next_value(at: int, depth: int, objects: int) -> tuple[int, int, int]:
+    """Close the brackets that end here, up to the next value or the end of the outermost one."""
+    while True:
+        inside_object = objects & 1 != 0
+        first = byte(at)
+        if first == COMMA:
+            at = skip_blanks(at + 1)
+            return (_key_end(at) if inside_object else at), depth, objects
+        if first != (OBJECT_END if inside_object else ARRAY_END):
+            return INVALID, depth, objects
+        depth, objects = depth - 1, objects >> 1
+        if depth == 0:
+            return at + 1, depth, objects
+        at = skip_blanks(at + 1)
+
+
+@compiled
+def read_key(at: int) -> tuple[int, int]:
+    """Read a key; return the address of its value, and its slot. One with escapes may be any key: invalid."""
+    if byte(at) != QUOTE:
+        return INVALID, NO_SLOT
+    end = unescaped_end(at + 1)
+    if end == INVALID:
+        return INVALID, NO_SLOT
+    slot = _slot_of(at + 1, end - at - 1)
+    at = skip_blanks(end + 1)
+    return (skip_blanks(at + 1) if byte(at) == COLON else INVALID), slot
+
+
+@compiled
+def _slot_of(at: int, length: int) -> int:
+    """Find the slot of a key by a perfect hash; `NO_SLOT` for any other key."""
+    if length == 0 or length > _MAX_KEY:
+        return NO_SLOT
+    first = _key_word(at, length)
+    slot = _KEY_SLOTS[((first ^ length) * _KEY_FACTOR) >> (64 - _KEY_BITS) & _KEY_MASK]
+    if slot == NO_SLOT or _KEY_LENGTHS[slot] != length or _KEY_WORDS[slot, 0] != first:
+        return NO_SLOT
+    for index in range(1, (length + WORD - 1) // WORD):
+        if _KEY_WORDS[slot, index] != _key_word(at + WORD * index, length - WORD * index):
+            return NO_SLOT
+    return int(slot)
+
+
+@compiled
+def _key_word(at: int, length: int) -> int:
+    return word(at) if length >= WORD else word(at) & ((1 << 8 * length) - 1)
+
+
+@compiled
+def reset_value_cache(scratch: int) -> None:
+    """Forget all cached values: their addresses are those of the previous text."""
+    for entry in range(1 << VALUE_BITS):
+        poke(scratch, VALUES + entry * VALUE_FIELDS + _LENGTH, 0)
+
+
+@compiled
+def cached_value_end(at: int, scratch: int, origin: int) -> int:
+    """Skip a value of any kind, by comparison with an equal array or object that was parsed before.
+
+    An op has the same arguments in call after call. Bytes that were a complete array or object once are one
+    wherever they occur, since a bracket closes them.
+    """
+    first = byte(at)
+    if first != ARRAY and first != OBJECT:
+        return value_end(at)
+    entry = VALUES + _cache_index(at, peek(scratch, _NAME), origin) * VALUE_FIELDS
+    length = peek(scratch, entry + _LENGTH)
+    if length > 0 and equal(peek(scratch, entry + _ADDRESS), at, length):
+        return at + length
+    end = value_end(at)
+    if end != INVALID:
+        poke(scratch, entry + _ADDRESS, at)
+        poke(scratch, entry + _LENGTH, end - at)
+    return end
+
+
+@compiled
+def _cache_index(at: int, name: int, origin: int) -> int:
+    """Hash the first 16 bytes of a value and the last 8 of the event's name."""
+    mixed = word(at)
+    if name != NULL and span_length(name) >= WORD:
+        mixed ^= word(span_start(name, origin) + span_length(name) - WORD)
+    mixed *= MIX
+    mixed = ((mixed >> _VALUE_SHIFT) ^ mixed ^ word(at + WORD)) * MIX
+    return (mixed >> (64 - VALUE_BITS)) & ((1 << VALUE_BITS) - 1)

@@ -1,1 +1,0 @@
-"""What is compiled. Only compiling imports it; loading what was compiled needs no compiler."""
