@@ -37,7 +37,6 @@ from ._latency import launches, reasons
 from ._latency.launches import (
     API_NS,
     AT,
-    BEGUN_NS,
     CALL,
     CALLED_NS,
     DELAY_NS,
@@ -46,6 +45,7 @@ from ._latency.launches import (
     KIND,
     PLACE,
     REACH_NS,
+    STARTED_NS,
 )
 from ._shared import gaps, host_lines
 from ._shared.common import DEVICE, RANK, absent_device_note, ints
@@ -249,7 +249,7 @@ _SLOWEST = (
     Column(IDLE_IN_CALL, "ns", "the part of the call with the device idle, inside the device's window"),
     Column(DEPTH, "count", "pending launches of the device when the call began"),
     Column(CALLED_NS, "ns", "start of the call"),
-    Column(BEGUN_NS, "ns", "start on the device"),
+    Column(STARTED_NS, "ns", "start on the device"),
     *(RANK, DEVICE, _KIND),
     Column(HOST_ROW, "", "row of the call in host_intervals"),
     Column(C.ROW_ID, "", "row of its first interval in device_intervals"),

@@ -37,7 +37,7 @@ from tracekit.windows import END_NS, step_windows
 
 from ._overlap.advice import ADVISED, ALL_COPIES, findings
 from ._overlap.exposed import COMMUNICATION, WHAT, Exposed, joined, measured
-from ._overlap.tables import KEYS, collectives, extent, per_window, streams, together
+from ._overlap.tables import KEYS, collectives, combined, extent, per_window, streams
 from ._shared.common import DEVICE, NO_STEPS, RANK, STEP, absent_device_note, ints, spans
 from ._shared.lanes import communicates, lanes
 from ._shared.stacking import stacked_by_name
@@ -168,9 +168,9 @@ def _measured(rows: pd.DataFrame, windows: pd.DataFrame) -> dict[str, list[pd.Da
             subject = intervals.union(*spans(selected))
             hiding = unions.computation if what == COMMUNICATION else unions.kernels
             extra = _plain(selected)
-            parts["whole"].append(together(subject, hiding, extent(selected), key, extra))
+            parts["whole"].append(combined(subject, hiding, extent(selected), key, extra))
             if len(mine):
-                parts["profiled_steps"].append(together(subject, hiding, stepped, key, {}))
+                parts["profiled_steps"].append(combined(subject, hiding, stepped, key, {}))
                 keys = {**key, C.STEP: ints(mine, C.STEP)}
                 parts["per_step"].append(per_window(subject, hiding, (start, end), keys))
     if parts["per_step"]:

@@ -44,7 +44,7 @@ from tracekit.windows import END_NS, HOST_NS, step_windows
 from ._copies.reading import WORST, per
 from ._shared.common import RANK, UNLINKED, absent_device_note, ints, share, worst_devices
 from ._shared.hosts import source_lines
-from ._shared.ranges import weightiest
+from ._shared.ranges import largest
 from ._small import zero_grad
 
 if TYPE_CHECKING:
@@ -180,10 +180,10 @@ def _finding(run: Run, name: str, rows: pd.DataFrame, fills: pd.DataFrame, spent
         ),
         confidence=CONFIDENT,
         evidence={
-            "host_intervals": weightiest(
+            "host_intervals": largest(
                 rows.rename(columns={"host_row": C.ROW_ID}), "saving_ns", EVIDENCE_ROWS
             ),
-            "device_intervals": weightiest(fills, C.DUR_NS, EVIDENCE_ROWS),
+            "device_intervals": largest(fills, C.DUR_NS, EVIDENCE_ROWS),
         },
     )
 

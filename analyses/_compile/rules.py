@@ -8,7 +8,7 @@ from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule
 from tracekit.render import human
 from tracekit.schema import C
 
-from .._shared.ranges import weightiest
+from .._shared.ranges import largest
 from . import reading
 
 if TYPE_CHECKING:
@@ -127,5 +127,5 @@ def _finding(
         basis=Basis.ESTIMATED,
         how=how,
         confidence=confidence,
-        evidence={"host_intervals": weightiest(rows, C.DUR_NS, EVIDENCE_ROWS)},
+        evidence={"host_intervals": largest(rows, C.DUR_NS, EVIDENCE_ROWS)},
     )

@@ -33,7 +33,7 @@ from .rows import (
     worst_devices,
 )
 from .rules import CALLS, COMPUTES, COMPUTES_NS, DEPENDS, LAUNCHES, LEAST_IDLE, LEAST_SMALL, LOADING, SMALL
-from .words import amount, evidence, one_off, weightiest
+from .words import amount, evidence, largest_part, one_off
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,7 +107,7 @@ def _launches(rows: pd.DataFrame, allowed: Budget) -> Finding:
         allowed,
         title=f"GPU is launch-bound {amount(rows, allowed)}",
         advice=(
-            f"{weightiest(rows)}. The host launches more slowly than the device runs: launch less often "
+            f"{largest_part(rows)}. The host launches more slowly than the device runs: launch less often "
             "(torch.compile, CUDA graphs, foreach or fused variants), or do more work per launch (a larger "
             "batch)"
         ),
@@ -120,7 +120,7 @@ def _computes(rows: pd.DataFrame, allowed: Budget) -> Finding:
         rows,
         allowed,
         title=f"GPU idle: CPU busy outside kernel launches {amount(rows, allowed)}",
-        advice=f"{weightiest(rows)}. {_on_host(rows)}{one_off(rows)}",
+        advice=f"{largest_part(rows)}. {_on_host(rows)}{one_off(rows)}",
     )
     if not _mostly(rows, rows[RESTING]):
         return found
@@ -158,7 +158,7 @@ def _calls(rows: pd.DataFrame, allowed: Budget) -> Finding:
         rows,
         allowed,
         title=f"GPU idle during slow runtime calls {amount(rows, allowed)}",
-        advice=f"{weightiest(rows, [CALL, OP, SOURCE])}. {_on_call(rows)}{one_off(rows)}",
+        advice=f"{largest_part(rows, [CALL, OP, SOURCE])}. {_on_call(rows)}{one_off(rows)}",
     )
 
 
@@ -185,7 +185,7 @@ def _loading(rows: pd.DataFrame, allowed: Budget) -> Finding:
         allowed,
         title=f"GPU idle during data loading {amount(rows, allowed)}",
         advice=(
-            f"{weightiest(rows)}. Load in the background: DataLoader(num_workers=..., prefetch_factor=..., "
+            f"{largest_part(rows)}. Load in the background: DataLoader(num_workers=..., prefetch_factor=..., "
             "pin_memory=True, persistent_workers=True); if workers are already used, add more or make the "
             "transforms cheaper"
         ),
@@ -199,10 +199,10 @@ def _depends(rows: pd.DataFrame, allowed: Budget) -> Finding:
         allowed,
         title=f"GPU idle with work queued {amount(rows, allowed)}",
         advice=(
-            f"{weightiest(rows)}. The work was launched in time, so the device waited for something else: an "
-            "event of another device or stream, a host function in the stream, another process on the "
-            "device, or work that is missing from the trace. Record a system trace (nsys) of all ranks to "
-            "find out which"
+            f"{largest_part(rows)}. The work was launched in time, so the device waited for something "
+            "else: an event of another device or stream, a host function in the stream, another process "
+            "on the device, or work that is missing from the trace. Record a system trace (nsys) of all "
+            "ranks to find out which"
         ),
         basis=Basis.ESTIMATED,
         confidence=0.6,
@@ -215,8 +215,8 @@ def _small(rows: pd.DataFrame, allowed: Budget) -> Finding:
         severity=Severity.INFO,
         title=f"Short gaps between queued kernels take {amount(rows, allowed)}",
         advice=(
-            f"{weightiest(rows)}. The work was queued in time: only fewer kernels (fusion, torch.compile) or "
-            "CUDA graphs shorten these gaps"
+            f"{largest_part(rows)}. The work was queued in time: only fewer kernels (fusion, "
+            "torch.compile) or CUDA graphs shorten these gaps"
         ),
         how=f"saving not estimated: how much of {duration(total(rows))} fusion removes is unknown",
         confidence=CONFIDENT,

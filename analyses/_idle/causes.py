@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from tracekit.intervals import Ints
 
-    from .._shared.held import Small
+    from .._shared.columns import Small
     from .._shared.host_lines import HostLines
 
     Bools = npt.NDArray[np.bool_]

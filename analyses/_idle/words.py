@@ -40,7 +40,7 @@ def amount(rows: pd.DataFrame, allowed: Budget) -> str:
     return f"{size}, in {len(rows):,} gap{'s' if len(rows) > 1 else ''}"
 
 
-def weightiest(rows: pd.DataFrame, keys: Sequence[str] = (OP, SOURCE)) -> str:
+def largest_part(rows: pd.DataFrame, keys: Sequence[str] = (OP, SOURCE)) -> str:
     """Text: the ops with most idle time and their source lines."""
     sums = rows.groupby([*keys], observed=True)[C.DUR_NS].sum().reset_index()
     first = sums.sort_values([C.DUR_NS, *keys], ascending=[False, *(True for _ in keys)])[:NAMED]

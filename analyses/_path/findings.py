@@ -141,7 +141,7 @@ def idle_behind_waits(own: Graph, span: Span) -> int:
 
 
 def _of_op(run: Run, own: pd.DataFrame, op: str, saving: int, known: Budget) -> Finding:
-    rows = _weightiest(own, "host_row")
+    rows = _longest(own, "host_row")
     what = "what runs between ops" if op == NO_OP else brief(op)
     name = "Host time outside of ops" if op == NO_OP else f"Host time of {what}"
     source = next((line for line in source_lines(run, pd.Series(rows, dtype="Int64")) if line), "")
@@ -190,7 +190,7 @@ def _of_class(run: Run, paths: pd.DataFrame, what: str, saving: int, known: Budg
         f"{_TITLES[what]}: of {length} there at most {amount} {known.per} would go without "
         f"{'it' if what == COMMUNICATION else 'them'}, {percent(known.share(saving))} of the time"
     )
-    rows = _weightiest(own, "host_row")
+    rows = _longest(own, "host_row")
     return _finding(code, title, _advice(what, own), saving, known, f"all {what}", rows, own)
 
 
@@ -223,7 +223,7 @@ def _worth(saving: int, known: Budget, it: str = "it") -> str:
     return f"at most {amount} less {known.per} without {it}, {percent(known.share(saving))} of the time"
 
 
-def _weightiest(own: pd.DataFrame, column: str) -> list[int]:
+def _longest(own: pd.DataFrame, column: str) -> list[int]:
     """Ids of the rows with the most time on the path."""
     total = own[own[column].notna()].groupby(column)[C.DUR_NS].sum().reset_index()
     ordered = total.sort_values([C.DUR_NS, column], ascending=[False, True])
@@ -240,7 +240,7 @@ def _finding(
     rows: list[int],
     own: pd.DataFrame,
 ) -> Finding:
-    evidence = {"host_intervals": rows, "device_intervals": _weightiest(own, "device_row")}
+    evidence = {"host_intervals": rows, "device_intervals": _longest(own, "device_row")}
     return Finding(
         code,
         known.severity(saving),

@@ -21,8 +21,8 @@ from tracekit.ingest import nesting
 from tracekit.schema import C, HostKind, Phase
 from tracekit.step_names import MARKER
 
+from .._shared.columns import LazyColumns, by_thread, moved, per_run, picked
 from .._shared.common import HOST_FUNCTION_PATTERN, LAUNCH_PATTERN, NO_PARENT, Places
-from .._shared.held import Held, by_thread, moved, per_run, picked
 from .._shared.hosts import NO_OP
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tracekit.intervals import Ints
     from tracekit.run import Run
 
-    from .._shared.held import Coded
+    from .._shared.columns import Coded
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Small: TypeAlias = npt.NDArray[np.integer[Any]]
@@ -161,16 +161,16 @@ FAR = 1 << 61
 def read(run: Run, rank: int) -> Host:
     """The host rows of one rank."""
     others = None if run.ranks == (rank,) else pc.field(C.RANK) == rank
-    held = Held(run, "host_intervals", _READ, where=others)
-    thread = per_run(_threads, held.table(C.PID, C.TID))
-    start, length, row_id = (held.numbers(name) for name in (C.START_NS, C.DUR_NS, C.ROW_ID))
+    columns = LazyColumns(run, "host_intervals", _READ, where=others)
+    thread = per_run(_threads, columns.table(C.PID, C.TID))
+    start, length, row_id = (columns.numbers(name) for name in (C.START_NS, C.DUR_NS, C.ROW_ID))
     order = _order(thread, start, length, row_id)
     thread = thread[order]
     start, row_id, end = moved(order, [start, row_id, length])
     end += start
     del length
-    kinds, names = (held.coded(name)[order] for name in (C.KIND, C.NAME))
-    backward = held.coded(C.PHASE).among(Phase.BACKWARD)[order]
+    kinds, names = (columns.coded(name)[order] for name in (C.KIND, C.NAME))
+    backward = columns.coded(C.PHASE).among(Phase.BACKWARD)[order]
     del order
     parent = nesting.parents(thread, start, end)
     kind, own, labels = _described(kinds, names)

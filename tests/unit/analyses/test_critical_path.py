@@ -15,7 +15,7 @@ from tracekit.analyses import critical_path
 from tracekit.analyses._path import host as path_host
 from tracekit.analyses._path import removed, walk
 from tracekit.analyses._path.whatif import WhatIf
-from tracekit.analyses._shared import held
+from tracekit.analyses._shared import columns as shared_columns
 from tracekit.analyses._shared.common import NO_DEVICE, NO_STEPS, NOT_RECORDED
 from tracekit.analyses.critical_path import NO_HOST, UNLINKED_NOTE
 
@@ -366,7 +366,7 @@ def test_the_path_is_the_same_whatever_is_looked_at_together(
 ) -> None:
     run = imported(Store(tmp_path / "store"), write(random_program(3), tmp_path / "trace.json"))
     whole = analyze(run, "critical_path")
-    for module, name in ((path_host, "_BLOCK"), (removed, "BLOCK"), (held, "_BLOCK")):
+    for module, name in ((path_host, "_BLOCK"), (removed, "BLOCK"), (shared_columns, "_BLOCK")):
         monkeypatch.setattr(module, name, size)
     again = analyze(run, "critical_path")
     assert again.findings == whole.findings

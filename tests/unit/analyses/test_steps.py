@@ -204,7 +204,7 @@ def test_warmup_is_named_and_left_out_of_what_is_unsteady(tmp_path: Path) -> Non
     (warm,) = own_times(tmp_path / "b", 9_000, *[1_000] * 8)
     assert (warm.code, warm.saving_ns_per_step) == ("warmup_steps", None)
     assert warm.title == "1 warm-up step of rank 0 took 9.00 µs; the median of the others is 1.00 µs"
-    assert warm.advice.startswith("Leave step 0 out")
+    assert warm.advice.startswith("Exclude step 0")
 
 
 def test_steps_that_differ_by_far_are_unsteady_and_what_they_cost_is_told(tmp_path: Path) -> None:
