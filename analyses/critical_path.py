@@ -11,7 +11,7 @@ share is the sum of the windows of the row's rank, in `per_step` that step's win
 Kinds of segments: compute, communication, memcpy, memset and graph are device intervals; *launch call* is
 time in a call that launches device work; *launch delay* runs from its return to the start on the device;
 *kernel-to-kernel delay* is a gap of at most 30 µs before queued work, a longer one is a *device gap* of
-unknown cause; *host op*, *CPU outside ATen ops*, *runtime call*, *sync call* (its time beyond the device work
+unknown cause; *CPU op*, *CPU outside ATen ops*, *runtime call*, *sync call* (its time beyond the device work
 it waits for) and *profiler overhead* are time of a host thread by its innermost interval; *thread handover*
 runs from the last interval of one thread to the next interval of another; *unknown* has no recorded
 dependence.
@@ -103,7 +103,7 @@ def _what_if(own: Graph, walker: Walker, span: Span, steps: int) -> pd.DataFrame
     sums = path.groupby([C.KIND, "op"], observed=True)[C.DUR_NS].sum().reset_index()
     del path
     table = path_tables.what_if(WhatIf(own, span), sums, steps)
-    return table.assign(**{path_findings.BEHIND: path_findings.idle_behind_waits(own, span)})
+    return table.assign(**{path_findings.IDLE_AFTER_WAITS: path_findings.idle_after_waits(own, span)})
 
 
 def _windows(own: Graph, steps: pd.DataFrame) -> list[tuple[int | None, Window]]:

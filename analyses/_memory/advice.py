@@ -54,7 +54,7 @@ RULES = (
 def findings(
     run: Run, events: list[Events], tables: dict[str, pd.DataFrame], steps: pd.DataFrame
 ) -> list[Finding]:
-    """Findings on leaks of devices and of the host, then on unused memory, one per kind for the worst device."""
+    """Findings on leaks, then on unused memory, each for the worst device and for the host."""
     places = {(one.rank, one.device): one for one in events}
     found = []
     for group in _by_kind([row for row in _records(tables, "leak") if _grows(row)]):

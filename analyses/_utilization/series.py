@@ -1,8 +1,8 @@
 """Samples of one metric, and the time covered by each of them.
 
-A sample of a state (clock, power, memory) covers the time between the midpoints to its neighboring samples. An
-averaged sample (utilization, CPU share) covers the time since the previous sample. Neither covers more than
-three times the median distance of its metric's samples; longer gaps are not covered.
+A sample of a state (clock, power, memory) covers the time between the midpoints to its neighboring samples.
+An averaged sample (utilization, CPU share) covers the time since the previous sample. Neither covers more
+than three times the median distance of its metric's samples; longer gaps are not covered.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from tracekit.schema import C
 
 from .._shared.common import DEVICE, RANK, STEP
 
-_SCOPE = Column("scope", "", "the profiled steps (or the capture if none are marked), or the entire run")
+_SCOPE = Column("scope", "", "the profiled steps (or the capture if none are marked), or the whole run")
 _SAMPLES = Column("samples", "count", "samples that cover part of that time")
 
 DEVICES = TableSpec(
