@@ -102,7 +102,9 @@ def test_host_time_before_the_device_has_begun_is_named(shared_runs: SharedRuns)
     result = analyzed(shared_runs, planted.late_start())
     (finding,) = result.findings
     assert finding.code == "critical_path_host_op"
-    assert finding.title.startswith("Host time of aten::prepare is on the critical path: at most 200 µs less")
+    assert finding.title.startswith(
+        "Host time of aten::prepare is on the critical path: removing it saves at most 200 µs"
+    )
     assert "at train.py(7): main" in finding.advice
     assert finding.saving_ns_per_step == savings(result)["host", "aten::prepare"] == 200_000
 
@@ -110,7 +112,7 @@ def test_host_time_before_the_device_has_begun_is_named(shared_runs: SharedRuns)
 def test_python_between_ops_is_named_as_such(shared_runs: SharedRuns) -> None:
     result = analyzed(shared_runs, planted.late_start(outside=True))
     assert codes(result) == ["critical_path_host_op"]
-    assert result.findings[0].title.startswith("Host time outside of ops")
+    assert result.findings[0].title.startswith("Host time outside ops")
     assert "record stacks" in result.findings[0].advice
 
 

@@ -215,7 +215,7 @@ def test_the_share_of_throttled_time_and_its_reasons(tmp_path: Path) -> None:
     assert table["throttles"].tolist() == ["yes", "yes"]
     assert found.tables["devices"]["throttled_share"].tolist() == pytest.approx([0.55])
     (finding,) = found.findings
-    assert "held down by its power limit, its temperature (hardware) in 55%" in finding.title
+    assert "throttled by its power limit, its temperature (hardware) in 55%" in finding.title
 
 
 def link(generation: Sequence[float], width: float, *, most: tuple[float, float] = (4, 16)) -> list[Row]:
