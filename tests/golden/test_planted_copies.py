@@ -400,7 +400,7 @@ def test_copies_to_devices_of_one_process_save_no_more_than_one_of_them_takes(si
     took = analyze(run, "h2d_copies").tables["per_step"].groupby(C.DEVICE)["exposed_ns"].sum()
     assert wider.saving_ns_per_step == took.max() * 3 // 4 // spent.steps < spent.step_ns
     assert pageable.saving_ns_per_step is None
-    assert f"{human(spent.per_step(took.max()), 'ns')} of it not hidden" in pageable.title
+    assert f"{human(spent.per_step(took.max()), 'ns')} exposed" in pageable.title
 
 
 def test_shares_are_written_without_a_space(simulate: Simulate, tmp_path: Path) -> None:
