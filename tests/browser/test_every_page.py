@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PAGES = registered()
 MADE_BY_HAND = [name for name, page in PAGES.items() if page.order < FIRST]
 THEMES = ("light", "dark")
-SHOWN = {"runs", "overview", "timeline", "kernels", "steps", "copies", "compare", "gpu_breakdown", "help"}
+SHOWN = {"runs", "overview", "timeline", "kernels", "compare", "gpu_breakdown"}
 """Pages of the default tier: where a reader starts, and one of those generated from an analysis."""
 VISITS = [
     pytest.param(

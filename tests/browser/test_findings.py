@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import pytest
 from playwright.sync_api import expect
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def test_a_selection_that_the_chosen_rank_leaves_out_is_told(site: Served, warm_
     expect(page.get_by_text("The selection is on rank 0, device 0, which is filtered out")).to_be_visible()
 
 
+@pytest.mark.slow
 def test_evidence_of_another_rank_is_shown_though_one_is_chosen(site: Served, warm_tab: Opening) -> None:
     watch = warm_tab(site)
     page = watch.go(site.url("overview", "job", rank=1), "Overview")

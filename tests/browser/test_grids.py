@@ -99,6 +99,7 @@ def named(page: Page, title: str) -> Any:
     return page.get_by_role("region", name=title, exact=True)
 
 
+@pytest.mark.slow
 def test_names_of_traces_are_text_in_cells_and_tooltips(page: Page, address: str) -> None:
     leave(page, f"{address}/kernels?sort=names:sum_ns:asc")
     cell = named(page, "By full name").locator('[col-id="name"] .tk-name', has_text="<script>")

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from playwright.sync_api import expect
 
-from tests.tiers import thinned
-
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
@@ -18,8 +16,6 @@ if TYPE_CHECKING:
     from tests.browser.serving import Served
 
 STOPS = 120
-WALKED = {("kernels", "dark")}
-"""Pages that are walked in the default tier."""
 _AT = """() => {
   const one = document.activeElement;
   if (!one || one === document.body) return null;
@@ -63,9 +59,9 @@ def walk(page: Page) -> list[dict[str, Any]]:
     return stops
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "theme"),
-    thinned(product(("runs", "overview", "kernels", "integrity"), ("light", "dark")), default=WALKED),
+    ("name", "theme"), list(product(("runs", "overview", "kernels", "integrity"), ("light", "dark")))
 )
 def test_a_walk_reaches_the_frame_and_every_stop_is_named_and_seen(
     site: Served, tab: Opening, name: str, theme: str

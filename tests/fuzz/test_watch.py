@@ -58,6 +58,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("stand_in")
+@pytest.mark.slow
 def test_a_session_outlives_all_its_defects(tmp_path: Path) -> None:
     task = Task(
         reader=STAND_IN, seed=0, first=0, stop=STOP, memory=100 << 20, work="", found=str(tmp_path / "found")

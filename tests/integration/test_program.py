@@ -55,6 +55,7 @@ def same(with_it: Ended, without: Ended) -> None:
         pytest.param(
             ("train.py", "--workers", "2", "--start-method", "fork", "--fail-after", "8"),
             id="fails-with-forked-workers",
+            marks=pytest.mark.slow,
         ),
         pytest.param(
             ("train.py", "--workers", "1", "--start-method", "spawn"),

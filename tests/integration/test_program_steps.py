@@ -162,6 +162,7 @@ def test_a_call_before_there_is_an_optimizer_is_no_step_and_none_begins_inside_o
     assert stepped == [3, 4, 5, 6, 7]
 
 
+@pytest.mark.slow
 def test_a_program_that_profiles_itself_still_can(tmp_path: Path, store: Store) -> None:
     run, out = ran(PROFILES, tmp_path, store)
     assert out == "True\n"
@@ -169,7 +170,8 @@ def test_a_program_that_profiles_itself_still_can(tmp_path: Path, store: Store) 
     assert "other_profiler" in codes(run)
 
 
-@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.slow
 def test_a_child_that_trains_is_recorded(method: str, tmp_path: Path, store: Store) -> None:
     run, _ = ran(FORKS.replace("METHOD", method), tmp_path, store)
     assert run.rows("steps") == 5

@@ -98,6 +98,7 @@ def test_its_command_repeats_it() -> None:
     assert "--no-profile" in command(SMALL)
 
 
+@pytest.mark.slow
 def test_a_sweep_times_without_profiling_and_is_another_than_the_one_that_does(store: Store) -> None:
     words = ["sweep", "--workload", "lennard_jones", "--batch-size", "4", "--steps", "2", "--warmup", "0"]
     where = ["--threads", "1", "--device", "cpu", "--store", str(store.path)]

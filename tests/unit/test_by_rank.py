@@ -56,6 +56,7 @@ def test_these_analyses_work_rank_by_rank() -> None:
     assert {"gpu_breakdown", "kernels", "overlap", "ranks"} <= set(SPREAD)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(6))
 @given(
     steps=st.lists(st.integers(-1, 3), min_size=2, max_size=5).filter(lambda each: max(each) >= 0),

@@ -83,6 +83,7 @@ def test_another_source_is_another_program(small: Small) -> None:
     assert [subprocess.run([one], check=False).returncode for one in (first, second)] == [42, 43]
 
 
+@pytest.mark.slow
 def test_two_at_once_build_it_once(small: Small) -> None:
     both = [small.start(), small.start()]
     told = {one.communicate(timeout=120)[0] for one in both}
