@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 OWN = "own_ns"
 MEASURES = {
     "after earlier steps": OWN,
-    "host": "host_ns",
+    "on the host": "host_ns",
     "device busy": "device_busy_ns",
 }
 """Lines of a single rank: name and column of `steps.steps`."""

@@ -126,7 +126,7 @@ def test_a_warm_up_outlier_is_crossed_on_the_same_scale() -> None:
     figure = durations.durations(steps())
     assert [trace["name"] for trace in figure["data"]] == [
         "after earlier steps",
-        "host",
+        "on the host",
         "warm-up outlier",
     ]
     assert figure["data"][0]["y"] == [9.0, 5.0, 5.0]
