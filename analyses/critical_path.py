@@ -1,35 +1,31 @@
-"""The critical path: what host and device time bounds each step, and what removing a part would save.
+"""Critical path: the chain of host and device time that bounds each step, and the saving of removing a part.
 
-The path is found backwards from the end of a window. A device interval is bound by the last of three: the
-interval before it on its stream, its launch, and what its stream was told to wait for (`_path.device` says
-how each is known). A launch leads to the host thread of its call. On a host thread the path goes back in time
-until a wait: a sync call or blocking copy leads to the device interval it waited for, a backward thread's
-first interval to the main thread that waits for it, and the main thread's next to the backward thread
-(`_path.joins`). The segments are exact, do not overlap, and sum to the window.
+The path is followed backwards from the end of a window (see the definition). `_path.device` states how the
+launch and the stream wait of a device interval are known, `_path.joins` how waits of host threads are. The
+segments are exact, do not overlap, and sum to the window.
 
-Windows are the profiled steps (start on the host to the later of its end there and the end of the last
-interval launched in it), where none are marked the capture on the devices of a rank. The denominator of each
-share is the sum of the windows of its row's rank, in `per_step` that step's window.
+Windows are the profiled steps (start on the host to the later of the end on the host and the end of the last
+interval launched in it), or the capture on the devices of a rank if no steps are marked. The denominator of a
+share is the sum of the windows of the row's rank, in `per_step` that step's window.
 
 Kinds of segments: compute, communication, memcpy, memset and graph are device intervals; *launch call* is
-time in a call that puts work on a device, *launch delay* from its return to the start on the device;
-*kernel-to-kernel delay* a gap of at most 30 µs before queued work, a longer one is a *device gap* of unknown
-cause; *host op*, *host outside ops*, *runtime call*, *sync call* (what it takes beyond the device's work it
-waits for) and *profiler overhead* are time of a host thread by what it was innermost in; *thread handover* is
-from one thread's last to another's next interval; *unknown* is what nothing recorded leads back from.
+time in a call that launches device work; *launch delay* runs from its return to the start on the device;
+*kernel-to-kernel delay* is a gap of at most 30 µs before queued work, a longer one is a *device gap* of
+unknown cause; *CPU op*, *CPU outside ATen ops*, *runtime call*, *sync call* (its time beyond the device work
+it waits for) and *profiler overhead* are time of a host thread by its innermost interval; *thread handover*
+runs from the last interval of one thread to the next interval of another; *unknown* has no recorded
+dependence.
 
-`what_if` works the longest path out again with something taking no time (`_path.whatif`, with its limits),
-over the span from the first step's start to the last one's end; what lies between steps keeps its time, and
-amounts are per step. The saving is an upper bound, for nothing takes no time. It differs from the time on the
-path: another chain may be nearly as long.
+`what_if` recomputes the longest path with one thing taking no time (`_path.whatif` states the limits), from
+the first step's start to the last step's end; time between steps is kept, and amounts are per step. The
+saving is an upper bound. It can be less than the time on the path if another chain is nearly as long.
 
-A rule fires where the saving is 10% of the time of all steps or more: below, the model's simplifications are
-no longer small against what it says. What `idle_gaps` and `sync_points` tell with op and line is not told
-again: an op's host time is named only if the devices worked, or had not begun, for half of it or more, and
-waits only if without them a step is shorter by more than twice the idle time right behind them, since the
-host would then run ahead.
+Rules require a saving of 10% of the time of all steps; below that the model's simplifications matter.
+Findings of `idle_gaps` and `sync_points` are not repeated: an op is named only if for half of its host time
+or more the devices worked or had not started, and waits only if removing them shortens a step by more than
+twice the idle time right after them, because the host would then run ahead.
 
-Sources: HTA critical path analysis; where it stops at the recorded graph, `what_if` propagates times anew.
+Sources: HTA critical path analysis, which does not recompute the path.
 
 Example:
     >>> import tracekit
@@ -66,14 +62,14 @@ if TYPE_CHECKING:
     from ._path.walk import Graph
 
 NO_HOST = (
-    "no host activity was recorded: the path follows the streams alone; record the CPU activity too "
-    "(`--collector torch` does)"
+    "no host activity was recorded: the path follows only the streams; record CPU activity too "
+    "(`--collector torch`)"
 )
-UNLINKED_NOTE = f"{UNLINKED}, so the path follows the streams alone and what-if knows of no launches"
+UNLINKED_NOTE = f"{UNLINKED}, so the path follows only the streams and what-if has no launches"
 
 
 def compute(run: Run) -> Result:
-    """Walk the critical path of every step of every rank."""
+    """Compute the critical path of every step of every rank."""
     ranks = path_device.ranks(run)
     if not ranks:
         return Result(notes=(absent_device_note(run),))
@@ -101,17 +97,17 @@ def _of_rank(run: Run, rank: int, steps: pd.DataFrame) -> tuple[pd.DataFrame, pd
 
 
 def _what_if(own: Graph, walker: Walker, span: Span, steps: int) -> pd.DataFrame:
-    """What removing each of what is on the path from the first step to the last would save."""
+    """Compute the saving of removing each candidate on the path from the first step to the last."""
     path = path_tables.described(own, walker.pieces([span.window]))
     path = path_tables.inside(path, span.steps)
     sums = path.groupby([C.KIND, "op"], observed=True)[C.DUR_NS].sum().reset_index()
     del path
     table = path_tables.what_if(WhatIf(own, span), sums, steps)
-    return table.assign(**{path_findings.BEHIND: path_findings.idle_behind_waits(own, span)})
+    return table.assign(**{path_findings.IDLE_AFTER_WAITS: path_findings.idle_after_waits(own, span)})
 
 
 def _windows(own: Graph, steps: pd.DataFrame) -> list[tuple[int | None, Window]]:
-    """The steps of a rank, each with what it ends with; without steps the capture on its devices."""
+    """Windows of a rank's steps with their numbers; without marked steps the capture, without a number."""
     device = own.device
     if not len(steps):
         return [(None, _span(own, steps).window)]
@@ -129,7 +125,7 @@ def _windows(own: Graph, steps: pd.DataFrame) -> list[tuple[int | None, Window]]
 
 
 def _span(own: Graph, steps: pd.DataFrame) -> Span:
-    """From the first start to the last end of a rank's steps, or the capture on its devices."""
+    """Span from the first start to the last end of a rank's steps, or the capture on its devices."""
     device = own.device
     order = np.lexsort((device.start, device.end))
     if not len(steps):
@@ -154,9 +150,9 @@ def _notes(own: Graph) -> tuple[str, ...]:
     return (UNLINKED_NOTE,) if (own.device.call < 0).all() else ()
 
 
-_KIND = Column(C.KIND, "", "kind of segment, as the definition lists them")
+_KIND = Column(C.KIND, "", "kind of segment")
 _OP = Column(
-    "op", "", "innermost op or annotation on the host; for the device the op that launched, else its family"
+    "op", "", "innermost op or annotation on the host; launching op, or kernel family, on the device"
 )
 _TIME = Column("path_ns", "ns", "time on the critical path")
 _SHARE = Column("share", "share", "time on the path over the sum of the rank's windows")
@@ -167,32 +163,26 @@ ANALYSIS = Analysis(
     title="Critical path",
     question="Which chain of host and device time bounds each step, and what would removing a part save?",
     definition=(
-        "Backwards from the end of the window: a device interval is bound by the last of the interval before "
-        "it on its stream, its launch, and what its stream was told to wait for; a launch by its host "
-        "thread; a sync call or blocking copy by the device interval it waited for; a backward thread by the "
-        "main thread, and the other way round. The segments sum to the window (a step, or the capture on the "
-        "rank's devices) exactly. what_if: the longest path through the same dependences worked out again "
-        "with one thing taking no time."
+        "Followed backwards from the end of the window: a device interval depends on the last to finish of "
+        "the interval before it on its stream, its launch, and the work that a stream wait refers to; a "
+        "launch on its host thread; a sync call or blocking copy on the device interval it waited for; a "
+        "backward thread on the main thread, and vice versa. The segments sum exactly to the window (a step, "
+        "or the capture on the rank's devices). what_if: the longest path through the same dependences, "
+        "recomputed with one thing taking no time: an upper bound of the saving."
     ),
     tables=(
-        TableSpec(
-            "by_kind", "By kind, all windows of a rank together", (RANK, _KIND, _TIME, _SHARE, _SEGMENTS)
-        ),
+        TableSpec("by_kind", "By kind, all windows of a rank", (RANK, _KIND, _TIME, _SHARE, _SEGMENTS)),
         TableSpec(
             "what_if",
-            "Time of a step without something: the longest path worked out again",
+            "What-if: step time with each part removed",
             (
                 RANK,
-                Column("removed", "", "what would take no time"),
-                Column("where", "", "time of an op on the device or its own on the host, or all of a class"),
-                Column("saving_ns", "ns", "less time per step"),
+                Column("removed", "", "part that takes no time"),
+                Column("where", "", "device or host (self) time of an op, or all of a class"),
+                Column("saving_ns", "ns", "saving per step"),
                 Column("saving_share", "share", "saving over the time per step"),
-                Column("new_step_ns", "ns", "time per step that would be left"),
-                Column(
-                    "path_ns",
-                    "ns",
-                    "its time on the path of all steps, per step; of waits that of the calls",
-                ),
+                Column("new_step_ns", "ns", "time per step with the part removed"),
+                Column("path_ns", "ns", "its time on the path, per step; for waits the time of the calls"),
             ),
         ),
         TableSpec("by_op", "By kind and op", (RANK, _KIND, _OP, _TIME, _SHARE, _SEGMENTS)),
@@ -204,10 +194,10 @@ ANALYSIS = Analysis(
                 STEP,
                 _KIND,
                 _OP,
-                Column(C.DUR_NS, "ns", "length on the path"),
+                Column(C.DUR_NS, "ns", "length of the segment"),
                 Column(C.START_NS, "ns", "start, since the run's t0"),
-                Column("device_row", "", "row of device_intervals it lies in or before"),
-                Column("host_row", "", "row of host_intervals it lies in"),
+                Column("device_row", "", "row in device_intervals that contains or follows the segment"),
+                Column("host_row", "", "row in host_intervals that contains the segment"),
             ),
         ),
         TableSpec(

@@ -1,14 +1,9 @@
-"""Copies from a device to the host: how many, how large, what asked for them, and how long the host waited.
+"""Copies from a device to the host: number, size, launching op, and time the host was blocked.
 
-All times are integer nanoseconds; GB/s are 10⁹ bytes per second. A copy belongs to the step in which it was
-launched; those launched outside of profiled steps have no step.
-
-* sum = Σ of durations; union = time at least one of them ran, per device; exposed = the part of the union
-  that no kernel or opaque graph of the device hides.
-* blocked = duration of the launching call plus that of the synchronize call directly after it inside the same
-  op (`aten::copy_` of `.cpu()`, `aten::_local_scalar_dense` of `.item()`). It holds the wait for kernels
-  queued before, so it may be much longer than the copy. Outside of an op it is the launching call alone.
-  Missing where the launch was not recorded.
+A copy belongs to the step in which it was launched. blocked is the duration of the launching call plus that
+of the synchronize call directly after it inside the same op (`aten::copy_` of `.cpu()`,
+`aten::_local_scalar_dense` of `.item()`). It includes the wait for kernels queued before, so it may be much
+longer than the copy. Outside an op it is the launching call alone. Missing if the launch was not recorded.
 
 Source: TorchBench (Hao et al., 2023), 4.1.2.
 
@@ -36,9 +31,7 @@ from ._shared.common import absent_device_note
 if TYPE_CHECKING:
     from tracekit.run import Run
 
-NO_COPIES = Remark(
-    "no copies from a device to the host were recorded; what the devices did is in `gpu_breakdown`"
-)
+NO_COPIES = Remark("no device-to-host copies were recorded; see `gpu_breakdown` for the devices' activity")
 SCALARS = "d2h_scalars"
 _TITLE = "{count} scalar reads from the device {per} block the host {blocked}"
 _ADVICE = (
@@ -49,15 +42,15 @@ _ADVICE = (
 RULES = (
     Rule(
         SCALARS,
-        "copies of at most 8 bytes from the device within profiled steps; the gaps between kernels in "
-        "which they end, each at most as long as the host was blocked in them, are at least 1% of the step",
+        "device-to-host copies of at most 8 bytes in profiled steps; the gaps between kernels in which they "
+        "end, each capped at the time the host was blocked in them, are at least 1% of the step",
         SCALARS_WHY,
     ),
 )
 
 
 def compute(run: Run) -> Result:
-    """Describe the copies from the devices of a run."""
+    """Describe the device-to-host copies of a run."""
     copies = read(run, CopyKind.D2H)
     if copies.empty:
         return Result(notes=(absent_device_note(run) if busy(run, [C.DUR_NS]).empty else NO_COPIES,))
@@ -77,19 +70,19 @@ def compute(run: Run) -> Result:
 ANALYSIS = Analysis(
     name="d2h_copies",
     title="Device-to-host copies",
-    question="What is copied back to the host, what asked for it, and how long did the host wait for it?",
+    question="What is copied back to the host, which op launched it, and how long was the host blocked?",
     definition=(
-        "Copies of kind D2H by the step that launched them. exposed = their union minus what kernels and "
-        "opaque graphs cover; blocked = launching call plus the synchronize call directly after it inside "
-        "the same op, with the wait for kernels queued before."
+        "Copies of kind D2H by the step that launched them. exposed = the part of their union that no kernel "
+        "or opaque graph overlaps; blocked = launching call plus the synchronize call directly after it "
+        "inside the same op, including the wait for kernels queued before."
     ),
     tables=(
         TableSpec(
             "per_step",
-            "Per device and step; without a step outside of all",
+            "Per device and step; the step is missing outside profiled steps",
             (*copy_tables.PER_STEP, copy_tables.BLOCKED),
         ),
-        TableSpec("groups", "By what launched them", copy_tables.GROUPS),
+        TableSpec("groups", "By launching op, size, memory and source line", copy_tables.GROUPS),
         copy_tables.SIZES,
     ),
     sources=("TorchBench, 4.1.2",),

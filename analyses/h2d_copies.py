@@ -1,21 +1,12 @@
-"""Copies from the host to a device: how many, how large, how long, what launched them, are they needed.
+"""Copies from the host to a device: number, size, duration, launching op, and whether all bytes are needed.
 
-All times are integer nanoseconds; GB/s are 10⁹ bytes per second. A copy belongs to the step in which it was
-launched; those launched outside of profiled steps have no step.
+A copy belongs to the step in which it was launched. Needed bytes are missing if the shapes or dtypes of one
+copy are unknown, or if another op reads the tensor as copied (see `_copies.tensors`).
 
-* sum = Σ of durations; union = time at least one of them ran, per device; exposed = the part of the union
-  that no kernel or opaque graph of the device hides.
-* needed bytes = elements of the copied tensor × the narrower item size of the source's and the destination's
-  dtype, or the item size of the dtype that kernels then convert it to where nothing else reads it as copied;
-  excess = bytes over needed bytes. Missing where the shapes or dtypes of one copy are unknown (see
-  `_copies.tensors`).
-* blocked = duration of the launching call plus that of the synchronize call directly after it inside the same
-  op: a copy from pageable memory makes the host wait.
-
-`compare` explains the difference of two runs, tensor by tensor, by the first cause that is evident, in this
-order: elements (shape or batch), item size (dtype), copies per step (duplicate), pageable against pinned
-(memory kind), rate at equal bytes and memory (link). Where shapes are not recorded it says so and names no
-cause unless the runs' own batch size, resolution or dtype explain the ratio exactly.
+`compare` explains the difference of two runs, tensor by tensor, by the first cause that applies: elements
+(shape or batch), item size (dtype), copies per step (duplicate), pageable against pinned (memory kind), rate
+at equal bytes and memory (link). If shapes are not recorded it names no cause unless the runs' batch size,
+resolution or dtype explain the ratio exactly.
 
 Sources: Levental & Orlova (25.166 MB against 12.583 MB); TorchBench (Hao et al., 2023), 4.1.2.
 
@@ -53,17 +44,14 @@ if TYPE_CHECKING:
 
     from ._shared.common import Floats
 
-NO_COPIES = Remark(
-    "no copies from the host to a device were recorded; what the devices did is in `gpu_breakdown`"
-)
+NO_COPIES = Remark("no host-to-device copies were recorded; see `gpu_breakdown` for the devices' activity")
 SHAPES_MISSING = (
-    "no input shapes and dtypes were recorded, so the bytes needed are unknown: record with "
-    "`record_shapes=True`"
+    "no input shapes and dtypes were recorded, so needed bytes are unknown: record with `record_shapes=True`"
 )
 
 
 def compute(run: Run) -> Result:
-    """Describe the copies to the devices of a run."""
+    """Describe the host-to-device copies of a run."""
     copies = read(run, CopyKind.H2D)
     if copies.empty:
         return Result(notes=(absent_device_note(run) if busy(run, [C.DUR_NS]).empty else NO_COPIES,))
@@ -94,7 +82,7 @@ def _notes(copies: pd.DataFrame, steps: int) -> tuple[str, ...]:
 
 _PER_STEP = (
     *copy_tables.PER_STEP,
-    Column(NEEDED, "bytes", "Σ of elements × narrowest item size in use; missing where one is unknown"),
+    Column(NEEDED, "bytes", "Σ of elements × narrowest item size in use; missing if one is unknown"),
     Column("excess", "×", "bytes over needed bytes"),
     copy_tables.BLOCKED,
 )
@@ -104,15 +92,15 @@ ANALYSIS = Analysis(
     title="Host-to-device copies",
     question="What is copied to the devices, by which part of the program, and is all of it needed?",
     definition=(
-        "Copies of kind H2D by the step that launched them. exposed = their union minus what kernels and "
-        "opaque graphs cover; needed bytes = elements × the narrower item size of source, destination and "
-        "the dtype kernels convert it to; blocked = launching call plus the synchronize call directly "
-        "after it inside the same op. Between two runs the first evident cause counts, in the order shape, "
-        "dtype, duplicate, memory kind, link."
+        "Copies of kind H2D by the step that launched them. exposed = the part of their union that no kernel "
+        "or opaque graph overlaps; needed bytes = elements × the narrowest item size of source, destination "
+        "and the dtype that kernels convert it to; excess = bytes over needed bytes; blocked = launching "
+        "call plus the synchronize call directly after it inside the same op. Comparison of two runs: the "
+        "first cause that applies, in the order shape, dtype, duplicate, memory kind, link."
     ),
     tables=(
-        TableSpec("per_step", "Per device and step; without a step outside of all", _PER_STEP),
-        TableSpec("groups", "By what launched them", copy_tables.GROUPS),
+        TableSpec("per_step", "Per device and step; the step is missing outside profiled steps", _PER_STEP),
+        TableSpec("groups", "By launching op, size, memory and source line", copy_tables.GROUPS),
         copy_tables.SIZES,
     ),
     sources=("Levental & Orlova, copies of 25.166 MB and 12.583 MB", "TorchBench, 4.1.2"),

@@ -1,26 +1,24 @@
-"""Why each device was idle: every idle interval with its cause, and the host op or call that caused it.
+"""Idle gaps: every idle interval of a device with its cause, and the host op or call responsible.
 
-A gap is an idle interval of a device: a part of the complement of the union of its kernels, copies, memsets
-and opaque graphs between their first start and their last end. An interval of no length splits a gap. Every
-gap has one cause, so that causes sum to the idle time of `gpu_breakdown` (`whole`) exactly. The causes and
-the order in which they are decided are those of `_idle.causes`: launch_bound, sync, dataload, profiler (the
-host was late), kernel_to_kernel, stream_dependency (the device had its work and did not start it), unknown.
+A gap is a part of the complement of the union of a device's kernels, copies, memsets and opaque graphs
+between their first start and last end; a zero-length interval splits a gap. Each gap has one cause, so the
+causes sum exactly to the idle time of `gpu_breakdown` (`whole`). `_idle.causes` defines the causes:
+launch_bound, sync, dataload, profiler (the host was late), kernel_to_kernel, stream_dependency (work was
+queued and did not start), unknown.
 
-* `by_cause`: all gaps of each device by cause; the share's denominator is the device's idle time.
-* `by_op`: the same by what held the device up: the innermost op, annotation or Python frame that covers more
-  than half of the host's part of the gap; for a wait the op around the wait; for work that was queued the
-  op that launched it. Where nothing covers half, the next op is named.
-* `gaps`: the gaps of 1 µs and more, the longest first. Shorter ones are below what the clocks of many traces
-  resolve; they count in all other tables.
-* `summary`: per device, with the time of the profiled steps before its first and after its last interval
-  (`edges_ns`), which is not part of the idle time.
+* `by_cause`: gaps of each device by cause; the share is of the device's idle time.
+* `by_op`: by the responsible op: the innermost op, annotation or Python frame that covers more than half of
+  the host's part of the gap; for a wait the op around the wait; for queued work the op that launched it. If
+  nothing covers half, the next op is named.
+* `gaps`: gaps of 1 µs and more, longest first. Shorter ones are below the clock resolution of many traces;
+  they count in all other tables.
+* `summary`: per device; `edges_ns` is the time of the profiled steps before its first and after its last
+  interval, which is not part of the idle time.
 
-HTA divides the gaps of each stream: host wait where the launch call began after the gap did, kernel wait for
-the others below a threshold. Here a call that began before the gap and returned late in it makes the host
-late too, and gaps are the device's, not a stream's.
-
-All times are integer nanoseconds. The profiler slows the host by some µs per op, so that a device waits
-longer for the host than without it.
+HTA divides the gaps of each stream: host wait if the launch call began after the gap did, kernel wait for the
+others below a threshold. Here the host is also late if a call began before the gap and returned late in it,
+and gaps are per device, not per stream. The profiler adds a few µs per op on the host, so gaps are longer
+than without it.
 
 Sources: TorchBench (Hao et al., 2023), 4.1.1, and its tool TorchExpert; HTA's idle time breakdown.
 
@@ -70,17 +68,17 @@ if TYPE_CHECKING:
     from ._idle.rows import Idle
 
 LISTED_NS = 1_000
-"""Shorter gaps are below the resolution of traces in whole µs."""
+"""Minimum length of a listed gap: shorter ones are below the resolution of traces in whole µs."""
 UNKNOWN_NOTED = 0.15
-"""Share of unknown idle time from which the causes are said to be incomplete."""
+"""Share of idle time with unknown cause from which a note is given."""
 PROFILER_NOTED = 0.01
 
 IDLE_NS = "idle_ns"
 _PLACE = [C.RANK, C.DEVICE]
-_LATE = (Cause.LAUNCH_BOUND, Cause.SYNC, Cause.DATALOAD, Cause.PROFILER)
+_HOST_LATE = (Cause.LAUNCH_BOUND, Cause.SYNC, Cause.DATALOAD, Cause.PROFILER)
 _QUEUED = (Cause.KERNEL_TO_KERNEL, Cause.STREAM_DEPENDENCY)
 
-NEVER_IDLE = Remark("no device was idle between its first start and its last end: there is no gap to explain")
+NEVER_IDLE = Remark("no device was idle between its first start and its last end")
 
 
 def compute(run: Run) -> Result:
@@ -95,7 +93,7 @@ def compute(run: Run) -> Result:
     if gaps.empty:
         return Result(tables, notes=(*notes, NEVER_IDLE))
     notes += _unknown_note(idle, gaps) + _other_notes(idle, gaps)
-    del idle  # what follows needs the room
+    del idle  # free memory for the tables
     findings = advice.findings(run, gaps, tables["summary"])
     tables = {"by_cause": _by_cause(gaps, windows), "by_op": _by_op(gaps), **tables, "gaps": _listed(gaps)}
     return Result(tables, findings, tuple(notes))
@@ -113,7 +111,7 @@ def _by_cause(gaps: pd.DataFrame, windows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _per_step(table: pd.DataFrame, gaps: pd.DataFrame, windows: pd.DataFrame) -> pd.Series:
-    """Idle time inside of the profiled steps, per step of the rank; missing without steps."""
+    """Idle time inside the profiled steps, per step of the rank; missing without steps."""
     keys = [*_PLACE, CAUSE]
     inside = gaps[keys].assign(**{C.DUR_NS: shared_gaps.inside_steps(gaps, windows)})
     sums = inside.groupby(keys, observed=True)[C.DUR_NS].sum().reset_index().astype({CAUSE: object})
@@ -149,12 +147,12 @@ def _listed(gaps: pd.DataFrame) -> pd.DataFrame:
 
 
 def _plain(values: ExtensionArray) -> ExtensionArray | pd.Series:
-    """Categories as the texts they share: each in a place of its own would be many times the size."""
+    """Convert categories to objects that share their strings: separate strings would take many times more."""
     return pd.Series(values.astype(object), dtype=object) if isinstance(values, pd.Categorical) else values
 
 
 def _summary(idle: Idle, gaps: pd.DataFrame, windows: pd.DataFrame) -> pd.DataFrame:
-    """One row per device, whether it was ever idle or not."""
+    """One row per device, even if it was never idle."""
     rows = []
     for (rank, device), own in idle.device.groupby(_PLACE, sort=True):
         start, end = spans(own)
@@ -163,7 +161,7 @@ def _summary(idle: Idle, gaps: pd.DataFrame, windows: pd.DataFrame) -> pd.DataFr
         lengths = np.sort(ints(mine, C.DUR_NS))
         row = {C.RANK: rank, C.DEVICE: device, "window_ns": last - first, "gaps": len(lengths)}
         row |= {IDLE_NS: int(lengths.sum()), "listed": int((lengths >= LISTED_NS).sum())}
-        row |= {"host_late_ns": _sum_of(mine, _LATE), "had_work_ns": _sum_of(mine, _QUEUED)}
+        row |= {"host_late_ns": _sum_of(mine, _HOST_LATE), "had_work_ns": _sum_of(mine, _QUEUED)}
         row["unknown_ns"] = _sum_of(mine, (Cause.UNKNOWN,))
         row["median_ns"] = lengths[(len(lengths) - 1) // 2] if len(lengths) else pd.NA
         row["longest_ns"] = lengths[-1] if len(lengths) else pd.NA
@@ -171,8 +169,8 @@ def _summary(idle: Idle, gaps: pd.DataFrame, windows: pd.DataFrame) -> pd.DataFr
         rows.append(row)
     table = pd.DataFrame(rows)
     table["idle_share"] = share(table[IDLE_NS], ints(table, "window_ns"))
-    unsure = ["median_ns", "longest_ns", "edges_ns"]
-    return table.astype(dict.fromkeys(unsure, "Int64"))[[column.name for column in _SUMMARY]]
+    nullable = ["median_ns", "longest_ns", "edges_ns"]
+    return table.astype(dict.fromkeys(nullable, "Int64"))[[column.name for column in _SUMMARY]]
 
 
 def _sum_of(gaps: pd.DataFrame, causes: tuple[Cause, ...]) -> int:
@@ -180,7 +178,7 @@ def _sum_of(gaps: pd.DataFrame, causes: tuple[Cause, ...]) -> int:
 
 
 def _edges(windows: pd.DataFrame, first: int, last: int) -> object:
-    """Time of the profiled steps outside of the device's window."""
+    """Time of the profiled steps outside the device's window."""
     if windows.empty:
         return pd.NA
     steps = intervals.union(ints(windows, C.START_NS), ints(windows, END_NS))
@@ -193,33 +191,31 @@ def _unknown_note(idle: Idle, gaps: pd.DataFrame) -> list[str]:
     if unknown < UNKNOWN_NOTED:
         return []
     if not len(idle.host.start):
-        return ["no host activity was recorded, so no cause can be told: record the CPU activity too"]
+        return ["no host activity was recorded, so causes are unknown: record CPU activity too"]
     return [
         f"{unknown:.0%} of the idle time has no known cause, because the launch of the next interval was not "
-        "recorded: record the runtime calls of the whole capture (`--collector torch` does)"
+        "recorded: record the runtime calls of the whole capture (`--collector torch`)"
     ]
 
 
 def _other_notes(idle: Idle, gaps: pd.DataFrame) -> list[str]:
-    """What the reader should know before acting on the tables."""
+    """Notes on missing ops and on idle time caused by the profiler."""
     notes = []
     if len(idle.host.start) and not idle.host.of_kind(HostKind.OP).any():
-        notes.append("no ops were recorded, so no op is named: record the CPU activity too")
+        notes.append("no ops were recorded, so no op is named: record CPU activity too")
     profiler = _sum_of(gaps, (Cause.PROFILER,)) / max(1, idle_rows.total(gaps))
     if profiler >= PROFILER_NOTED:
-        notes.append(f"{profiler:.0%} of the idle time is the profiler's own: it is not there without it")
+        notes.append(f"{profiler:.0%} of the idle time is profiler overhead, absent without the profiler")
     return notes
 
 
 _CAUSE = Column(CAUSE, "", f"one of {', '.join(CAUSES)}")
-_OP = Column(
-    OP, "", "op, annotation or frame that held the device up; for queued work the op that launched it"
-)
-_SOURCE = Column(SOURCE, "", "user's source line of that op; empty where no stack was recorded")
+_OP = Column(OP, "", "op, annotation or frame that delayed the device; for queued work the launching op")
+_SOURCE = Column(SOURCE, "", "user's source line of that op; empty if no stack was recorded")
 _COUNT = Column("gaps", "count", "number of gaps")
-_SUM = Column(IDLE_NS, "ns", "Σ of their lengths")
-_LONGEST = Column("longest_ns", "ns", "the longest")
-_SHARE = Column("share", "share", "of the device's idle time")
+_SUM = Column(IDLE_NS, "ns", "Σ of gap lengths")
+_LONGEST = Column("longest_ns", "ns", "longest gap")
+_SHARE = Column("share", "share", "share of the device's idle time")
 
 _BY_CAUSE = (
     RANK,
@@ -228,7 +224,7 @@ _BY_CAUSE = (
     _SUM,
     _SHARE,
     _COUNT,
-    Column("per_step_ns", "ns", "the part of it inside of the profiled steps, per step of the rank"),
+    Column("per_step_ns", "ns", "idle time inside the profiled steps, per step of the rank"),
     _LONGEST,
 )
 _BY_OP = (
@@ -240,14 +236,16 @@ _GAPS = (
     Column(C.START_NS, "ns", "start of the gap"),
     Column(C.DUR_NS, "ns", "length of the gap"),
     *(_CAUSE, _OP),
-    Column(CALL, "", "runtime call that covered most of the host's part, was waited in, or queued the work"),
+    Column(
+        CALL, "", "runtime call that covers most of the host's part, that waited, or that queued the work"
+    ),
     _SOURCE,
     Column(NEXT_OP, "", "innermost op that launched the interval after the gap"),
     Column(COMMON_OP, "", "innermost op around the ops that launched before and after; empty without one"),
-    Column(BEFORE, "", "what ended where the gap begins"),
-    Column(AFTER, "", "what started where the gap ends"),
+    Column(BEFORE, "", "interval that ends at the start of the gap"),
+    Column(AFTER, "", "interval that starts at the end of the gap"),
     Column(HOST_NS, "ns", "the host's part: from the gap's start to the launch; missing without a launch"),
-    Column(QUEUED_NS, "ns", "how much of the gap the next work was queued"),
+    Column(QUEUED_NS, "ns", "the part of the gap during which the next work was queued"),
     Column(
         WAIT_NS, "ns", "length of the wait that began before the gap and ended in it; missing without one"
     ),
@@ -261,34 +259,34 @@ _SUMMARY = (
     *(RANK, DEVICE),
     Column(IDLE_NS, "ns", "idle time of the device: the sum of all its gaps"),
     Column("idle_share", "share", "idle time over the window"),
-    Column("host_late_ns", "ns", "gaps in which the host was late: launch_bound, sync, dataload, profiler"),
-    Column("had_work_ns", "ns", "gaps in which work was queued: kernel_to_kernel, stream_dependency"),
+    Column("host_late_ns", "ns", "gaps with a late host: launch_bound, sync, dataload, profiler"),
+    Column("had_work_ns", "ns", "gaps with queued work: kernel_to_kernel, stream_dependency"),
     Column("unknown_ns", "ns", "gaps without a known cause"),
     _COUNT,
-    Column("listed", "count", "gaps of 1 µs and more, which the list shows"),
-    Column("median_ns", "ns", "median gap; the lower of the two middle ones"),
+    Column("listed", "count", "gaps of 1 µs and more, shown in the table gaps"),
+    Column("median_ns", "ns", "lower median of the gap lengths"),
     _LONGEST,
     Column("window_ns", "ns", "first start to last end on the device"),
-    Column("edges_ns", "ns", "time of the profiled steps outside of that window, not counted as idle"),
+    Column("edges_ns", "ns", "time of the profiled steps outside that window, not counted as idle"),
 )
 
 ANALYSIS = Analysis(
     name="idle_gaps",
     title="Idle gaps",
-    question="Why was each device idle, and which op or call of the host is to blame?",
+    question="Why was each device idle, and which host op or call is responsible?",
     definition=(
-        "gap = idle interval of a device; each has one cause. unknown: the next interval's launch is not "
-        "recorded. Queued (its launch had ended before the gap, or was part of the same CUDA graph, or it "
-        "was queued for most of the gap): stream_dependency from 30 µs or when a stream waited for an event "
-        "of another, else kernel_to_kernel. Otherwise the host was late, and what covers more than half of "
-        "the gap before the launch decides: profiler overhead, dataload, sync (also a wait that ended in "
-        "the gap and was at least half as long as the gap before the launch), else launch_bound."
+        "gap = idle interval of a device; each has one cause. unknown: the launch of the next interval is "
+        "not recorded. Work queued (its launch had ended before the gap, or was part of the same CUDA graph, "
+        "or it was queued for most of the gap): stream_dependency from 30 µs or if a stream waited for an "
+        "event of another, else kernel_to_kernel. Otherwise the host was late; the cause covers more than "
+        "half of the gap before the launch: profiler overhead, dataload, sync (also a wait that ended in the "
+        "gap and was at least half as long as the gap before the launch), else launch_bound."
     ),
     tables=(
         TableSpec("by_cause", "Idle time by cause, per device", _BY_CAUSE),
         TableSpec("by_op", "Idle time by cause and op", _BY_OP),
         TableSpec("summary", "Idle time per device", _SUMMARY),
-        TableSpec("gaps", "Gaps of 1 µs and more, the longest first", _GAPS),
+        TableSpec("gaps", "Gaps of 1 µs and more, longest first", _GAPS),
     ),
     sources=("TorchBench, 4.1.1, and TorchExpert", "HTA idle time breakdown"),
     order=40,

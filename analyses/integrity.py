@@ -1,22 +1,20 @@
-"""Whether the run's numbers can be trusted: what was lost, repaired, or never recorded.
+"""Integrity: whether the run's numbers can be trusted; what was lost, repaired, or not recorded.
 
-Each check has a level: ok, info, warn or error. The verdict is *misleading* when a check is at error,
-*usable* when one is at warn, else *good*. The thresholds, with the reason for each:
+Each check has a level: ok, info, warn or error. The definition lists the thresholds; the reasons:
 
-* Device work without its launch: warn above 5%. The time is right, but ops do not get their part of it.
-  Unified memory is left out: the driver moves it without a call.
-* Kernel launches without device work: warn above 1%, error above 20%: that much GPU time is missing. Copy
-  and memset calls without it are only information: libraries make calls of no bytes, which do nothing. Calls
-  while a stream of their thread is captured into a graph are left out: they run nothing; so are functions of
-  the host put in a stream. Where no launch is linked at all, how many are lost is unknown.
-* Graph replays without device work: warn at the first, error above 10% of them: one holds many kernels.
-* A GPU, but no device events: error. The device may have been busy all the time.
-* Device work that starts before its launch call: warn above 1%: the clocks of host and device disagree.
-* Gaps of more than 10 s without any event: warn: a clock jump, or a suspended process.
-* Device work of no duration: warn above 10%: the clock is too coarse (whole microseconds) for its kernels.
-* Overhead: warn above 20%, error above 100% of the un-profiled step; and warn where the profiler's own
-  intervals (activity buffers, instrumentation, CUPTI's resources) cover over 5% of the capture, error over
-  50%. Loading of kernels and full queues are recorded beside them and are the program's own.
+* Device work without its launch: its time is right, but cannot be attributed to ops. Unified memory is
+  ignored: the driver migrates it without a call.
+* Kernel launches without device work: GPU time is missing. Copy and memset calls without it are only
+  information: libraries make calls of zero bytes. Calls during stream capture are ignored, because they run
+  nothing, and so are host functions launched into a stream. If no launch is linked, the number is unknown.
+* Graph replays without device work: one replay holds many kernels.
+* A GPU, but no device events: error, because the device may have been busy all the time.
+* Device work that starts before its launch call: the clocks of host and device disagree.
+* Gaps of more than 10 s without any event: a clock jump, or a suspended process.
+* Device work of zero duration: the clock is too coarse (whole microseconds) for the kernels.
+* Overhead: profiled against un-profiled steps, and the profiler's own intervals (activity buffers,
+  instrumentation, CUPTI's resources). Kernel loading and full queues are recorded as overhead too, but are
+  the program's own.
 
 Sources: reports by users of other profilers; Kineto's and CUPTI's documented losses.
 
@@ -44,7 +42,7 @@ if TYPE_CHECKING:
 
 
 def compute(run: Run) -> Result:
-    """Run every check and sum them up."""
+    """Run every check and derive the verdict."""
     checks = _diagnostics(run)
     if run.meta.profiled:
         checks += [*device_checks(run), *time_checks(run)]
@@ -55,7 +53,7 @@ def compute(run: Run) -> Result:
 
 
 def _diagnostics(run: Run) -> list[Check]:
-    """What the importer or collector noticed, at its own level, but for what a check of its own says."""
+    """Diagnostics of the importer or collector as checks, except those that a check repeats."""
     return [
         Check(found.code, str(found.level), detail=found.message)
         for found in together(run.meta.diagnostics)
@@ -64,7 +62,7 @@ def _diagnostics(run: Run) -> list[Check]:
 
 
 _CHECKED = {"unlinked"}
-"""Diagnostics that a check repeats: `device_without_launch` counts without waits, which have no launch."""
+"""Diagnostics that a check repeats: `device_without_launch` does not count waits, which have no launch."""
 
 
 def _verdict(checks: list[Check]) -> pd.DataFrame:
@@ -86,11 +84,11 @@ def _verdict(checks: list[Check]) -> pd.DataFrame:
 
 
 _CHECK_COLUMNS = (
-    Column("check", "", "what was checked, or the code of a diagnostic"),
+    Column("check", "", "name of the check, or code of a diagnostic"),
     Column("level", "", "ok, info, warn or error"),
-    Column("count", "count", "how many rows it concerns"),
-    Column("share", "share", "count (or time) over what the detail names"),
-    Column("detail", "prose", "what was found and what it means"),
+    Column("count", "count", "number of affected rows"),
+    Column("share", "share", "count (or time) over the total that the detail names"),
+    Column("detail", "prose", "result and its meaning"),
 )
 
 ANALYSIS = Analysis(
@@ -98,11 +96,11 @@ ANALYSIS = Analysis(
     title="Integrity",
     question="Can the numbers of this run be trusted?",
     definition=(
-        "misleading: a check at error; usable: a check at warn; else good. Shares are over the rows the "
-        "detail names. Thresholds (warn / error): unlinked device work 5%; kernel launches without "
-        "device work 1% / 20%; unrecorded graph replays any / 10%; device work before its launch 1%; "
-        "gaps without events 10 s; zero durations 10%; overhead 20% / 100% of the un-profiled step; "
-        "profiler intervals 5% / 50% of the capture."
+        "misleading: a check at error; usable: a check at warn; else good. Shares are over the rows that the "
+        "detail names. Thresholds (warn / error): device work without launch 5%; kernel launches without "
+        "device work 1% / 20%; graph replays without device work any / 10%; device work before its launch "
+        "1%; gaps without events 10 s; zero durations 10%; overhead 20% / 100% of the un-profiled step; "
+        "profiler intervals 5% / 50% of the capture; no device events with a GPU: error."
     ),
     tables=(
         TableSpec(
@@ -110,10 +108,10 @@ ANALYSIS = Analysis(
             "Verdict",
             (
                 Column("verdict", "", "good, usable or misleading"),
-                Column("checks", "count", "checks made"),
+                Column("checks", "count", "number of checks"),
                 Column("warnings", "count", "checks at warn"),
                 Column("errors", "count", "checks at error"),
-                Column("reason", "prose", "what decided the verdict"),
+                Column("reason", "prose", "details of the checks that decided the verdict"),
             ),
         ),
         TableSpec("checks", "Checks", _CHECK_COLUMNS),

@@ -1,13 +1,10 @@
-"""Which kernels take the time: by full name, by family, by launching op, by op and shapes.
+"""Kernel time by full name, by family, by launching op, and by op and shapes.
 
-All times are integer nanoseconds. sum is Σ of durations; union is the time at least one of them ran (summed
-over devices), so sum − union is what overlapped. The share's denominator is Σ of the durations of all kernels
-of the run, all ranks and devices. The median is the lower of the two middle values: a duration that occurred.
+Times are integer nanoseconds, summed over all ranks and devices. sum − union is the time that overlapped. A
+first launch that takes far longer than later ones probably paid for module loading, autotuning or cold
+caches.
 
-A first launch is an outlier when it takes more than 3 times the median of the later ones and 10 µs more than
-it: the first is then likely to have paid for module loading, autotuning or cold caches.
-
-Sources: what torch.profiler, HTA and nsys list; the family follows none of them: see `kernel_names`.
+Sources: torch.profiler, HTA and nsys; `tracekit.kernel_names` defines the families.
 
 Example:
     >>> import tracekit
@@ -59,9 +56,9 @@ if TYPE_CHECKING:
 FIRST_FACTOR = 3
 FIRST_EXCESS_NS = 10_000
 SUGGESTIVE = 0.5
-"""Confidence that a first launch paid for loading or cold caches: nothing of that is seen."""
+"""Confidence that a first launch paid for loading or cold caches, which a trace does not show."""
 FEWEST_LAUNCHES = 3
-"""Two later launches at least, or their median says nothing."""
+"""Launches needed: a median needs at least two later ones."""
 
 _FAMILY, _OP, _TENSOR = "family", "op", "tensor_cores"
 _FIRST, _LATER = "first_ns", "later_median_ns"
@@ -77,29 +74,29 @@ _KEYS = {
 _OF_OPS = ("by_op", "by_shape")
 
 NO_OPS_NOTE = (
-    "no kernel could be traced to an op, so nothing is told by op or shape: record the CPU activity too "
-    "(`--collector torch` does)"
+    "no kernel could be attributed to an op, so there are no tables by op and shape: record CPU activity too "
+    "(`--collector torch`)"
 )
-UNLINKED_NOTE = f"{UNLINKED}, so nothing is told by op or shape"
-OUTSIDE_OPS_NOTE = "every kernel was launched outside of an op, so nothing is told by op or shape"
+UNLINKED_NOTE = f"{UNLINKED}, so there are no tables by op and shape"
+OUTSIDE_OPS_NOTE = "all kernels were launched outside ops, so there are no tables by op and shape"
 NO_SHAPES_NOTE = Remark(
-    "no input shapes were recorded: record with `record_shapes=True` to tell kernels by shape"
+    "no input shapes were recorded: record with `record_shapes=True` to group kernels by shape"
 )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kept:
-    """What is kept of some ranks.
+class Partial:
+    """Partial result of some ranks.
 
     Attributes:
-        groups: Their kernels by table; empty where they have none.
-        first: First launches that stand out.
+        groups: Their kernels by table; empty if they have none.
+        first: Slow first launches.
         spent: Their steps.
-        others: What ran on their devices where no kernel did: how many of each kind.
+        others: Number of other device intervals by kind, if there are no kernels.
         in_ops: Whether an op launched any of the kernels.
-        linked: Whether a launching call is known of any.
-        has_ops: Whether ops were recorded; asked where none launched a kernel.
-        shaped: Whether shapes are known of any.
+        linked: Whether the launching call of any kernel is known.
+        has_ops: Whether ops were recorded.
+        shaped: Whether shapes are known for any kernel.
     """
 
     spent: Spent
@@ -112,18 +109,18 @@ class Kept:
     shaped: bool = False
 
 
-def keep(run: Run) -> Kept:
+def measure(run: Run) -> Partial:
     """Group the kernels of some ranks."""
     where = pc.field(C.KIND) == str(DeviceKind.KERNEL)
     frame = run.table("device_intervals", columns=_READ, where=where)
     if frame.empty:
         kinds = busy(run, [C.KIND])[C.KIND]
-        return Kept(spent=spent(run), others={kind: int((kinds == kind).sum()) for kind in _NOT_KERNELS})
+        return Partial(spent=spent(run), others={kind: int((kinds == kind).sum()) for kind in _NOT_KERNELS})
     kernels = _described(run, frame)
     in_ops = not bool((kernels[_OP] == NO_OP).all())
-    return Kept(
+    return Partial(
         spent=spent(run),
-        groups={table: groups.kept(kernels, keys) for table, keys in _KEYS.items()},
+        groups={table: groups.partial(kernels, keys) for table, keys in _KEYS.items()},
         first=_first_launches(kernels),
         in_ops=in_ops,
         linked=bool(frame[C.LAUNCH_ROW].notna().any()),
@@ -137,54 +134,56 @@ def _has_ops(run: Run) -> bool:
     return bool(run.arrow("host_intervals", columns=[C.ROW_ID], where=where).num_rows)
 
 
-def combine(run: Run, kept: Sequence[Kept]) -> Result:
-    """The kernels of all ranks together."""
-    there = [one for one in kept if one.groups]
-    if not there:
-        return Result(notes=(_no_kernels_note(run, kept),))
-    in_ops = any(one.in_ops for one in there)
-    told = [name for name in _KEYS if in_ops or name not in _OF_OPS]
-    tables = {name: groups.combined([one.groups[name] for one in there]) for name in told}
-    first = stacked([one.first for one in there if one.first is not None]).sort_values(
+def combine(run: Run, partials: Sequence[Partial]) -> Result:
+    """Combine the kernels of all ranks."""
+    parts = [one for one in partials if one.groups]
+    if not parts:
+        return Result(notes=(_no_kernels_note(run, partials),))
+    in_ops = any(one.in_ops for one in parts)
+    shown = [name for name in _KEYS if in_ops or name not in _OF_OPS]
+    tables = {name: groups.combined([one.groups[name] for one in parts]) for name in shown}
+    first = stacked([one.first for one in parts if one.first is not None]).sort_values(
         ["excess_ns", *_LAUNCHED], ascending=[False, True, True, True], ignore_index=True
     )
     tables["first_launches"] = first
-    slow = _slow_first(first, budget_of(one.spent for one in kept))
+    slow = _slow_first(first, budget_of(one.spent for one in partials))
     if not in_ops:
-        return Result(tables, tuple(slow), (_no_op_note(there),))
-    shaped = any(one.shaped for one in there)
+        return Result(tables, tuple(slow), (_no_op_note(parts),))
+    shaped = any(one.shaped for one in parts)
     return Result(tables, tuple(slow), () if shaped else (NO_SHAPES_NOTE,))
 
 
-def _slow_first(every: pd.DataFrame, against: Budget) -> list[Finding]:
-    """What first launches took beyond the later ones, where that distorts the run's numbers.
+def _slow_first(every: pd.DataFrame, steps: Budget) -> list[Finding]:
+    """Finding on the excess time of first launches, if it distorts the run's numbers.
 
-    A communication kernel is left out: it runs for as long as it waits for the other ranks.
+    Communication kernels are ignored: they run for as long as they wait for the other ranks.
     """
     first = every[~every[C.NAME].astype(str).str.contains(COMMUNICATION, regex=True)]
     excess = int(first["excess_ns"].sum())
-    if not against.matters(excess):
+    if not steps.matters(excess):
         return []
     return [
         Finding(
             "slow_first_launches",
             Severity.INFO,
-            f"{_whose(len(first))} took {human(excess, 'ns')} longer than later ones",
-            "If that is module loading, autotuning or cold caches, record after more warm-up: "
-            "`tracekit collect --warmup`",
+            f"{_subject(len(first))} took {human(excess, 'ns')} longer than later ones",
+            "This may be module loading, autotuning or cold caches: record after more warm-up steps "
+            "(`tracekit collect --warmup`)",
             confidence=SUGGESTIVE,
             evidence={"device_intervals": first[C.ROW_ID].head(EVIDENCE_ROWS).tolist()},
         )
     ]
 
 
-def _whose(count: int) -> str:
+def _subject(count: int) -> str:
     return "The first launch of one kernel" if count == 1 else f"The first launches of {count:,} kernels"
 
 
-def _no_kernels_note(run: Run, kept: Sequence[Kept]) -> str:
-    """What the devices did instead, or why nothing is known of them."""
-    found = [(sum(one.others.get(kind, 0) for one in kept), names) for kind, names in _NOT_KERNELS.items()]
+def _no_kernels_note(run: Run, partials: Sequence[Partial]) -> str:
+    """Note on a run without kernels: the other device activity, or why there is none."""
+    found = [
+        (sum(one.others.get(kind, 0) for one in partials), names) for kind, names in _NOT_KERNELS.items()
+    ]
     total = sum(count for count, _ in found)
     if not total:
         return absent_device_note(run)
@@ -200,11 +199,11 @@ _NOT_KERNELS = {
 }
 
 
-def _no_op_note(kept: Sequence[Kept]) -> str:
-    """Why no kernel has an op."""
-    if not any(one.has_ops for one in kept):
+def _no_op_note(partials: Sequence[Partial]) -> str:
+    """Note why no kernel has an op."""
+    if not any(one.has_ops for one in partials):
         return NO_OPS_NOTE
-    return OUTSIDE_OPS_NOTE if any(one.linked for one in kept) else UNLINKED_NOTE
+    return OUTSIDE_OPS_NOTE if any(one.linked for one in partials) else UNLINKED_NOTE
 
 
 def _described(run: Run, frame: pd.DataFrame) -> pd.DataFrame:
@@ -223,7 +222,7 @@ def _described(run: Run, frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _first_launches(kernels: pd.DataFrame) -> pd.DataFrame:
-    """Kernels whose first launch on a device stands out, the costliest first."""
+    """Kernels with a slow first launch on a device, most expensive first."""
     keys = _LAUNCHED
     ordered = kernels.sort_values([*keys, C.START_NS], kind="stable", ignore_index=True)
     is_first = ~ordered.duplicated(keys)
@@ -233,20 +232,24 @@ def _first_launches(kernels: pd.DataFrame) -> pd.DataFrame:
     table = first.merge(later[[*keys, "count", _LATER]], on=keys)
     excess = ints(table, _FIRST) - ints(table, _LATER)
     slow = (ints(table, _FIRST) > FIRST_FACTOR * ints(table, _LATER)) & (excess > FIRST_EXCESS_NS)
-    kept = table.assign(excess_ns=excess)[slow & (ints(table, "count") >= FEWEST_LAUNCHES - 1)]
+    outliers = table.assign(excess_ns=excess)[slow & (ints(table, "count") >= FEWEST_LAUNCHES - 1)]
     columns = [C.NAME, C.RANK, C.DEVICE, _FIRST, _LATER, "count", "excess_ns", C.ROW_ID]
-    return kept[columns].sort_values(
+    return outliers[columns].sort_values(
         ["excess_ns", *keys], ascending=[False, True, True, True], ignore_index=True
     )
 
 
 _NAME = Column(C.NAME, "", "full name as recorded")
-_FAMILY_COLUMN = Column(_FAMILY, "", "canonical name: no parameters, numbers or hashes; template types kept")
-_TENSOR_COLUMN = Column(_TENSOR, "", "whether the name says tensor cores are used; silence is no proof")
+_FAMILY_COLUMN = Column(
+    _FAMILY, "", "canonical name: template types kept; parameters, numbers and hashes removed"
+)
+_TENSOR_COLUMN = Column(
+    _TENSOR, "", "whether the name indicates tensor cores; other kernels may use them too"
+)
 _OP_COLUMN = Column(_OP, "", "innermost op that launched it")
 _SHAPES = Column(C.INPUT_SHAPES, "", "shapes of that op's inputs")
 
-_BY_RANK = ByRank(map=keep, combine=combine)
+_BY_RANK = ByRank(map=measure, combine=combine)
 ANALYSIS = Analysis(
     name="kernels",
     title="Kernels",
@@ -254,7 +257,7 @@ ANALYSIS = Analysis(
     definition=(
         "sum = Σ of durations; union = time at least one ran, per device and summed; median = lower "
         "median; share = sum over Σ of the durations of all kernels of the run. A first launch is listed "
-        "when it takes more than 3 times the median of at least 2 later ones and 10 µs more than it."
+        "if it exceeds 3 times the median of at least 2 later ones, and that median by 10 µs."
     ),
     tables=(
         TableSpec("families", "By family", (_FAMILY_COLUMN, _TENSOR_COLUMN, *groups.COLUMNS)),
@@ -265,7 +268,7 @@ ANALYSIS = Analysis(
         ),
         TableSpec(
             "first_launches",
-            "First launches that took far longer than the later ones",
+            "First launches that took far longer than later ones",
             (
                 _NAME,
                 RANK,
@@ -285,9 +288,10 @@ ANALYSIS = Analysis(
     rules=(
         Rule(
             "slow_first_launches",
-            "what first launches took beyond the later ones is at least 1% of the run's time; communication "
-            "kernels, which wait for other ranks, do not count",
-            "below that it distorts no other number; a longer run shares it out, so no saving is given",
+            "the excess of first launches over later ones is at least 1% of the run's time; communication "
+            "kernels, which wait for other ranks, are ignored",
+            "below that it does not distort other numbers; longer runs amortize it, so no saving is "
+            "estimated",
         ),
     ),
 )

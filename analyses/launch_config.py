@@ -1,26 +1,22 @@
-"""With which grids and blocks kernels were launched, and how well these fill the device.
+"""Launch configurations: grids and blocks of kernels, and how well they fill the device.
 
-One row per op, kernel family, grid, block, elements, registers and shared memory on one device. Times are
-exact integer nanoseconds: total = Σ of durations, median = the lower median. The share's denominator is Σ of
-the durations of all kernels with a grid, of all ranks and devices.
+One row per op, kernel family, grid, block, elements, registers and shared memory on one device. The
+denominator of the share is Σ of the durations of all kernels with a grid, over all ranks and devices.
 
-* blocks and threads are those of one launch; blocks per SM = blocks over the SMs (compute units) of the
-  device.
-* resident blocks = how many blocks fit on an SM at once: the smallest of the limits by threads, registers,
-  shared memory and the architecture (`_launch_config.residency`). waves = blocks over SMs × resident blocks;
-  tail = 1 − waves / ⌈waves⌉, the share of block slots that stay empty if all blocks take equally long.
-* elements = those of the largest tensor among the op's inputs; threads per element = threads over these.
-* occupancy is the profiler's own estimate, missing where that is 0: a kernel that ran had some.
-* A value is missing where the trace does not say what it is made of: registers and shared memory of AMD's
-  GPUs, shapes without `record_shapes=True`.
+* resident blocks: the minimum of the limits by threads, registers, shared memory and the architecture
+  (`_launch_config.residency`). tail is the share of empty block slots if all blocks take equally long.
+* elements = those of the largest tensor among the op's inputs.
+* occupancy is the profiler's estimate, missing if it is 0.
+* A value is missing if the trace lacks its inputs: registers and shared memory of AMD GPUs, shapes without
+  `record_shapes=True`.
 
-`relu` has, with a grid or not, the kernels with relu, threshold or clamp_min in their name and those of ReLU
-ops, by what they really are: a convolution whose name has relu is no ReLU (see `_launch_config.activations`).
+`relu` lists kernels with relu, threshold or clamp_min in their name and kernels of ReLU ops, by their actual
+kind: a convolution with relu in its name is not a ReLU (see `_launch_config.activations`).
 
 Two runs are compared by op and family, and within them by input shapes, else by the order of first launch;
-ranks and devices together. `different work`: the grids differ by exactly the ratio by which an input's
-elements, or the batch sizes of the workloads, differ. `same work`: the same shapes, another grid or
-block. Else `unknown`. Only what differs is listed.
+ranks and devices together. `different work`: the grids differ by exactly the ratio of an input's elements or
+of the workloads' batch sizes. `same work`: same shapes, different grid or block. Else `unknown`. Only
+differences are listed.
 
 Sources: Levental & Orlova, the grids of ReLU; CUDA C++ Programming Guide, technical specifications per
 compute capability; `cuda_occupancy.h`.
@@ -50,14 +46,14 @@ from ._shared.hosts import NO_OP
 if TYPE_CHECKING:
     from tracekit.run import Run
 
-NO_KERNELS = "no kernels in this capture, so nothing was launched with a grid"
+NO_KERNELS = "no kernels in this capture"
 NO_LIMITS = (
-    "the limits of the device are not recorded or not known, so resident blocks and waves are missing: "
-    "traces of torch.profiler on NVIDIA GPUs carry them, those of AMD GPUs lack registers and shared memory"
+    "the limits of the device are unknown, so resident blocks and waves are missing: torch.profiler records "
+    "them on NVIDIA GPUs; traces of AMD GPUs lack registers and shared memory"
 )
 NO_SHAPES = (
-    "no input shapes were recorded, so elements are missing: record with `record_shapes=True` to get threads "
-    "per element"
+    "no input shapes were recorded, so elements and threads per element are missing: record with "
+    "`record_shapes=True`"
 )
 
 
@@ -84,18 +80,18 @@ def compute(run: Run) -> Result:
 
 def _without_grid(count: int, total: int) -> str:
     return (
-        f"{count:,} of {total:,} kernels have no grid and are left out: older ROCm profilers and some graph "
+        f"{count:,} of {total:,} kernels have no grid and are ignored: older ROCm profilers and some graph "
         "replays do not record it"
     )
 
 
 def compare(base: Run, head: Run) -> Result:
-    """Say of each configuration that changed whether the work changed or the configuration alone."""
+    """Explain changed configurations: different work, or the same work launched differently."""
     return launch_compare.compare(base, head)
 
 
 _OP = Column(OP, "", "innermost op that launched it")
-_FAMILY = Column(FAMILY, "", "canonical name: no parameters, numbers or hashes; template types kept")
+_FAMILY = Column(FAMILY, "", "canonical name: template types kept; parameters, numbers and hashes removed")
 _SHAPE = (
     Column(C.GRID_X, "count", "blocks in x"),
     Column(C.GRID_Y, "count", "blocks in y"),
@@ -107,7 +103,7 @@ _SHAPE = (
 _TIMES = (
     Column("launches", "count", "number of launches"),
     Column("total_ns", "ns", "Σ of durations"),
-    Column("median_ns", "ns", "median; the lower of the two middle ones"),
+    Column("median_ns", "ns", "lower median of the durations"),
 )
 _FIRST = Column("first_row", "", "row of the first launch in device_intervals")
 _PART = Column("share", "share", "total over Σ of the durations of all kernels with a grid")
@@ -118,7 +114,7 @@ _CONFIGS = (
     *_TIMES,
     Column(NUMEL, "count", "elements of the largest tensor among the op's inputs"),
     Column("waves", "", "blocks over SMs × resident blocks"),
-    Column("tail_share", "share", "1 − waves / ⌈waves⌉: block slots empty if blocks take equally long"),
+    Column("tail_share", "share", "1 − waves / ⌈waves⌉: empty block slots if blocks take equally long"),
     _PART,
     Column("blocks", "count", "blocks of a launch"),
     Column("threads", "count", "threads of a launch"),
@@ -127,20 +123,20 @@ _CONFIGS = (
     Column("threads_per_element", "×", "threads over elements"),
     Column(C.REGISTERS, "count", "registers per thread"),
     Column("shared_bytes", "bytes", "shared memory of a block, static and dynamic"),
-    Column("occupancy", "share", "the profiler's estimate of the achieved occupancy, median"),
+    Column("occupancy", "share", "median of the profiler's estimate of achieved occupancy"),
     RANK,
     DEVICE,
     _FIRST,
 )
 _RELU = (
     Column("kind", "", "relu; fused (a convolution or matrix product); compiled; other"),
-    Column("direction", "", "forward or backward; empty where no op is known"),
+    Column("direction", "", "forward or backward; empty if no op is known"),
     _OP,
     *_SHAPE,
     *_TIMES,
     _FAMILY,
     Column("share", "share", "total over Σ of the durations of all kernels"),
-    Column("told_by", "", "whether the kernel's name, its op or both say ReLU"),
+    Column("told_by", "", "identified as ReLU by: name, op, or name and op"),
     RANK,
     DEVICE,
     _FIRST,
@@ -149,16 +145,16 @@ _RELU = (
 ANALYSIS = Analysis(
     name="launch_config",
     title="Launch configurations",
-    question="With which grids and blocks are kernels launched, and do these fill the device?",
+    question="Which grids and blocks are kernels launched with, and do they fill the device?",
     definition=(
-        "waves = blocks / (SMs × resident blocks per SM), resident blocks by the limits of threads, "
-        "registers, shared memory and compute capability; tail = 1 − waves / ⌈waves⌉; threads per element "
-        "over the op's largest input. A kernel is a ReLU by its name and its op together, never by a word "
-        "in its name."
+        "waves = blocks / (SMs × resident blocks per SM); resident blocks by the limits of threads, "
+        "registers, shared memory and compute capability; tail = 1 − waves / ⌈waves⌉; threads per element: "
+        "over the elements of the op's largest input. ReLU kernels are identified by kernel name and op, not "
+        "by a word in the name alone."
     ),
     tables=(
         TableSpec("configs", "By op, family and configuration", _CONFIGS),
-        TableSpec("relu", "What has ReLU in its name or is one", _RELU),
+        TableSpec("relu", "ReLU kernels, and kernels with ReLU in their name", _RELU),
     ),
     sources=(
         "Levental & Orlova, the grids of ReLU",

@@ -1,23 +1,20 @@
-"""How long launches take on the host and until the device starts them, and how full the queue is.
+"""Launch latency: duration of launch calls, delay until the device starts, and depth of the launch queue.
 
-A launch is a runtime or driver call that gave intervals on a device; the first of them counts, so that a
-CUDA graph's replay is one launch. Times are integer nanoseconds.
+A launch is a runtime or driver call that caused intervals on a device; the first interval counts, so a CUDA
+graph replay is one launch.
 
-* api = length of the call; delay = max(0, start on the device − end of the call); reach = start on the
-  device − start of the call, negative where the clocks of host and device disagree. A long delay is no fault:
-  it says that the host runs ahead of a busy device.
-* `queue`: per device, launches called and not started: +1 at the call's start, −1 at the first interval's
-  start (not before the call's). The mean is over time, from the device's first start to its last end.
-  launch_bound_share is the share of that time with nothing in the queue and the device idle.
-* `slowest`: the 50 longest calls, with a reason where the trace shows one: a full queue (1,000 launches or
-  more were waiting: the driver then blocks the caller), the profiler's overhead or the loading of code during
-  the call, a copy that blocked, an allocation on another thread, the kernel's first launch in the capture.
+* A long delay is not a fault: the host runs ahead of a busy device. reach is negative if the clocks of host
+  and device disagree.
+* `queue`: the mean depth is over time, from the device's first start to its last end.
+* `slowest`: the 50 longest calls, with a reason if the trace shows one: a full queue (1,000 pending launches
+  or more: the driver then blocks the caller), profiler overhead or code loading during the call, a blocking
+  copy, an allocation on another thread, the kernel's first launch in the capture.
 * `histogram`: calls and delays by length, in powers of two of 1 µs.
 
-Medians are the lower of the two middle values, p95 the smallest value that 95% do not exceed.
+Medians are lower medians; p95 is the smallest value that 95% do not exceed.
 
-Source: HTA's CUDA kernel launch statistics and queue length. HTA's mean length is over the instants at which
-it changes, per stream, and so counts a queue that is full for long like one that is full for a moment.
+Source: HTA's CUDA kernel launch statistics and queue length. HTA averages the queue length over the instants
+at which it changes, per stream, so a long full queue counts like a short one.
 
 Example:
     >>> import tracekit
@@ -40,7 +37,6 @@ from ._latency import launches, reasons
 from ._latency.launches import (
     API_NS,
     AT,
-    BEGUN_NS,
     CALL,
     CALLED_NS,
     DELAY_NS,
@@ -49,6 +45,7 @@ from ._latency.launches import (
     KIND,
     PLACE,
     REACH_NS,
+    STARTED_NS,
 )
 from ._shared import gaps, host_lines
 from ._shared.common import DEVICE, RANK, absent_device_note, ints
@@ -67,20 +64,20 @@ if TYPE_CHECKING:
 SLOWEST = 50
 SLOW_NS = 20_000
 USUAL_NS = 5_000
-"""A launch call takes about this long; what is below it is not called an excess."""
+"""Usual duration of a launch call: only time beyond it counts as excess."""
 FEWEST = 20
 UNIT_NS = 1_000
 WHY, HOST_ROW, SOURCE = "why", "host_row", "source_line"
 
 NO_LINKS = (
-    "no device interval could be linked to its launch call, so nothing is known of launches: record the CUDA "
-    "runtime calls too (`--collector torch` does)"
+    "no device interval could be linked to its launch call, so launches are unknown: record CUDA runtime "
+    "calls too (`--collector torch`)"
 )
 SLOW_CALLS = Rule(
     "slow_launch_calls",
-    states="the median call that launches a kernel takes more than 20 µs (of 20 or more), and the device was "
-    "idle during such calls for 1% of the steps or more beyond 5 µs a call",
-    why="a launch call takes 3 to 10 µs; a median of twice the upper end is the machine's, not the program's",
+    states="the median kernel launch call takes more than 20 µs (at least 20 calls), and the device's idle "
+    "time during such calls beyond 5 µs per call is at least 1% of the steps",
+    why="a launch call takes 3 to 10 µs; a median above 20 µs is caused by the machine, not by the program",
 )
 
 
@@ -108,14 +105,14 @@ def _notes(device: pd.DataFrame, table: pd.DataFrame) -> tuple[str, ...]:
     if unlinked:
         verb = "has" if unlinked == 1 else "have"
         notes.append(
-            f"{unlinked:,} of {len(device):,} device intervals {verb} no recorded launch and no part in it: "
+            f"{unlinked:,} of {len(device):,} device intervals {verb} no recorded launch and are ignored: "
             "the queue was at least as deep as shown"
         )
     if early:
         some = "launch starts" if early == 1 else "launches start"
         notes.append(
-            f"{early:,} {some} on the device before the call began: the clocks of host and device disagree, "
-            "and short delays mean little"
+            f"{early:,} {some} on the device before the call begins: the clocks of host and device disagree, "
+            "so short delays are unreliable"
         )
     return tuple(notes)
 
@@ -135,7 +132,7 @@ def _summary(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _at(ordered: Ints, part: float) -> int:
-    """The smallest value that this part of the values does not exceed."""
+    """Smallest value that this part of the values does not exceed."""
     return int(ordered[max(0, int(np.ceil(part * len(ordered))) - 1)])
 
 
@@ -156,7 +153,7 @@ def _histogram(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _slowest(run: Run, table: pd.DataFrame, device: pd.DataFrame, host: HostLines) -> pd.DataFrame:
-    """The longest calls, with the reason where there is evidence of one."""
+    """The longest calls, with the reason if the trace shows one."""
     order = [API_NS, CALLED_NS, C.ROW_ID]
     first = table.sort_values(order, ascending=[False, True, True])[:SLOWEST].reset_index(drop=True)
     rows = first[AT].to_numpy()
@@ -170,7 +167,7 @@ def _slowest(run: Run, table: pd.DataFrame, device: pd.DataFrame, host: HostLine
 
 
 def _findings(run: Run, table: pd.DataFrame) -> tuple[Finding, ...]:
-    """Advice where kernel launches are slow throughout and the device idles during them."""
+    """Finding on slow kernel launches during which the device idles."""
     allowed = budget(run)
     kernels = table[table[KIND] == DeviceKind.KERNEL]
     if allowed.marked:
@@ -191,16 +188,16 @@ def _finding(costly: pd.DataFrame, median: int, saving: int, allowed: Budget) ->
     return Finding(
         code=SLOW_CALLS.code,
         severity=allowed.severity(saving),
-        title=f"Launching a kernel takes {duration(median)} on the host (median of {len(costly):,} calls)",
+        title=f"Kernel launch calls take {duration(median)} (median of {len(costly):,} calls)",
         advice=(
-            "Calls this slow point to the machine: a slow or throttled CPU, fewer cores than threads, a "
-            "tracing tool beside this one, or a virtual machine. Compare with another machine; until then "
-            "launch less often (CUDA graphs, torch.compile)"
+            "The machine is the likely cause: a slow or throttled CPU, fewer cores than threads, another "
+            "tracing tool, or a virtual machine. Compare with another machine, or launch less often (CUDA "
+            "graphs, torch.compile)"
         ),
         saving_ns_per_step=allowed.per_step(saving),
         basis=Basis.ESTIMATED,
-        how=f"Σ of the device's idle time during each such call beyond 5 µs, {allowed.per}; it is a part of "
-        "what `idle_gaps` calls launch_bound, not in addition to it",
+        how=f"Σ of the device's idle time during each such call beyond 5 µs, {allowed.per}; part of the "
+        "launch_bound idle time of `idle_gaps`, not in addition to it",
         confidence=0.6,
         evidence={
             "device_intervals": _ids(weighty[C.ROW_ID]),
@@ -213,28 +210,28 @@ def _ids(rows: Sequence[int] | pd.Series) -> list[int]:
     return [int(row) for row in rows]
 
 
-_KIND = Column(KIND, "", "what was launched: kernel, memcpy, memset, or graph (a replay, counted once)")
+_KIND = Column(KIND, "", "launched work: kernel, memcpy, memset, or graph (a replay, counted once)")
 _LAUNCHES = Column("launches", "count", "launch calls")
 
 _SUMMARY = (
     *(RANK, DEVICE, _KIND, _LAUNCHES),
-    Column("api_median_ns", "ns", "median length of the call"),
+    Column("api_median_ns", "ns", "median duration of the call"),
     Column(
         "delay_median_ns", "ns", "median delay from the call's end to the start on the device, 0 if before"
     ),
-    Column("api_p95_ns", "ns", "95th percentile of the calls"),
+    Column("api_p95_ns", "ns", "95th percentile of the call durations"),
     Column("delay_p95_ns", "ns", "95th percentile of the delays"),
     Column("reach_median_ns", "ns", "median from the call's start to the start on the device, signed"),
     Column("api_max_ns", "ns", "longest call"),
     Column("delay_max_ns", "ns", "longest delay"),
-    Column("api_sum_ns", "ns", "Σ of the calls"),
-    Column("early", "count", "launches that start on the device before their call, by its clock"),
+    Column("api_sum_ns", "ns", "Σ of the call durations"),
+    Column("early", "count", "launches that start on the device before their call, by the device's clock"),
 )
 _QUEUE = (
     *(RANK, DEVICE),
     Column("launch_bound_share", "share", "time with an empty queue and the device idle, over the window"),
-    Column("mean_depth", "", "mean number of launches called and not started, over time"),
-    Column("max_depth", "count", "most launches called and not started"),
+    Column("mean_depth", "", "mean number of pending launches (called and not started), over time"),
+    Column("max_depth", "count", "maximum number of pending launches"),
     _LAUNCHES,
     Column("empty_idle_ns", "ns", "time with an empty queue and the device idle"),
     Column("empty_ns", "ns", "time with an empty queue"),
@@ -243,43 +240,43 @@ _QUEUE = (
 )
 _SLOWEST = (
     Column(CALL, "", "the launch call"),
-    Column(API_NS, "ns", "its length"),
-    Column(WHY, "prose", "what the trace shows of the reason; empty where it shows none"),
+    Column(API_NS, "ns", "its duration"),
+    Column(WHY, "prose", "reason shown by the trace; empty if there is none"),
     Column("op", "", "innermost op around it"),
-    Column(SOURCE, "", "user's source line; empty where no stack was recorded"),
-    Column(C.NAME, "", "what it launched first"),
+    Column(SOURCE, "", "user's source line; empty if no stack was recorded"),
+    Column(C.NAME, "", "first interval that it launched"),
     Column(DELAY_NS, "ns", "from its end to the start on the device, 0 if before"),
-    Column(IDLE_IN_CALL, "ns", "the part of the call in which the device was idle, inside of its window"),
-    Column(DEPTH, "count", "launches of the device that waited when the call began"),
+    Column(IDLE_IN_CALL, "ns", "the part of the call with the device idle, inside the device's window"),
+    Column(DEPTH, "count", "pending launches of the device when the call began"),
     Column(CALLED_NS, "ns", "start of the call"),
-    Column(BEGUN_NS, "ns", "start on the device"),
+    Column(STARTED_NS, "ns", "start on the device"),
     *(RANK, DEVICE, _KIND),
     Column(HOST_ROW, "", "row of the call in host_intervals"),
-    Column(C.ROW_ID, "", "row of what it launched first in device_intervals"),
+    Column(C.ROW_ID, "", "row of its first interval in device_intervals"),
 )
 _HISTOGRAM = (
     *(RANK, DEVICE),
     Column("from_ns", "ns", "lower edge of the bin"),
     Column("to_ns", "ns", "upper edge of the bin, exclusive"),
-    Column("calls", "count", "launch calls of that length"),
-    Column("delays", "count", "delays of that length"),
+    Column("calls", "count", "launch calls of that duration"),
+    Column("delays", "count", "delays of that duration"),
 )
 
 ANALYSIS = Analysis(
     name="launch_latency",
     title="Launch latency",
-    question="How long do launches take until the device starts, and does its queue run dry?",
+    question="How long do launches take until the device starts, and does the launch queue run empty?",
     definition=(
-        "api = length of the launch call; delay = max(0, start on the device − end of the call); reach = "
-        "start on the device − start of the call; of a CUDA graph's replay the first interval counts. Queue: "
-        "+1 at each call's start, −1 at its first interval's start; launch-bound share = time with an empty "
-        "queue and the device idle over the device's window."
+        "api = duration of the launch call; delay = max(0, start on the device − end of the call); reach = "
+        "start on the device − start of the call; for a CUDA graph replay the first interval counts. Queue: "
+        "+1 at each call's start, −1 at its first interval's start (not before the call's); launch-bound "
+        "share = time with an empty queue and the device idle, over the device's window."
     ),
     tables=(
         TableSpec("summary", "Launches by kind, per device", _SUMMARY),
-        TableSpec("queue", "Launches called and not started, per device", _QUEUE),
+        TableSpec("queue", "Launch queue (launches called and not started), per device", _QUEUE),
         TableSpec("slowest", f"The {SLOWEST} longest launch calls", _SLOWEST),
-        TableSpec("histogram", "Calls and delays by length", _HISTOGRAM),
+        TableSpec("histogram", "Launch calls and delays by duration", _HISTOGRAM),
     ),
     sources=("HTA CUDA kernel launch statistics", "HTA queue length"),
     order=42,

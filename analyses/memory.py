@@ -1,33 +1,22 @@
-"""How much memory was in use, when and by which ops, and whether it grows from step to step.
+"""Memory in use over time and by op, and its growth from step to step.
 
-All amounts are whole bytes, per rank and device; the device -1 is the host. Allocated is what tensors hold,
-reserved what the caching allocator holds of the device for them. The running totals are the profiler's
-where every event has them; else they are the sums of the events since the capture's start, and the column
-`totals` says so: such a total leaves out what was allocated before, and may be negative.
+Amounts are whole bytes, per rank and device; the device -1 is the host. The running totals are the profiler's
+if every event has them; else they are sums of the events since the capture's start (column `totals`): such a
+total ignores earlier allocations, and may be negative.
 
-* summary: peak = most allocated after any event, or before the first; unused (fragmentation) = reserved −
-  allocated, at that moment and at most. It is what the allocator keeps and no tensor uses: split blocks
-  that fit nothing, or a cache left by an earlier peak, which allocator events alone cannot tell apart.
-* An allocation is unfreed where no free of its address, nor another allocation at it, follows within the
-  capture; it may be freed later.
-* by_op: bytes by the innermost op that allocated; in use at the peak = allocated no later, freed later or
-  never.
-* steps: floor = least allocated within the step's marker on the host, with the level the step began with;
-  net = the level it ends with minus that. The caching allocator's events are the host's, so its time
-  counts.
-* leak: the slope of the floors over the steps after the first, by Theil and Sen with a 95% confidence
-  interval (see `_memory.leak`); from 4 steps on.
-* timeline: at most 2,000 points per device; of each group of consecutive events the ones with most and
-  least allocated and with most reserved, so that no peak is lost.
-* driver_calls: calls that take memory from the driver or give it back. In the first step that is the
-  warm-up; where no steps are marked, the first half of the capture counts as that.
-* peaks: what the process measured beside the profile, without a profiler running.
-
-Thresholds: a leak grows by 64 KiB a step or more, and the lower end of its interval is above half of that:
-100,000 steps then take 6 GiB, and less is the size of values a program keeps on purpose, such as losses.
-Unused memory counts above 20% of what is reserved and 512 MiB, below which no model fits instead. Driver
-calls count from 1% of a step on, in two steps at least: one may be an evaluation; where no steps are marked,
-with 50 calls that give memory back, which a program that starts does not make.
+* summary: unused (fragmentation) is memory that the allocator keeps and no tensor uses: split blocks that fit
+  no request, or a cache left by an earlier peak; allocator events cannot distinguish them.
+* An allocation is unfreed if no free of its address, nor another allocation at it, follows within the
+  capture.
+* by_op: in use at the peak = allocated no later than the peak, and freed later or never.
+* steps: net = allocated at the end of the step's marker on the host minus at its start. The caching
+  allocator's events are the host's, so its time counts.
+* leak: from 4 steps after the first on (see `_memory.leak`).
+* timeline: at most 2,000 points per device; every group of consecutive events keeps its maximum and minimum
+  of allocated and its maximum of reserved bytes.
+* driver_calls: calls that take memory from the driver or return it. The first step, or the first half of the
+  capture if no steps are marked, counts as warm-up.
+* peaks: measured by the process without a profiler.
 
 Sources: TorchBench (Hao et al., 2023), 4.2: peaks, and the leak of cuBLAS workspaces (pytorch 85447).
 
@@ -55,16 +44,14 @@ from ._shared.common import RANK, STEP
 if TYPE_CHECKING:
     from tracekit.run import Run
 
-NO_EVENTS = (
-    "no allocator events in this capture: record with `profile_memory=True`, which `tracekit collect` does"
-)
+NO_EVENTS = "no allocator events in this capture: record with `profile_memory=True` (`tracekit collect` does)"
 NO_ADDRESSES = (
-    "no addresses were recorded, so allocations cannot be paired with frees: what is unfreed and what is in "
-    "use at the peak is unknown (torch 1.10 and later record them)"
+    "no addresses were recorded, so allocations cannot be paired with frees: unfreed bytes and bytes in use "
+    "at the peak are unknown (torch 1.10 and later record addresses)"
 )
 NO_TOTALS = (
-    "no running totals were recorded: allocated bytes count from the capture's start and leave out what was "
-    "allocated before, and reserved bytes are unknown"
+    "no running totals were recorded: allocated bytes count from the capture's start, without earlier "
+    "allocations, and reserved bytes are unknown"
 )
 FEW_STEPS = (
     f"fewer than {FEWEST_STEPS + WARMUP_STEPS} profiled steps, so growth from step to step is unknown: "
@@ -116,7 +103,7 @@ def _tables(events: list[Events], steps: pd.DataFrame) -> dict[str, pd.DataFrame
 
 
 def _typed(columns: tuple[Column, ...], rows: list[dict[str, Any]]) -> pd.DataFrame:
-    """Rows as a table whose amounts are integers, nullable where one is unknown."""
+    """Build a table with integer amounts, nullable if one is unknown."""
     table = pd.DataFrame(rows, columns=[column.name for column in columns], dtype=object)
     text = ("peak_op", "totals")
     names = [name for name in table.columns if name not in text]
@@ -134,7 +121,7 @@ def _notes(events: list[Events], tables: dict[str, pd.DataFrame]) -> list[str]:
 
 
 def _peaks(run: Run) -> pd.DataFrame:
-    """Peaks that were sampled beside the profile."""
+    """Peaks sampled without a profiler."""
     where = pc.field(C.METRIC).isin(list(_PEAKS))
     rows = run.table("counters", columns=[C.SOURCE, C.DEVICE, C.METRIC, C.VALUE], where=where)
     metric = rows[C.METRIC].astype(object)
@@ -153,19 +140,19 @@ _DEVICE = Column(C.DEVICE, "", "device index; -1 is the host")
 _SUMMARY = (
     RANK,
     _DEVICE,
-    Column("peak_allocated", "bytes", "most allocated at once"),
-    Column("peak_reserved", "bytes", "most reserved at once"),
-    Column("fragmentation", "bytes", "reserved minus allocated at the peak: unused"),
+    Column("peak_allocated", "bytes", "maximum allocated"),
+    Column("peak_reserved", "bytes", "maximum reserved"),
+    Column("fragmentation", "bytes", "unused at the peak: reserved minus allocated"),
     Column("peak_at_ns", "ns", "time of the peak since the run's t0"),
-    Column("peak_step", "", "step of the peak; missing outside of the profiled steps"),
-    Column("peak_op", "", "op whose allocation made the peak; empty where it was before the first event"),
+    Column("peak_step", "", "step of the peak; missing outside the profiled steps"),
+    Column("peak_op", "", "op whose allocation reached the peak; empty if it was before the first event"),
     Column("start_allocated", "bytes", "allocated before the first event"),
     Column("end_allocated", "bytes", "allocated after the last event"),
-    Column("most_fragmentation", "bytes", "most that was reserved and not allocated"),
-    Column("allocations", "count", "allocations"),
-    Column("frees", "count", "frees"),
+    Column("most_fragmentation", "bytes", "maximum reserved minus allocated"),
+    Column("allocations", "count", "number of allocations"),
+    Column("frees", "count", "number of frees"),
     Column("unfreed", "count", "allocations not freed within the capture"),
-    Column("unfreed_bytes", "bytes", "bytes of those"),
+    Column("unfreed_bytes", "bytes", "bytes of unfreed allocations"),
     Column("totals", "", "whether running totals were recorded or count from the capture's start"),
 )
 _LEAK = (
@@ -174,9 +161,9 @@ _LEAK = (
     Column("growth", "bytes", "growth of the floor per step"),
     Column("growth_low", "bytes", "lower end of its 95% confidence interval"),
     Column("growth_high", "bytes", "upper end of its 95% confidence interval"),
-    Column("steps", "count", "steps it is taken from: all but the first"),
-    Column("first_floor", "bytes", "floor of the first of them"),
-    Column("last_floor", "bytes", "floor of the last of them"),
+    Column("steps", "count", "steps used: all but the first"),
+    Column("first_floor", "bytes", "floor of the first step used"),
+    Column("last_floor", "bytes", "floor of the last step used"),
 )
 
 ANALYSIS = Analysis(
@@ -184,11 +171,11 @@ ANALYSIS = Analysis(
     title="Memory",
     question="How much memory was in use, by which ops, and does it grow from step to step?",
     definition=(
-        "Allocated = bytes tensors hold, reserved = bytes the caching allocator holds; peak = most allocated "
-        "after any event or before the first; fragmentation = reserved − allocated. Totals are the recorded "
-        "ones, else sums since the capture's start. An allocation is unfreed where no free of its address "
-        "follows in the capture. Floor of a step = least allocated within its marker on the host; growth = "
-        "the Theil–Sen slope of the floors of all steps but the first, with a 95% confidence interval."
+        "Allocated = bytes held by tensors, reserved = bytes held by the caching allocator; peak = maximum "
+        "allocated after any event or before the first; fragmentation = reserved − allocated. Totals are the "
+        "recorded ones, else sums since the capture's start. An allocation is unfreed if no free of its "
+        "address follows in the capture. Floor of a step = minimum allocated within its marker on the host; "
+        "growth = Theil–Sen slope of the floors of all steps but the first, with a 95% confidence interval."
     ),
     tables=(
         TableSpec("summary", "Peaks, per device (-1 is the host)", _SUMMARY),
@@ -202,10 +189,10 @@ ANALYSIS = Analysis(
                 _DEVICE,
                 Column(OP, "", "innermost op that allocated"),
                 Column("allocated", "bytes", "Σ of its allocations"),
-                Column("live_at_peak", "bytes", "of them in use at the peak"),
-                Column("unfreed", "bytes", "of them not freed within the capture"),
+                Column("live_at_peak", "bytes", "its allocations in use at the peak"),
+                Column("unfreed", "bytes", "its allocations not freed within the capture"),
                 Column("largest", "bytes", "its largest allocation"),
-                Column("allocations", "count", "allocations"),
+                Column("allocations", "count", "number of allocations"),
             ),
         ),
         TableSpec(
@@ -215,13 +202,13 @@ ANALYSIS = Analysis(
                 RANK,
                 _DEVICE,
                 STEP,
-                Column("floor", "bytes", "least allocated within the step"),
-                Column("peak", "bytes", "most allocated within the step"),
+                Column("floor", "bytes", "minimum allocated within the step"),
+                Column("peak", "bytes", "maximum allocated within the step"),
                 Column("net", "bytes", "allocated at its end minus at its start"),
                 Column("allocations", "count", "allocations in the step"),
             ),
         ),
-        TableSpec("driver_calls", "Calls to the driver for memory", driver_calls.COLUMNS),
+        TableSpec("driver_calls", "Driver calls for device memory", driver_calls.COLUMNS),
         TableSpec(
             "timeline",
             "Allocated and reserved bytes over time",

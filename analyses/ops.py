@@ -1,15 +1,9 @@
-"""The operator table: host self and total time, device time of what each op launched, shapes, allocations.
+"""Operator table: host self and total time, device time of launched work, shapes, allocations.
 
-All times are integer nanoseconds, over all threads and ranks of the run.
-
-* host self = duration minus direct child *ops*. Runtime calls, annotations and Python frames are not
-  subtracted: the cost of a launch belongs to the op that makes it.
-* host total = Σ of durations; a call inside a call of the same op is left out, so recursion counts once.
-* device self = Σ of the durations of the intervals (kernels, copies, memsets, graphs) the op launched itself:
-  it is the innermost op of the launch. device total adds what its child ops launched, at any depth, each
-  interval once. Missing, not zero, where no device interval can be linked to its launch.
-* allocated and freed bytes = Σ over the allocator events whose innermost op it is, device memory and host
-  memory apart.
+* Runtime calls, annotations and Python frames are not subtracted from host self: the cost of a launch belongs
+  to the op that makes it.
+* device self sums the intervals (kernels, copies, memsets, graphs) of which the op is the innermost launching
+  op. Missing, not zero, if no device interval can be linked to its launch.
 
 Sources: torch.profiler's key_averages; PyTorch report, Fig. 3.
 
@@ -38,23 +32,23 @@ if TYPE_CHECKING:
     from tracekit.intervals import Ints
     from tracekit.run import Run
 
-NO_OPS = "no ops in this capture: the CPU activity was off; record with `--collector torch`, which has it on"
+NO_OPS = "no ops in this capture: CPU activity was not recorded; record with `--collector torch`"
 NO_MEMORY = "no allocator events: record with `profile_memory=True` to get allocated bytes"
-NO_SHAPES = "no input shapes were recorded: record with `record_shapes=True` to tell calls by shape"
+NO_SHAPES = "no input shapes were recorded: record with `record_shapes=True` to group calls by shape"
 
 _MEMORY = {"allocated_bytes": (1, False), "freed_bytes": (-1, False), "host_allocated_bytes": (1, True)}
 
 
 @dataclass(frozen=True)
 class _Launched:
-    """Device time by position among the ops: launched directly and at any depth below."""
+    """Device intervals by position of the innermost launching op."""
 
     op: Ints
     dur_ns: Ints
 
 
 def compute(run: Run) -> Result:
-    """Make the operator tables."""
+    """Compute the operator tables."""
     ops = read_ops(run, columns=(C.INPUT_SHAPES,))
     if ops.frame.empty:
         return Result(notes=(NO_OPS,))
@@ -91,7 +85,7 @@ def _by_shape(ops: Ops) -> tuple[Ints, dict[str, pd.Series]]:
 def _table(
     ops: Ops, groups: Ints, launched: _Launched | None, memory: dict[str, Ints] | None
 ) -> pd.DataFrame:
-    """One row per group of ops; what was not recorded is missing, not zero."""
+    """One row per group of ops; measures that were not recorded are missing, not zero."""
     size = int(groups.max()) + 1
     top = ops.outermost_by(groups)
     own = total_by(groups, size, ops.self_ns)
@@ -142,7 +136,7 @@ def _device_measures(
 
 
 def _launched(run: Run, ops: Ops) -> tuple[_Launched, None] | tuple[None, str]:
-    """What the ops launched, or why it is not known."""
+    """Device intervals launched by ops, or a note why they are unknown."""
     frame = busy(run, [C.DUR_NS, C.OP_ROW, C.LAUNCH_ROW])
     if frame.empty:
         return None, absent_device_note(run)
@@ -154,7 +148,7 @@ def _launched(run: Run, ops: Ops) -> tuple[_Launched, None] | tuple[None, str]:
 
 
 def _memory(run: Run, ops: Ops) -> dict[str, Ints] | None:
-    """Bytes by op: those allocated and freed on devices, and those allocated on the host."""
+    """Bytes by op: allocated and freed on devices, and allocated on the host."""
     frame = run.table("allocations", columns=[C.DEVICE, C.BYTES, C.OP_ROW])
     if frame.empty:
         return None
@@ -162,18 +156,18 @@ def _memory(run: Run, ops: Ops) -> dict[str, Ints] | None:
     on_host = ints(frame, C.DEVICE) == HOST_DEVICE
     sums = {}
     for name, (sign, of_host) in _MEMORY.items():
-        kept = (at != NO_PARENT) & (size * sign > 0) & (on_host == of_host)
-        sums[name] = total_by(at[kept], len(ops.frame), size[kept] * sign)
+        selected = (at != NO_PARENT) & (size * sign > 0) & (on_host == of_host)
+        sums[name] = total_by(at[selected], len(ops.frame), size[selected] * sign)
     return sums
 
 
 MEASURES = (
-    Column("calls", "count", "calls"),
+    Column("calls", "count", "number of calls"),
     Column("host_self_ns", "ns", "Σ of duration minus direct child ops"),
-    Column("host_total_ns", "ns", "Σ of duration, calls inside a call of the same row left out"),
+    Column("host_total_ns", "ns", "Σ of duration, without calls inside a call of the same row"),
     Column("host_self_share", "share", "host self over the host self time of all ops"),
     Column("launches", "count", "device intervals launched at any depth"),
-    Column("device_self_ns", "ns", "Σ of device intervals it launched itself"),
+    Column("device_self_ns", "ns", "Σ of device intervals launched by it directly"),
     Column("device_total_ns", "ns", "Σ of device intervals launched at any depth"),
     Column("device_share", "share", "device self over Σ of the device intervals that any op launched"),
     Column("allocated_bytes", "bytes", "device memory allocated by it directly"),
@@ -181,18 +175,18 @@ MEASURES = (
     Column("host_allocated_bytes", "bytes", "host memory allocated by it directly"),
 )
 _NAME = Column(C.NAME, "", "name of the op")
-_SHAPES = Column(C.INPUT_SHAPES, "", "shapes of its inputs; empty where not recorded")
+_SHAPES = Column(C.INPUT_SHAPES, "", "shapes of its inputs; empty if not recorded")
 _KEYS = {"ops": [C.NAME], "shapes": [C.NAME, C.INPUT_SHAPES]}
 
 ANALYSIS = Analysis(
     name="ops",
     title="Operators",
-    question="Which operators cost time on the host, on the device, and memory?",
+    question="Which operators take host time, device time and memory?",
     definition=(
-        "host self = duration − direct child ops (runtime calls stay with the op); host total counts "
-        "recursion once; device self = Σ of intervals whose innermost launching op it is; device total = "
-        "at any depth, each interval once; bytes by the innermost op of the allocator event; over all "
-        "threads and ranks."
+        "host self = duration − direct child ops (runtime calls stay with the op); host total = Σ of "
+        "durations, recursion counted once; device self = Σ of device intervals whose innermost launching op "
+        "it is; device total = the same including child ops at any depth, each interval once; bytes by the "
+        "innermost op of the allocator event; over all threads and ranks."
     ),
     tables=(
         TableSpec("ops", "By op", (_NAME, *MEASURES)),

@@ -1,20 +1,12 @@
-"""What copies cost by the memory of their host side, against what the link can do.
+"""Cost of copies by memory of their host side, against the rate of the link.
 
-All times are integer nanoseconds; GB/s are 10⁹ bytes per second. direction = the copy kind. memory = that of
-the host side (source of H2D, destination of D2H; `device` for D2D and P2P): pageable, pinned, unified, or
-unknown where the profiler does not say (AMD's `Host`).
+direction = the copy kind. memory = that of the host side (source of H2D, destination of D2H; `device` for D2D
+and P2P): pageable, pinned, unified, or unknown if the profiler does not record it (AMD's `Host`). A rate is
+missing if a size is unknown. The ceiling is missing for copies inside the device (see `_copies.link`).
 
-* union = time at least one of the copies ran, per device and summed; the plain Σ of durations stands beside
-  it.
-* GB/s = bytes over Σ of durations, and the median over copies; missing where a size is unknown.
-* ceiling = PCIe generation × lanes where the collector recorded them, or the best pinned copy of at least 1
-  MiB seen in that direction, the larger; see `_copies.link`. Missing for copies inside the device.
-* exposed = the part of the union that no kernel or opaque graph hides.
-* blocked = Σ of the launching calls and of the waits directly after them inside the same op.
-
-A copy from pageable memory is staged by the driver through a pinned buffer: it is slower and the host waits.
-If pinned it would take bytes over the reachable rate (best pinned rate seen, else 80% of the link); the
-saving is the time above that, at most what is exposed. Without any such rate no number is given.
+The driver stages a copy from pageable memory through a pinned buffer: it is slower and blocks the host. From
+pinned memory it would take bytes over the reachable rate (best pinned rate seen, else 80% of the link); the
+saving is the time above that, at most the exposed time. Without such a rate no saving is estimated.
 
 Sources: Levental & Orlova, note 24; nsys rule for pageable copies.
 
@@ -48,18 +40,18 @@ if TYPE_CHECKING:
 
     from tracekit.run import Run
 
-NO_COPIES = Remark("no copies in this capture: the devices worked and no memcpy was recorded")
-NO_BYTES = "some copies were recorded without bytes (AMD's profiler does), so their rates are unknown"
-HOST_UNSAID = "the profiler does not say whether host memory was pageable or pinned (AMD writes `Host`)"
+NO_COPIES = Remark("no copies in this capture: no memcpy was recorded")
+NO_BYTES = "some copies were recorded without bytes (as by AMD's profiler), so their rates are unknown"
+HOST_MEMORY_UNKNOWN = "the profiler does not record whether host memory is pageable or pinned (AMD: `Host`)"
 NO_CEILING = (
-    "no ceiling is known: the PCIe link was not recorded (`tracekit collect` reads it from NVML) and no "
-    "pinned copy of 1 MiB or more was seen"
+    "the ceiling is unknown: the PCIe link was not recorded (`tracekit collect` reads it from NVML) and "
+    "there is no pinned copy of 1 MiB or more"
 )
 _LINKED = (str(CopyKind.H2D), str(CopyKind.D2H))
 
 
 def compute(run: Run) -> Result:
-    """Total the copies of a run by direction and memory."""
+    """Sum up the copies of a run by direction and memory."""
     copies = read(run)
     if copies.empty:
         empty = busy(run, [C.DUR_NS]).empty
@@ -89,12 +81,12 @@ def _by(copies: pd.DataFrame, keys: Sequence[str], hiding: Hiding) -> pd.DataFra
 
 def _notes(copies: pd.DataFrame) -> tuple[str, ...]:
     linked = copies[copies[DIRECTION].isin(_LINKED)]
-    said = {
+    holds = {
         NO_BYTES: copies[C.BYTES].isna().any(),
-        HOST_UNSAID: (linked[MEMORY] == str(Memory.UNKNOWN)).any(),
+        HOST_MEMORY_UNKNOWN: (linked[MEMORY] == str(Memory.UNKNOWN)).any(),
         NO_CEILING: len(linked) > 0 and linked[REACHABLE].isna().all(),
     }
-    return tuple(note for note, true in said.items() if true)
+    return tuple(note for note, true in holds.items() if true)
 
 
 _DIRECTION = Column(DIRECTION, "", "H2D, D2H, D2D, P2P, H2H or unknown")
@@ -106,7 +98,7 @@ _MEASURES = (
     copy_tables.UNION,
     copy_tables.GB_PER_S,
     Column("median_gb_per_s", "GB/s", "median over the copies of bytes over duration"),
-    Column(CEILING, "GB/s", "the link's rate or the best pinned copy seen, the larger; the fastest device's"),
+    Column(CEILING, "GB/s", "maximum of the link's rate and the best pinned copy, of the fastest device"),
     copy_tables.EXPOSED,
     copy_tables.BLOCKED,
     Column("min_bytes", "bytes", "smallest copy"),
@@ -124,12 +116,12 @@ _BY_NAME = (
 ANALYSIS = Analysis(
     name="pinned_memory",
     title="Copies by host memory",
-    question="What do copies from pageable memory cost, and how close to the link do copies come?",
+    question="What do copies from pageable memory cost, and how close to the link's rate are copies?",
     definition=(
-        "memory = that of the host side; GB/s = bytes over Σ of durations; ceiling = PCIe generation × "
-        "lanes or the best pinned copy of ≥ 1 MiB seen in that direction, the larger; exposed = what no "
-        "kernel or opaque graph hides; blocked = launching call plus the wait directly after it inside the "
-        "same op."
+        "memory = that of the host side; GB/s = bytes over Σ of durations; ceiling = the larger of PCIe "
+        "generation × lanes and the best pinned copy of ≥ 1 MiB in that direction; exposed = the part of the "
+        "union that no kernel or opaque graph overlaps; blocked = launching call plus the wait directly "
+        "after it inside the same op."
     ),
     tables=(
         TableSpec("by_memory", "By direction and memory", (_DIRECTION, _MEMORY, *_MEASURES)),

@@ -1,21 +1,17 @@
-"""Runs of kernels so short that launching them takes longer than they do, and the idle time between them.
+"""Runs of kernels that are shorter than their launch, and the idle time between them.
 
-A kernel is small when it is shorter than a launch: the lower median of the durations of the host calls that
-launched one kernel each, over the run (graph replays left out). A run is at least 5 small kernels that follow
-each other on a stream within a step; a longer kernel, a copy, a memset or a gap of more than 10 launches ends
-it, for then the host did something else than launch.
+The launch cost is the lower median of the durations of the host calls that launched one kernel each, without
+graph replays. A longer kernel, a copy, a memset or a gap of more than 10 launches ends a run, because the
+host did something other than launch.
 
-All times are exact integer nanoseconds. kernel = length of the union of the runs' kernels on the device; gap
-= Σ of the device's idle times that a kernel of a run ended, but for the first of each run. An idle time
-counts only where nothing at all ran on the device, and once, whichever streams are idle. gap share = gap over
-Σ of the runs' spans, from first start to last end. late = the part of gap whose kernel was still being
-launched when the device went idle: only there is the launch what the device waited for. The launch interval
-is between the starts of the calls that launched successive kernels of a run.
+gap leaves out the idle time before the first kernel of each run. An idle time counts only if nothing at all
+ran on the device, and once, whichever streams are idle. gap share = gap over Σ of the runs' spans, from first
+start to last end. Only in the late part did the device wait for the launch.
 
-`ranges` has the runs of each outermost annotation other than `ProfilerStep`, `ops` those of each outermost
-op, by name; a run belongs to one. `kinds` cuts the same kernels by kind of work: kernels of optimizer steps,
-of zero_grad (see `zero_grad_gaps`), element-wise kernels (sums of gradients by AccumulateGrad left out),
-others. The tables count the same kernels in different ways: their times must not be added.
+`ranges` groups runs by outermost annotation other than `ProfilerStep`, `ops` by outermost op; a run belongs
+to one. `kinds` groups the same kernels by kind of work: kernels of optimizer steps, of zero_grad (see
+`zero_grad_gaps`), element-wise kernels (without sums of gradients by AccumulateGrad), others. The tables
+count the same kernels in different ways: don't sum their times.
 
 Sources: TorchBench (Hao et al., 2023), 4.1.1; HTA's CUDA kernel launch statistics.
 
@@ -47,10 +43,8 @@ if TYPE_CHECKING:
 
     from ._small.runs import Work
 
-NO_LAUNCHES = (
-    f"{UNLINKED}, so the cost of a launch is unknown: record the CPU activity too (`--collector torch` does)"
-)
-NO_KERNELS = "no kernels outside of graphs in this capture, so there are no launches to compare them with"
+NO_LAUNCHES = f"{UNLINKED}, so the cost of a launch is unknown: record CPU activity too (`--collector torch`)"
+NO_KERNELS = "no kernels outside graphs in this capture, so the cost of a launch is unknown"
 _GROUPS = {"ranges": "range", "ops": "op", "kinds": "kind_of_work"}
 
 
@@ -77,12 +71,12 @@ def _none_note(work: Work) -> Remark:
     small = int(work.rows["small"].sum())
     return Remark(
         f"no runs of {runs.FEWEST} or more small kernels: {small:,} kernels are shorter than a launch "
-        f"({work.launch_ns:,} ns), but not in a row"
+        f"({work.launch_ns:,} ns), but not consecutive"
     )
 
 
 def _table(found: pd.DataFrame, group: str) -> pd.DataFrame:
-    """One row per group and device, the largest gap first."""
+    """One row per group and device, largest gap first."""
     keys = [group, C.RANK, C.DEVICE]
     grouped = found.groupby(keys, sort=True, observed=True)
     codes = grouped.ngroup().to_numpy().astype(np.int64)
@@ -117,7 +111,7 @@ def _spans(found: pd.DataFrame, codes: Ints, size: int) -> Ints:
 
 
 def _summary(work: Work, found: pd.DataFrame) -> pd.DataFrame:
-    """One row per device: how many kernels are small, and those in runs whatever launched them."""
+    """One row per device: small kernels, and those in runs whatever launched them."""
     keys = [C.RANK, C.DEVICE]
     rows = work.rows[work.rows[C.KIND] == DeviceKind.KERNEL]
     grouped = rows.groupby(keys, sort=True)
@@ -146,7 +140,9 @@ _MEASURES = (
     Column("gap_share", "share", "gap over Σ of the runs' spans"),
     Column("late_ns", "ns", "part of gap in which the next kernel was still being launched"),
     Column("median_ns", "ns", "lower median of the kernels' durations"),
-    Column("interval_ns", "ns", "lower median of the time between successive launch calls of a run"),
+    Column(
+        "interval_ns", "ns", "lower median of the time between starts of successive launch calls of a run"
+    ),
     Column("span_ns", "ns", "Σ of the runs' spans, first start to last end"),
     RANK,
     DEVICE,
@@ -168,11 +164,11 @@ _SUMMARY = (
 ANALYSIS = Analysis(
     name="small_kernels",
     title="Small kernels",
-    question="Where do kernels shorter than their launch follow each other, and what idle time lies between?",
+    question="Where do kernels shorter than their launch follow each other, and how long is the device idle?",
     definition=(
-        "small = shorter than the median launch call of the run; a run = at least 5 small kernels in a row "
-        "on a stream within a step; gap = idle time of the device that a kernel of a run ended, each counted "
-        "once; late = the part in which that kernel was still being launched."
+        "small = shorter than the median launch call of the capture; a run = at least 5 consecutive small "
+        "kernels on a stream within a step; gap = idle time of the device between the kernels of a run, "
+        "counted once; late = the part in which the next kernel was still being launched."
     ),
     tables=(
         TableSpec("summary", "By device", _SUMMARY),

@@ -1,27 +1,16 @@
-"""How long the profiled steps take on the host and on the device, and what the profiler adds.
+"""Step times on the host and on the device, and the profiler's overhead.
 
-All times are integer nanoseconds. Per step of one rank:
+If the host runs ahead of the device, windows overlap because they include the queue of earlier steps; own
+then is the period between successive ends on the device, elsewhere it is the window. own is missing if a step
+ends no later than an earlier one. Device times are missing, not zero, if nothing was launched.
 
-* host = duration of the step's marker on the host;
-* window = from the step's start to the later of its end on the host and the end of the last device interval
-  launched in it;
-* own = the part of the window after the windows of all earlier steps, that is from the later of the step's
-  start and the last earlier end, to its own end. Where the host runs ahead of the device, windows overlap and
-  hold the queue of the steps before, and own is the period between successive ends on the device; elsewhere
-  it is the window. Missing where a step ends no later than an earlier one: they cannot be told apart.
-* device span = first start to last end of the device intervals launched in it; device busy = length of their
-  union, over the devices of the rank together. Missing, not zero, where nothing was launched.
+A warm-up outlier is one of the first steps without a gap; it needs at least 4 steps, each with a known own
+time.
 
-Percentiles are values that occurred (inverted empirical distribution); the spread is (p95 − p05) over the
-median. A warm-up outlier is one of the first steps, without a gap, whose own time exceeds the median by more
-than 10% and by more than 3 scaled median absolute deviations; it needs at least 4 steps to be told, and the
-own time of each.
-
-The overhead compares medians of like with like, warm-up outliers left out. `cuda_event` clocks take a step
-from when the device reaches it to when it is done with it, so they are compared with own; of several steps
-the first is left out where it put work on a device, since its window may hold work queued before the capture.
-`perf_counter` clocks take the host's time alone and are compared with host. Unknown where an own time is
-missing, and where a device was timed but no device work of the profiled steps is known.
+`cuda_event` clocks measure a step from when the device reaches it until the device finishes it, so they are
+compared with own; the first of several steps is ignored if it launched device work, because its window may
+include work queued before the capture. `perf_counter` clocks measure host time only and are compared with
+host.
 
 Source: TorchBench (Hao et al., 2023), 2.2.
 
@@ -61,24 +50,24 @@ _NEVER = np.iinfo(np.int64).min
 HOST_CLOCK = "perf_counter"
 
 OVERLAPPING = (
-    "some steps end on the device no later than an earlier one, so the time of each cannot be told and the "
-    "profiler's overhead is unknown"
+    "some steps end on the device no later than an earlier one, so their own times and the profiler's "
+    "overhead are unknown"
 )
 NOT_SEEN = (
-    "the steps without a profiler were timed on the device and no device work of the profiled ones is known, "
-    "so the profiler's overhead is unknown"
+    "the un-profiled steps were timed on the device, but no device work of the profiled steps is known, so "
+    "the profiler's overhead is unknown"
 )
 ELSEWHERE = "no device interval belongs to a profiled step, so their device time is unknown"
 NO_TIMINGS = (
-    "no step times without a profiler, so its overhead is unknown: `tracekit collect` measures them, an "
-    "imported trace has none"
+    "no un-profiled step times, so the profiler's overhead is unknown: `tracekit collect` measures them, "
+    "imported traces have none"
 )
 _MEASURES = {
-    HOST_NS: "on the host",
+    HOST_NS: "host",
     "window_ns": "window",
-    OWN_NS: "window, after those of earlier steps",
-    "device_span_ns": "device, first start to last end",
-    "device_busy_ns": "device, union",
+    OWN_NS: "own (window after earlier steps)",
+    "device_span_ns": "device span (first start to last end)",
+    "device_busy_ns": "device busy (union)",
 }
 
 
@@ -88,7 +77,7 @@ def compute(run: Run) -> Result:
         return _unprofiled(run)
     steps = profiled_steps(run)
     if steps.empty:
-        return Result(notes=(str(NO_STEPS),))  # here it keeps the rules from judging
+        return Result(notes=(str(NO_STEPS),))  # no `Remark`: the rules could not be checked
     tables = {"summary": _summary(steps), "steps": steps}
     notes = [_device_note(run)] if steps["device_busy_ns"].isna().all() else []
     timings = run.meta.timings
@@ -103,12 +92,12 @@ def compute(run: Run) -> Result:
 
 
 def _unprofiled(run: Run) -> Result:
-    """What is known of steps that no profiler watched: how long they took."""
+    """Result for a run without a profile: its un-profiled step times."""
     timings = run.meta.timings
     if timings is None or not timings.step_ns:
         return Result(notes=(NOT_PROFILED,))
     times = _distribution(np.array(timings.step_ns, np.int64))
-    row = {C.RANK: 0, "measure": f"without a profiler, by {timings.clock}", **times}
+    row = {C.RANK: 0, "measure": f"un-profiled ({timings.clock})", **times}
     return Result({"summary": pd.DataFrame([row])}, notes=(NOT_PROFILED,))
 
 
@@ -117,7 +106,7 @@ def _device_note(run: Run) -> str:
 
 
 def profiled_steps(run: Run) -> pd.DataFrame:
-    """The table of every profiled step."""
+    """Compute the table of every profiled step."""
     table = step_windows(run).merge(_on_device(run), how="left", on=[C.RANK, C.STEP])
     table["window_ns"] = table[END_NS] - table[C.START_NS]
     table[OWN_NS] = _own(table)
@@ -140,7 +129,7 @@ def _on_device(run: Run) -> pd.DataFrame:
 
 
 def _own(table: pd.DataFrame) -> pd.Series:
-    """The part of each window after all earlier ones of the rank, missing where there is none."""
+    """Part of each window after all earlier ones of the rank; missing if it is empty."""
     ordered = table.sort_values([C.RANK, C.START_NS], kind="stable")
     start, end = ints(ordered, C.START_NS), ordered[END_NS]
     earlier = end.groupby(ordered[C.RANK]).cummax().groupby(ordered[C.RANK]).shift(fill_value=_NEVER)
@@ -150,7 +139,7 @@ def _own(table: pd.DataFrame) -> pd.Series:
 
 
 def _warmup(own: pd.Series) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """The leading steps that are far longer than the median."""
+    """Find the leading steps that are far longer than the median."""
     if len(own) < FEWEST_STEPS or own.isna().any():
         return np.zeros(len(own), bool)
     times = own.to_numpy(dtype=np.int64)
@@ -162,10 +151,10 @@ def _warmup(own: pd.Series) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
 
 def _summary(steps: pd.DataFrame) -> pd.DataFrame:
     rows = [
-        {C.RANK: rank, "measure": meaning, **_distribution(ints(kept, name))}
+        {C.RANK: rank, "measure": meaning, **_distribution(ints(selected, name))}
         for rank, own in steps.groupby(C.RANK, sort=True)
         for name, meaning in _MEASURES.items()
-        if len(kept := own[own[name].notna() & ~own["warmup_outlier"]])
+        if len(selected := own[own[name].notna() & ~own["warmup_outlier"]])
     ]
     return pd.DataFrame(rows)
 
@@ -184,11 +173,11 @@ def _distribution(values: Ints) -> dict[str, float | int]:
 
 
 def overhead(run: Run, steps: pd.DataFrame) -> pd.DataFrame:
-    """The profiled steps of each rank whose time is known against the run's un-profiled step times."""
+    """Compare the profiled steps of each rank with the run's un-profiled step times."""
     timings = run.meta.timings
     if timings is None or not timings.step_ns:
         return pd.DataFrame()
-    plain = percentile(np.array(timings.step_ns, np.int64), 50)
+    unprofiled = percentile(np.array(timings.step_ns, np.int64), 50)
     compared = [(rank, _comparable(own, timings.clock)) for rank, own in steps.groupby(C.RANK)]
     medians = [
         (rank, percentile(times.to_numpy(dtype=np.int64), 50))
@@ -200,9 +189,9 @@ def overhead(run: Run, steps: pd.DataFrame) -> pd.DataFrame:
             {
                 C.RANK: rank,
                 "profiled_ns": profiled,
-                "unprofiled_ns": plain,
-                "overhead_ns": profiled - plain,
-                "overhead_share": (profiled - plain) / plain if plain else float("nan"),
+                "unprofiled_ns": unprofiled,
+                "overhead_ns": profiled - unprofiled,
+                "overhead_share": (profiled - unprofiled) / unprofiled if unprofiled else float("nan"),
                 "unprofiled_steps": len(timings.step_ns),
                 "clock": timings.clock,
             }
@@ -212,24 +201,24 @@ def overhead(run: Run, steps: pd.DataFrame) -> pd.DataFrame:
 
 
 def _comparable(steps: pd.DataFrame, clock: str) -> pd.Series:
-    """Those times of one rank's steps that the clock of the un-profiled steps would have taken."""
-    kept = ~steps["warmup_outlier"]
+    """Times of one rank's profiled steps that are comparable with the clock of the un-profiled steps."""
+    selected = ~steps["warmup_outlier"]
     if clock == HOST_CLOCK:
-        return steps.loc[kept, HOST_NS]
+        return steps.loc[selected, HOST_NS]
     off_device = steps["device_span_ns"].isna()
     if off_device.all():
         return steps[OWN_NS].mask(off_device)
     if len(steps) > 1:
-        kept &= (steps[C.START_NS] > steps[C.START_NS].min()) | off_device
-    return steps.loc[kept, OWN_NS]
+        selected &= (steps[C.START_NS] > steps[C.START_NS].min()) | off_device
+    return steps.loc[selected, OWN_NS]
 
 
 _TIMES = (
     Column(HOST_NS, "ns", "duration of the marker on the host"),
     Column("window_ns", "ns", "step start to the later of host end and last device end"),
     Column(OWN_NS, "ns", "the part of the window after the windows of all earlier steps"),
-    Column("device_span_ns", "ns", "first start to last end of what it launched"),
-    Column("device_busy_ns", "ns", "union of what it launched, devices of the rank together"),
+    Column("device_span_ns", "ns", "first start to last end of the launched device intervals"),
+    Column("device_busy_ns", "ns", "union of the launched device intervals, over the devices of the rank"),
 )
 
 ANALYSIS = Analysis(
@@ -237,23 +226,24 @@ ANALYSIS = Analysis(
     title="Steps",
     question="How long do the steps take, how steady are they, and what does the profiler add?",
     definition=(
-        "host = marker duration; window = step start to the later of host end and the end of the last "
-        "device interval launched in it; own = the part of the window after the windows of all earlier "
-        "steps (the period between ends on the device, where the host runs ahead); device busy = union of "
-        "what it launched. Percentiles are values that occurred and spread = (p95 − p05) / median; the "
-        "summary and the overhead leave warm-up outliers out (leading steps whose own time exceeds the "
-        "median by over 10% and over 3 scaled median absolute deviations, from 4 steps on). Overhead = "
-        "median profiled − median un-profiled step, both as the clock of the latter takes them: own for "
-        "cuda_event, without the first step where it put work on a device; host for perf_counter. Unknown "
-        "where a step ends no later than an earlier one, or cuda_event has no device work to compare with."
+        "host = duration of the step's marker on the host; window = step start to the later of host end and "
+        "the end of the last device interval launched in it; own = the part of the window after the windows "
+        "of all earlier steps (the period between ends on the device if the host runs ahead); device span = "
+        "first start to last end of the launched intervals; device busy = their union. Percentiles are "
+        "values that occurred (inverted empirical distribution) and spread = (p95 − p05) / median; the "
+        "summary and the overhead exclude warm-up outliers (leading steps whose own time exceeds the median "
+        "by over 10% and over 3 scaled median absolute deviations, from 4 steps on). Overhead = median "
+        "profiled − median un-profiled step, by the clock of the latter: own for cuda_event, without the "
+        "first step if it launched device work; host for perf_counter. Unknown if a step ends no later than "
+        "an earlier one, or if cuda_event has no device work to compare with."
     ),
     tables=(
         TableSpec(
             "summary",
-            "Distribution over the steps, warm-up outliers left out",
+            "Distribution over the steps, without warm-up outliers",
             (
                 RANK,
-                Column("measure", "", "what was timed"),
+                Column("measure", "", "measured time: see the definition"),
                 Column("steps", "count", "number of steps"),
                 Column("median_ns", "ns", "median"),
                 Column("p05_ns", "ns", "5th percentile"),
@@ -268,7 +258,7 @@ ANALYSIS = Analysis(
             "Profiled against un-profiled steps",
             (
                 RANK,
-                Column("profiled_ns", "ns", "median of the profiled steps as that clock takes them"),
+                Column("profiled_ns", "ns", "median of the profiled steps, comparable with that clock"),
                 Column("unprofiled_ns", "ns", "median step without a profiler"),
                 Column("overhead_ns", "ns", "profiled minus un-profiled"),
                 Column("overhead_share", "share", "overhead over the un-profiled step"),

@@ -1,25 +1,23 @@
-"""Where the host waits for a device, and how long the device then stands idle.
+"""Waits of the host for a device, and the idle time of the device after them.
 
-A wait is a call in which a thread of the host blocks until a device is done: cudaStreamSynchronize,
-cudaDeviceSynchronize, cudaEventSynchronize and their HIP twins (rows of kind `sync`), and copies that return
-no earlier than they are done on the device, if they are synchronous by name (`cudaMemcpy`) or one end is
-pageable memory. `.item()` is the op `aten::_local_scalar_dense` around such calls.
+A wait is a call in which a host thread blocks until a device is done: cudaStreamSynchronize,
+cudaDeviceSynchronize, cudaEventSynchronize and their HIP counterparts (rows of kind `sync`), and copies that
+return no earlier than they are done on the device, if they are synchronous by name (`cudaMemcpy`) or one end
+is pageable memory. `.item()` is the op `aten::_local_scalar_dense` around such calls.
 
-A wait costs the host time, and the device nothing while it works. The device pays after it: the queue is
-empty, so that it idles until the host has launched again. Per wait:
+A wait costs the device nothing while it works. The cost follows: the queue is empty, so the device idles
+until the host has launched again. Per wait:
 
-* host = length of the wait; busy = the part of it in which a device of the rank worked: the wait as such;
-* idle after = the idle intervals which begin while the host waits (up to 5 µs later, for the clocks of host
-  and device differ by that much) and end with work launched after the device ran dry, by the thread that
-  waited. An idle interval is the first such wait's alone, so that none counts twice; a wait that no launch
-  follows has none;
-* idle caused = per idle interval the smaller of its length and the wait's: without the wait the launch could
-  have come earlier by no more than the wait's length. What is left is other work of the host.
+* idle after: the idle intervals must end with work launched after the queue was empty, by the thread that
+  waited. The tolerance of 5 µs covers clock differences of host and device. A wait that no launch follows has
+  no idle time.
+* idle caused: without the wait the launch could have been earlier by at most the wait's length. The rest of
+  the idle time is other work of the host.
 
-Devices of a rank idle side by side: idle times sum over them. Nsight Systems lists
-synchronization calls by the host's time alone.
+Devices of a rank idle concurrently: idle times sum over them. Nsight Systems ranks synchronization calls by
+host time only.
 
-Sources: nsys rule "synchronization calls", with the idle time it lacks; TorchBench (Hao et al., 2023), 4.1.2.
+Sources: nsys rule "synchronization calls", plus idle time; TorchBench (Hao et al., 2023), 4.1.2.
 
 Example:
     >>> import tracekit
@@ -61,13 +59,13 @@ IDLE_ROW, THREAD_ROW, GAPS = "idle_row", "host_row", "gaps"
 
 NO_WAITS = Remark("no call in this capture waits for the device")
 NO_CALLS = (
-    "no runtime calls were recorded, so waits for the device cannot be seen: record the CUDA activity "
-    "together with the CPU activity (`--collector torch` does)"
+    "no runtime calls were recorded, so waits for the device are unknown: record CUDA and CPU activity "
+    "(`--collector torch`)"
 )
 
 
 def compute(run: Run) -> Result:
-    """List the waits, and charge the idle time to them."""
+    """List the waits, and attribute idle time to them."""
     idle = idle_rows.read(run)
     if idle.device.empty:
         return Result(notes=(absent_device_note(run),))
@@ -75,7 +73,7 @@ def compute(run: Run) -> Result:
         calls = idle.host.of_kind(HostKind.RUNTIME, HostKind.SYNC)
         return Result(notes=(NO_WAITS if calls.any() else NO_CALLS,))
     windows = step_windows(run)
-    waits = _charged(_described(run, idle), idle, windows)
+    waits = _with_idle(_described(run, idle), idle, windows)
     tables = {"waits": _grouped(run, waits, idle), "calls": _longest(waits)}
     notes = () if len(windows) else (NO_STEPS,)
     return Result(tables, sync_advice.findings(run, waits, idle.gaps), notes)
@@ -100,7 +98,7 @@ def _described(run: Run, idle: Idle) -> pd.DataFrame:
 
 
 def _busy(idle: Idle, waits: pd.DataFrame) -> Ints:
-    """How much of each wait a device of its rank worked."""
+    """Part of each wait during which a device of its rank was busy."""
     start, end = spans(waits)
     found = np.zeros(len(waits), np.int64)
     ranks, of_device = ints(waits, C.RANK), ints(idle.device, C.RANK)
@@ -111,11 +109,11 @@ def _busy(idle: Idle, waits: pd.DataFrame) -> Ints:
     return found
 
 
-def _charged(waits: pd.DataFrame, idle: Idle, windows: pd.DataFrame) -> pd.DataFrame:
-    """The waits with the idle intervals they caused; each interval belongs to one wait at most.
+def _with_idle(waits: pd.DataFrame, idle: Idle, windows: pd.DataFrame) -> pd.DataFrame:
+    """Add the idle intervals that each wait caused; an interval belongs to at most one wait.
 
-    What a step would save counts only the part of an interval that lies in the profiled steps, where marked,
-    and none in which the host then waited for something else, such as the next request.
+    The saving counts only the part of an interval inside the profiled steps, if marked, and no interval in
+    which the host then waited for something else, such as the next request.
     """
     wait = idle.explained.wait
     caused = wait >= 0
@@ -123,7 +121,7 @@ def _charged(waits: pd.DataFrame, idle: Idle, windows: pd.DataFrame) -> pd.DataF
     gaps = idle.gaps[caused].assign(place=place)
     gaps["caused"] = np.minimum(ints(gaps, C.DUR_NS), ints(waits, C.DUR_NS)[place])
     inside = shared_gaps.inside_steps(gaps, windows) if len(windows) else ints(gaps, C.DUR_NS)
-    inside = np.where(idle.explained.resting[caused], 0, inside)
+    inside = np.where(idle.explained.waiting_elsewhere[caused], 0, inside)
     gaps["saved"] = np.minimum(inside, ints(waits, C.DUR_NS)[place])
     gaps = gaps.sort_values(["place", C.DUR_NS, C.ROW_ID], ascending=[True, False, True])
     found = gaps.groupby("place").agg(
@@ -134,15 +132,15 @@ def _charged(waits: pd.DataFrame, idle: Idle, windows: pd.DataFrame) -> pd.DataF
         row=(C.ROW_ID, "first"),
     )
     found = found.reindex(range(len(waits)))
-    charged = waits.copy()
+    table = waits.copy()
     for name, column in ((GAPS, "gaps"), (CAUSED_NS, "caused"), (AFTER_NS, "after"), (SAVED_NS, "saved")):
-        charged[name] = found[column].astype("Int64").fillna(0).to_numpy(np.int64)
-    charged[IDLE_ROW] = found["row"].astype("Int64").array
-    return charged
+        table[name] = found[column].astype("Int64").fillna(0).to_numpy(np.int64)
+    table[IDLE_ROW] = found["row"].astype("Int64").array
+    return table
 
 
 def _grouped(run: Run, waits: pd.DataFrame, idle: Idle) -> pd.DataFrame:
-    """By call, op and line, the costliest first."""
+    """Group waits by call, op and line, most expensive first."""
     keys = [C.RANK, CALL, OP, SOURCE]
     table = waits.groupby(keys, sort=True, as_index=False).agg(
         count=(C.DUR_NS, "size"),
@@ -161,7 +159,7 @@ def _grouped(run: Run, waits: pd.DataFrame, idle: Idle) -> pd.DataFrame:
 
 
 def _per_step(run: Run, waits: pd.DataFrame, table: pd.DataFrame, keys: list[str]) -> pd.Series:
-    """Waits inside of the profiled steps per step of the rank; missing without steps."""
+    """Waits inside the profiled steps per step of the rank; missing without steps."""
     inside = waits[waits[C.STEP].notna()].groupby(keys, as_index=False).size()
     count = table[keys].merge(inside, how="left", on=keys)["size"].fillna(0)
     windows = step_windows(run)
@@ -171,7 +169,7 @@ def _per_step(run: Run, waits: pd.DataFrame, table: pd.DataFrame, keys: list[str
 
 
 def _longest(waits: pd.DataFrame) -> pd.DataFrame:
-    """The single waits that cost most: by the idle time they caused, then by their own."""
+    """The most expensive single waits: by the idle time they caused, then by their length."""
     order = [CAUSED_NS, C.DUR_NS, C.START_NS, THREAD_ROW]
     first = waits.sort_values(order, ascending=[False, False, True, True])[:LONGEST]
     return first[[column.name for column in _CALLS]].reset_index(drop=True)
@@ -179,10 +177,10 @@ def _longest(waits: pd.DataFrame) -> pd.DataFrame:
 
 _CALL = Column(CALL, "", "runtime call in which the host waited")
 _OP = Column(OP, "", f"innermost op around it, else annotation, else {OUTSIDE}")
-_SOURCE = Column(SOURCE, "", "user's source line; empty where no stack was recorded")
-_CAUSED = Column(CAUSED_NS, "ns", "device idle time behind the waits that would go without them, at most")
-_AFTER = Column(AFTER_NS, "ns", "device idle time from when the awaited work ended to the next work launched")
-_BUSY = Column(BUSY_NS, "ns", "the part of the host's time in which a device of the rank worked")
+_SOURCE = Column(SOURCE, "", "user's source line; empty if no stack was recorded")
+_CAUSED = Column(CAUSED_NS, "ns", "device idle time caused by the waits, an upper bound")
+_AFTER = Column(AFTER_NS, "ns", "device idle time from the end of the awaited work to the next launched work")
+_BUSY = Column(BUSY_NS, "ns", "the part of the wait with a device of the rank busy")
 
 _WAITS = (
     *(_CALL, _OP),
@@ -193,8 +191,8 @@ _WAITS = (
     _AFTER,
     _BUSY,
     Column("idle_share", "share", "idle time caused over the idle time of the rank's devices"),
-    Column("per_step", "", "waits inside of profiled steps per step; missing without steps"),
-    Column("longest_ns", "ns", "the longest wait"),
+    Column("per_step", "", "waits inside profiled steps, per step; missing without steps"),
+    Column("longest_ns", "ns", "longest wait"),
     RANK,
 )
 _CALLS = (
@@ -213,17 +211,18 @@ _CALLS = (
 
 ANALYSIS = Analysis(
     name="sync_points",
-    title="Waits of the host",
-    question="Where does the host wait for a device, and how long does the device then stand idle?",
+    title="Synchronization points",
+    question="Where does the host wait for a device, and how long is the device idle afterwards?",
     definition=(
         "wait = synchronize call, or copy call that returned no earlier than its copy was done (synchronous "
-        "by name, or pageable memory); host = its length; idle after = idle intervals that begin in the wait "
-        "(or up to 5 µs later) and end with work launched after it, each charged once; idle caused = the "
-        "smaller of each such interval's length and the wait's."
+        "by name, or pageable memory); host = its length; busy = the part with a device of the rank busy; "
+        "idle after = idle intervals that begin in the wait (or up to 5 µs later) and end with work launched "
+        "after it, each attributed to one wait; idle caused = per such interval the minimum of its length "
+        "and the wait's."
     ),
     tables=(
         TableSpec("waits", "Waits by call, op and source line", _WAITS),
-        TableSpec("calls", f"The {LONGEST} costliest waits", _CALLS),
+        TableSpec("calls", f"The {LONGEST} most expensive waits", _CALLS),
     ),
     sources=("nsys rule on synchronization calls", "TorchBench, 4.1.2"),
     order=41,

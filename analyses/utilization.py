@@ -1,19 +1,17 @@
-"""What the machine said of itself while the program ran: NVML, the process, and other samplers.
+"""Samples of NVML, of the process, and of other samplers during the run.
 
-Samples are points; each stands for some time (see `_utilization.series`): one of a state (clock, power,
-memory) from half-way since the sample before to half-way to the next, one that looks back (utilization, share
-of CPU) since the sample before. Means and percentiles weigh by that time inside of the window, which is the
-union of the profiled steps of all ranks, or the capture where none are marked; over the whole run by all of
-it.
+Each sample represents a period of time (see `_utilization.series`): a state (clock, power, memory) the time
+from half-way to the previous sample to half-way to the next, a rate (utilization, share of CPU) the time
+since the previous sample. Means and percentiles are weighted by that time inside the window: the union of the
+profiled steps of all ranks, or the capture if none are marked.
 
-* NVML's GPU utilization is the share of its own sample period (1/6 s to 1 s, by product) in which any kernel
-  of any process ran, however small. active = |K| over the window is what this program's trace shows. A device
-  can be 100% utilized by one small kernel at a time, and steps shorter than the period share one value.
-* power is that of the whole board (Ampere but GA100 and newer: mean of the past second). Energy = its
-  integral = mean weighted by time × window, missing where samples stand for less than half of it.
-* SM clock while it works: weighted by the time in which anything of the trace ran on the device.
-* link = PCIe generation × lanes, the highest sampled while the device worked (one at rest falls back);
-  throughput is NVML's, over 20 ms at each sample.
+* NVML's GPU utilization has a sample period of 1/6 s to 1 s, by product. A device can be 100% utilized by one
+  small kernel at a time, and steps shorter than the period share one value.
+* power: on Ampere (except GA100) and newer, the mean of the past second. Energy is missing if samples
+  represent less than half of the window.
+* SM clock: weighted by the time in which anything of the trace ran on the device.
+* link: the highest generation and lanes sampled while the device worked (an idle link falls back); throughput
+  is NVML's, over 20 ms at each sample.
 
 Sources: NVML API reference; Levental & Orlova, fig. 6 to 11; PCI Express Base Specification.
 
@@ -39,20 +37,17 @@ if TYPE_CHECKING:
     from tracekit.run import Run
 
 NO_SAMPLES = (
-    "neither NVML nor the process was sampled while this ran: `tracekit collect` samples the process and, "
-    "where there is a driver, NVML; imported traces have no samples"
+    "no samples of NVML or of the process: `tracekit collect` samples the process and, if there is a driver, "
+    "NVML; imported traces have no samples"
 )
-NO_NVML = "no samples of NVML: utilization, clocks, power and PCIe of the devices are unknown"
-FEW = (
-    "the steps were over before the second sample: values inside of them are of single samples; collect with "
-    "more --steps"
-)
+NO_NVML = "no NVML samples: utilization, clocks, power and PCIe of the devices are unknown"
+FEW = "the steps ended before the second sample: their values are single samples; collect with more --steps"
 
 
 def compute(run: Run) -> Result:
-    """Summarize the samples of a run, beside what its devices did."""
+    """Summarize the samples of a run together with its device activity."""
     scene = Scene(run)
-    made = {
+    tables_by_name = {
         "devices": tables.devices(scene),
         "timeline": over_time.devices(scene),
         "per_step": tables.per_step(scene),
@@ -62,31 +57,31 @@ def compute(run: Run) -> Result:
         "host_timeline": over_time.host(scene),
         "metrics": tables.metrics(scene),
     }
-    kept = {name: frame for name, frame in made.items() if len(frame) or name == "metrics"}
-    return Result(kept, (*device_advice.findings(scene), *host_advice.findings(scene)), _notes(scene))
+    nonempty = {name: frame for name, frame in tables_by_name.items() if len(frame) or name == "metrics"}
+    return Result(nonempty, (*device_advice.findings(scene), *host_advice.findings(scene)), _notes(scene))
 
 
 def _notes(scene: Scene) -> tuple[str, ...]:
     sampled = [one for one in scene.series if one.source in {SOURCE, PROCESS}]
-    said = {
+    holds = {
         NO_SAMPLES: not sampled,
         NO_NVML: bool(sampled and scene.worked) and not any(one.source == SOURCE for one in sampled),
         NO_STEPS: scene.window_ns > 0 and not len(scene.steps),
         FEW: bool(sampled) and all(int((one.within(scene.window) > 0).sum()) < 2 for one in sampled),
     }
-    return tuple(note for note, true in said.items() if true)
+    return tuple(note for note, true in holds.items() if true)
 
 
 ANALYSIS = Analysis(
     name="utilization",
     title="Utilization, clocks, power and host",
-    question="How were the devices and the host used while it ran, and what held them back?",
+    question="How were the devices and the host utilized, and what limited them?",
     definition=(
-        "Samples weighed by the time each stands for, inside of the profiled steps and over the whole run. "
+        "Samples weighted by the time each represents, inside the profiled steps and over the whole run. "
         "NVML's utilization = share of its sample period in which any kernel of any process ran; active = "
-        "|K| over the window, of this program's trace. Energy = integral of the board's power. Throttled = "
-        "time of samples with a reason that throttles over sampled time. Link = PCIe generation × lanes "
-        "under load. Cores = CPU time of the process and its children over wall time."
+        "|K| over the window, of this program's trace. Energy = mean power of the board × window. Throttled "
+        "= time of samples with a throttle reason over sampled time. Link = PCIe generation × lanes under "
+        "load. Cores = CPU time of the process and its children over wall time."
     ),
     tables=specs.SPECS,
     sources=(

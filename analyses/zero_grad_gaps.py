@@ -1,23 +1,15 @@
-"""How gradients are zeroed: one small fill per parameter, a fused fill, or nothing at all.
+"""Zeroing of gradients: one small fill per parameter, fused fills, or none.
 
-A range is a host interval whose name has zero_grad: the annotation `Optimizer.zero_grad#SGD.zero_grad` that
-torch.optim makes, an annotation or op of the user's, or a Python frame of a function named so; of nested ones
-the outermost. What it launched are the kernels and memsets (fills) whose launching call lies inside it on its
-thread. One row per range and device it launched on; a range that launched nothing has one row.
+A range is a host interval with zero_grad in its name: the annotation `Optimizer.zero_grad#SGD.zero_grad` of
+torch.optim, an annotation or op of the user, or a Python frame of a function named so. Fills are the kernels
+and memsets whose launching call is inside the range on its thread. A range that launched nothing has one row.
 
-All times are exact integer nanoseconds.
-
-* kernel = length of the union of its kernels, memset = that of its memsets; span = from the first start to
-  the last end of both on the device; idle = the part of the span in which nothing at all ran on the device,
-  whoever launched it. The share's denominator is the window of its step (`steps`); host = the range's own
-  duration, its share's denominator is the step's duration on the host.
-* mode = `none`: nothing was launched (`set_to_none=True`, or no gradients); `foreach`: at least half of the
-  fills are fused ones, that is kernels named multi_tensor or foreach or launched by `aten::_foreach_zero_`
-  itself; else `per_parameter`. Where no device work of the rank is known the ops decide: `aten::zero_` per
-  tensor, or `aten::_foreach_zero_`, or neither.
-* saving against a fused fill, only of `per_parameter`: idle + (fills − 1) × fixed. The fixed part is the
-  shortest fill of the range, at most 2 µs, the cost of a kernel that does next to nothing. The rest of each
-  fill writes bytes, which a fused kernel writes as well. `set_to_none=True` saves the whole span.
+* mode = `none`: no fills (`set_to_none=True`, or no gradients); `foreach`: at least half of the fills are
+  fused ones, that is kernels named multi_tensor or foreach or launched by `aten::_foreach_zero_` itself; else
+  `per_parameter`. If no device work of the rank is known, by ops: `aten::zero_` per tensor, or
+  `aten::_foreach_zero_`, or neither.
+* saving compared with a fused fill: the shortest fill is taken as the fixed cost of a kernel. The rest of
+  each fill writes bytes, which a fused kernel writes as well. `set_to_none=True` saves the whole span.
 
 Source: TorchBench (Hao et al., 2023), listing 2.
 
@@ -52,7 +44,7 @@ from tracekit.windows import END_NS, HOST_NS, step_windows
 from ._copies.reading import WORST, per
 from ._shared.common import RANK, UNLINKED, absent_device_note, ints, share, worst_devices
 from ._shared.hosts import source_lines
-from ._shared.ranges import weightiest
+from ._shared.ranges import largest
 from ._small import zero_grad
 
 if TYPE_CHECKING:
@@ -65,10 +57,10 @@ PER_PARAMETER, FOREACH, NONE = "per_parameter", "foreach", "none"
 FEWEST_FILLS = 4
 
 NO_RANGES = (
-    "no zero_grad range in this capture: the optimizers of torch.optim mark theirs when the CPU activity is "
-    "recorded; mark one of your own with `torch.profiler.record_function('zero_grad')`"
+    "no zero_grad range in this capture: torch.optim marks them if CPU activity is recorded; mark other code "
+    "with `torch.profiler.record_function('zero_grad')`"
 )
-HOST_ONLY = "so the modes are told by the ops on the host, and what was launched is unknown"
+HOST_ONLY = "so modes are derived from host ops, and launched work is unknown"
 
 
 def compute(run: Run) -> Result:
@@ -109,7 +101,7 @@ def _measured(run: Run, ranges: pd.DataFrame, frame: pd.DataFrame, fills: pd.Dat
 
 
 def _modes(table: pd.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.object_]]:
-    """How each range zeroes: by what it launched, else by its ops."""
+    """Mode of each range: by its fills, else by its ops."""
     fills = table["fills"].fillna(0).to_numpy(dtype=np.int64)
     fused = table["fused"].fillna(0).to_numpy(dtype=np.int64)
     singly, listed = ints(table, "singly"), ints(table, "listed")
@@ -119,7 +111,7 @@ def _modes(table: pd.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.object_]]:
 
 
 def _savings(table: pd.DataFrame) -> pd.Series:
-    """What a fused fill would save of each range; nothing of those that are fused or launch none."""
+    """Saving of a fused fill for each range; 0 if it is fused already or launches nothing."""
     fixed = table["fixed_ns"].fillna(0) * (table["fills"] - 1).clip(lower=0)
     return (table["idle_ns"] + fixed).where(table["mode"] == PER_PARAMETER, table["idle_ns"] * 0)
 
@@ -171,44 +163,44 @@ def _finding(run: Run, name: str, rows: pd.DataFrame, fills: pd.DataFrame, spent
         code="zero_grad_per_parameter",
         severity=spent.severity(saving),
         title=(
-            f"{name} zeroes gradients one by one: {int(rows['fills'].median()):,} fills a call; the device "
+            f"{name} zeroes gradients one by one: {int(rows['fills'].median()):,} fills per call; the device "
             f"is idle {human(spent.per_step(idle), 'ns')} {per(spent)} between them"
         ),
         advice=(
-            f"Let {name}{where} drop the gradients: `zero_grad(set_to_none=True)`, the default since "
-            "PyTorch 2.0, launches nothing; where they must stay, `torch._foreach_zero_` over the list of "
-            "gradients fills them in few kernels"
+            f"Drop the gradients in {name}{where}: `zero_grad(set_to_none=True)`, the default since PyTorch "
+            "2.0, launches nothing; if they must be kept, `torch._foreach_zero_` on the list of gradients "
+            "fills them with few kernels"
         ),
         saving_ns_per_step=spent.per_step(saving),
         basis=Basis.ESTIMATED,
         how=(
-            f"idle between the fills, which was measured, and (fills − 1) × the shortest fill, at most "
-            f"{human(zero_grad.FIXED_NS, 'ns')} each, {spent.per}, {WORST}; the profiler's own cost is in "
-            f"the idle time; `set_to_none=True` saves up to {human(spent.per_step(span), 'ns')}"
+            f"measured idle time between the fills + (fills − 1) × the shortest fill, at most "
+            f"{human(zero_grad.FIXED_NS, 'ns')} each, {spent.per}, {WORST}; the idle time includes profiler "
+            f"overhead; `set_to_none=True` saves up to {human(spent.per_step(span), 'ns')}"
         ),
         confidence=CONFIDENT,
         evidence={
-            "host_intervals": weightiest(
+            "host_intervals": largest(
                 rows.rename(columns={"host_row": C.ROW_ID}), "saving_ns", EVIDENCE_ROWS
             ),
-            "device_intervals": weightiest(fills, C.DUR_NS, EVIDENCE_ROWS),
+            "device_intervals": largest(fills, C.DUR_NS, EVIDENCE_ROWS),
         },
     )
 
 
 _MODE = Column("mode", "", "per_parameter, foreach or none: see the definition")
 _NAME = Column(C.NAME, "", "name of the range")
-_DEVICE = Column(C.DEVICE, "", "device it launched on, missing where on none")
+_DEVICE = Column(C.DEVICE, "", "device it launched on; missing if it launched nothing")
 _KERNELS = Column("kernels", "count", "kernels launched inside")
 _KERNEL_NS = Column("kernel_ns", "ns", "length of the union of these kernels")
 _IDLE = Column("idle_ns", "ns", "part of the span in which nothing ran on the device")
 _MEMSETS = Column("memsets", "count", "memsets launched inside")
 _MEMSET_NS = Column("memset_ns", "ns", "length of the union of these memsets")
-_SPAN = Column("span_ns", "ns", "first start to last end on the device of what it launched")
+_SPAN = Column("span_ns", "ns", "first start to last end of its kernels and memsets on the device")
 _SAVING = Column("saving_ns", "ns", "idle + (fills − 1) × fixed cost of a fill; 0 unless per_parameter")
 
 _RANGES = (
-    Column(C.STEP, "", "number of the profiled step, missing outside of steps"),
+    Column(C.STEP, "", "number of the profiled step; missing outside steps"),
     _MODE,
     _KERNELS,
     _KERNEL_NS,
@@ -223,7 +215,7 @@ _RANGES = (
     _MEMSETS,
     _MEMSET_NS,
     Column("median_ns", "ns", "lower median of the durations of its kernels and memsets"),
-    Column("parameters", "count", "calls of aten::zero_; missing where lists of tensors were zeroed"),
+    Column("parameters", "count", "calls of aten::zero_; missing if lists of tensors were zeroed"),
     _SPAN,
     Column("host_row", "", "row of the range in host_intervals"),
 )
@@ -238,7 +230,7 @@ _SUMMARY = (
     RANK,
     _DEVICE,
     _NAME,
-    Column("share", "share", "Σ of spans over the time of all steps, of the captures without marked steps"),
+    Column("share", "share", "Σ of spans over the time of all steps, or of the capture without marked steps"),
     _MEMSETS,
     _MEMSET_NS,
     _SPAN,
@@ -247,12 +239,13 @@ _SUMMARY = (
 ANALYSIS = Analysis(
     name="zero_grad_gaps",
     title="Zeroing of gradients",
-    question="What does zero_grad launch, and does the device wait between its fills?",
+    question="What does zero_grad launch, and is the device idle between its fills?",
     definition=(
-        "Ranges are host intervals with zero_grad in their name, the outermost of each nest. kernels and "
-        "memsets were launched inside; idle = the time between their first start and last end in which "
-        "nothing ran on the device; saving = idle + (fills − 1) × min(shortest fill, 2 µs), only of "
-        "per_parameter. One row per range and device."
+        "Ranges are the outermost host intervals with zero_grad in their name; fills = kernels and memsets "
+        "launched inside; mode = none (no fills), foreach (at least half of the fills are fused) or "
+        "per_parameter; idle = the time between their first start and last end in which nothing ran on the "
+        "device; saving = idle + (fills − 1) × min(shortest fill, 2 µs), only for per_parameter. One row per "
+        "range and device."
     ),
     tables=(
         TableSpec("summary", "By name and mode", _SUMMARY),
@@ -266,12 +259,9 @@ ANALYSIS = Analysis(
             "zero_grad_per_parameter",
             states=(
                 "ranges in profiled steps launch at least 4 fills, fewer than half of them fused, and the "
-                "saving against a fused fill is at least 1% of the steps' time"
+                "saving compared with a fused fill is at least 1% of the steps' time"
             ),
-            why=(
-                "fewer than 4 fills gain next to nothing from fusing; below 1% two runs of one program "
-                "differ by as much"
-            ),
+            why="fusing fewer than 4 fills gains almost nothing; two runs of one program differ by up to 1%",
         ),
     ),
 )

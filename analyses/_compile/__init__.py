@@ -1,1 +1,1 @@
-"""What torch.compile left in a trace: behind `compile`."""
+"""Traces of torch.compile, for `compile`."""

@@ -1,4 +1,4 @@
-"""Eager against compiled, side by side per step: time, memory, kernels, launches, idle time and guards."""
+"""Comparison of an eager and a compiled run: time, memory, kernels, launches, idle time and guards."""
 
 from __future__ import annotations
 
@@ -34,37 +34,37 @@ VARYING = (
     "profiler_profile_memory",
     "profiler_with_stack",
 )
-"""What compiling changes of itself, and what has to be recorded otherwise to see it."""
+"""Fields that may differ: those changed by compiling, and recording options needed to observe it."""
 MOST_GROUPS = 50
 _ON_DEVICE = (
     "kernels",
-    "kernels of Inductor",
+    "Inductor kernels",
     "kernel time",
-    "launch calls of kernels",
+    "kernel launch calls",
     "CUDA graph replays",
 )
-"""Quantities that a run without a device has not got."""
-NEITHER = "neither run has compiled code: there is nothing to compare as eager and compiled"
-BASE_TOO = "the base has compiled code, too: this compares two compiled programs"
-NOT_THE_HEAD = "the head has no compiled code, the base has: the sides are the other way round"
+"""Quantities that need a device."""
+NEITHER = "neither run has compiled code: this is not a comparison of eager and compiled"
+BASE_TOO = "the base has compiled code too: this compares two compiled programs"
+NOT_THE_HEAD = "the base has compiled code and the head has not: swap the sides"
 
 _ADVICE = (
-    "look at what the head has beside its work: guard checks, regions (graph breaks) and compilations in the "
-    "table of quantities, and analyze the head alone with `compile`; see that the backend generates code "
+    "check the head's overhead: guard checks, regions (graph breaks) and compilations in the table of "
+    "quantities, and analyze the head alone with `compile`; check that the backend generates code "
     "(`inductor` does, `eager` and `aot_eager` do not){}, or leave parts eager with `torch.compiler.disable`"
 )
-_REPLAY = ", compile with `mode='reduce-overhead'` where launches bind"
+_REPLAY = ", compile with `mode='reduce-overhead'` if launch-bound"
 
 SLOWER = Rule(
     "compile_slower",
-    states=f"a step of the compiled head takes {THRESHOLD:.0%} or more longer than one of the eager base",
-    why="below that two runs of one program may differ as much (TorchBench alarms at 7%)",
+    states=f"a step of the compiled head takes at least {THRESHOLD:.0%} longer than one of the eager base",
+    why="two runs of one program may differ by less (TorchBench alarms at 7%)",
 )
 RULES = (SLOWER,)
 
 
 def compare(base: Run, head: Run) -> Result:
-    """Set an eager base and a compiled head beside each other."""
+    """Compare an eager base with a compiled head."""
     parts = (reading.read(base), reading.read(head))
     if not any(one.any for one in parts):
         return Result(notes=(NEITHER,))
@@ -90,14 +90,14 @@ def _notes(parts: tuple[Compiled, Compiled]) -> tuple[str, ...]:
 
 
 def _first(base: Run, head: Run) -> list[Line]:
-    """The first step of each warm-up, in which the head compiles; nothing where neither was timed."""
+    """First step of each warm-up, in which the head compiles; empty if neither was timed."""
     warmups = (run.meta.timings.warmup_ns if run.meta.timings else [] for run in (base, head))
     first = [warmup[0] if warmup else None for warmup in warmups]
-    return [Line("first step of the warm-up", "ns", *first)] if any(first) else []
+    return [Line("first warm-up step", "ns", *first)] if any(first) else []
 
 
 def _counted(base: Run, head: Run, parts: tuple[Compiled, Compiled]) -> list[Line]:
-    """What is counted and summed up in the profiled steps of each side, per step."""
+    """Counts and sums in the profiled steps of each side, per step."""
     sides = [_per_step(run, part) for run, part in zip((base, head), parts, strict=True)]
     if not any(len(part.kernels) or len(part.replays) for part in parts):
         sides = [{name: side[name] for name in side if name not in _ON_DEVICE} for side in sides]
@@ -109,32 +109,32 @@ def _per_step(run: Run, part: Compiled) -> dict[str, float]:
     steps, kernels = budget(run).steps, part.kernels
     on_device = {
         "kernels": len(kernels),
-        "kernels of Inductor": int((kernels[ORIGIN] == GENERATED).sum()),
+        "Inductor kernels": int((kernels[ORIGIN] == GENERATED).sum()),
         "kernel time": int(ints(kernels, C.DUR_NS).sum()),
-        "launch calls of kernels": int(kernels[C.LAUNCH_ROW].nunique()),
+        "kernel launch calls": int(kernels[C.LAUNCH_ROW].nunique()),
         "CUDA graph replays": len(part.replays),
     }
-    whole = {
+    on_host = {
         "compiled regions": len(part.regions),
-        "compiled regions of frames compiled again": int((part.regions[VARIANT] > 0).sum()),
-        "graphs of Inductor": len(part.graphs),
+        "recompiled regions": int((part.regions[VARIANT] > 0).sum()),
+        "Inductor graphs": len(part.graphs),
         "guard checks": len(part.lookups),
         "guard check host time": int(ints(part.lookups, C.DUR_NS).sum()),
         "compilations": len(part.compilations),
         "compilation host time": int(ints(part.compilations, C.DUR_NS).sum()),
     }
-    return {name: value / steps for name, value in (on_device | whole).items()}
+    return {name: value / steps for name, value in (on_device | on_host).items()}
 
 
 def _idle(base: Run, head: Run, found: Diff) -> list[Line]:
-    """Idle time of the compared steps, per step; launch-bound time apart."""
+    """Device idle time of the compared steps, per step, and its launch-bound part."""
     if found.compared is None or not found.compared.on_device:
         return []
     a, b = (
         {name: length / found.compared.steps for name, length in side.items() if "idle" in name}
         for side in declared.parts(base, head)
     )
-    lines = [Line("idle time of the device, per step", "ns", sum(a.values()), sum(b.values()))]
+    lines = [Line("device idle time, per step", "ns", sum(a.values()), sum(b.values()))]
     if LAUNCH_BOUND in a:
         lines.append(Line("launch-bound idle time, per step", "ns", a[LAUNCH_BOUND], b[LAUNCH_BOUND]))
     return lines
@@ -145,7 +145,7 @@ def _is_kernel(group: Group) -> bool:
 
 
 def _fusion(found: Diff) -> pd.DataFrame:
-    """The kernels that changed, the largest difference first."""
+    """The kernels that changed, largest difference first."""
     groups = [group for group in found.groups if _is_kernel(group)][:MOST_GROUPS]
     rows = [
         {
@@ -165,7 +165,7 @@ def _fusion(found: Diff) -> pd.DataFrame:
 
 
 def _findings(found: Diff, head: Run, part: Compiled) -> tuple[Finding, ...]:
-    """That compiling made a step slower, where it did."""
+    """Finding on a step that compiling made slower."""
     time = next((one for one in found.metrics if one.name == STEP_TIME), None)
     if not part.any or time is None or time.ratio is None or time.ratio < 1 + THRESHOLD:
         return ()
@@ -185,24 +185,24 @@ def _findings(found: Diff, head: Run, part: Compiled) -> tuple[Finding, ...]:
 
 
 _RATIOS = (
-    Column("quantity", "prose", "what is measured, and how or per what"),
+    Column("quantity", "prose", "measured quantity"),
     Column("unit", "", "ns, bytes or count"),
-    Column("base", "", "of the eager base; missing where unknown", unit_in="unit"),
-    Column("head", "", "of the compiled head; missing where unknown", unit_in="unit"),
-    Column("ratio", "×", "head over base; missing where the base has none"),
+    Column("base", "", "value of the eager base; missing if unknown", unit_in="unit"),
+    Column("head", "", "value of the compiled head; missing if unknown", unit_in="unit"),
+    Column("ratio", "×", "head over base; missing if the base is 0 or unknown"),
 )
 _FUSION = (
-    Column("path", "", "ops around all of them, the outermost first"),
+    Column("path", "", "ops around all of them, outermost first"),
     Column("base_kernels", "count", "kernels of the base in the compared steps"),
-    Column("head_kernels", "count", "kernels of the head they became"),
-    Column("base_ns", "ns", "Σ of durations of the base's"),
-    Column("head_ns", "ns", "Σ of durations of the head's"),
+    Column("head_kernels", "count", "kernels of the head that replace them"),
+    Column("base_ns", "ns", "Σ of durations on the base"),
+    Column("head_ns", "ns", "Σ of durations on the head"),
     Column("delta_ns", "ns", "head minus base"),
     Column("base_name", "", "canonical name of the base's longest kernel; empty without one"),
     Column("head_name", "", "canonical name of the head's longest kernel; empty without one"),
-    Column("rung", "", "how they were matched; empty where only one side has them"),
+    Column("rung", "", "how they were matched; empty if only one side has them"),
 )
 TABLES = (
     TableSpec("ratios", "Eager base and compiled head", _RATIOS),
-    TableSpec("fusion", f"Kernels that became others, the {MOST_GROUPS} largest differences", _FUSION),
+    TableSpec("fusion", f"Changed kernels, the {MOST_GROUPS} largest differences", _FUSION),
 )

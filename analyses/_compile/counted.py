@@ -1,4 +1,4 @@
-"""What torch counted while it compiled: tables of it, and advice on breaks and on compiling too late."""
+"""Compilation counters of torch: tables, and findings on graph breaks and late compilations."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
 LATE = Rule(
     "compile_late",
-    states="torch compiled something in the timed or the profiled steps, after the warm-up",
-    why="one compilation takes longer than many steps: times that contain it are not those of steady steps",
+    states="torch compiled code in the timed or the profiled steps, after the warm-up",
+    why="one compilation takes longer than many steps: times that include it are not steady-state step times",
 )
 BROKEN = Rule(
     "compile_graph_breaks",
     states="torch counted a graph break",
-    why="a graph ends there, so nothing is fused across it; torch names the reason of each",
+    why="a graph ends there, so nothing is fused across it; torch reports the reason",
 )
 RULES = (LATE, BROKEN)
 
 
 def tables(run: Run, found: Compilation) -> dict[str, pd.DataFrame]:
-    """One row on all of it, one for each reason of graph breaks, one for each compilation."""
-    made = {"compilation": _frame([_whole(run, found)], _WHOLE)}
+    """Tables of all compilations together, of reasons of graph breaks, and of each compilation."""
+    found_tables = {"compilation": _frame([_whole(run, found)], _WHOLE)}
     if found.breaks:
         rows = [
             {
@@ -45,13 +45,13 @@ def tables(run: Run, found: Compilation) -> dict[str, pd.DataFrame]:
             }
             for one in found.breaks
         ]
-        made["graph_breaks"] = _frame(rows, _BREAKS)
+        found_tables["graph_breaks"] = _frame(rows, _BREAKS)
     if found.compilations:
         names = [column.name for column in _EACH]
-        made["compilations"] = _frame(
+        found_tables["compilations"] = _frame(
             [{name: getattr(one, name) for name in names} for one in found.compilations], _EACH
         )
-    return made
+    return found_tables
 
 
 def _whole(run: Run, found: Compilation) -> dict[str, Any]:
@@ -73,19 +73,19 @@ def _whole(run: Run, found: Compilation) -> dict[str, Any]:
 
 
 def _frame(rows: list[dict[str, Any]], columns: tuple[Column, ...]) -> pd.DataFrame:
-    """Whole numbers stay whole where one is missing."""
+    """Build a table with nullable integers."""
     frame = pd.DataFrame(rows, columns=[column.name for column in columns])
     whole = [column.name for column in columns if column.unit in {"ns", "count"}]
     return frame.astype(dict.fromkeys(whole, "Int64"))
 
 
 def findings(run: Run, found: Compilation, *, parts: Sequence[str]) -> tuple[Finding, ...]:
-    """Advice on what torch counted.
+    """Findings on torch's compilation counters.
 
     Args:
         run: The run.
-        found: What torch counted.
-        parts: Parts of the recording whose compilations no other rule told of.
+        found: Torch's counters.
+        parts: Parts of the recording whose compilations no other rule reports.
     """
     late = [_late(run, part, own) for part in parts if (own := _in(found, part))]
     return (*late, *([_broken(found)] if found.breaks else []))
@@ -107,12 +107,12 @@ def _late(run: Run, part: str, own: list[Compiled]) -> Finding:
         severity=Severity.HIGH if grave else Severity.WARN,
         title=f"{count} ran in {part} steps, {human(total // steps, 'ns')} per step{guard}",
         advice=(
-            "mark what varies with `torch._dynamo.mark_dynamic` or `dynamic=True`, pad inputs to few shapes, "
-            "or warm up with each of them; `TORCH_LOGS=recompiles` tells each guard that fails"
+            "mark varying dimensions with `torch._dynamo.mark_dynamic` or `dynamic=True`, pad inputs to few "
+            "shapes, or warm up with each shape; `TORCH_LOGS=recompiles` shows each guard that fails"
         ),
         saving_ns_per_step=total // steps,
         basis=Basis.MEASURED,
-        how=f"time of these compilations as torch measured it, over the number of {part} steps",
+        how=f"time of these compilations as measured by torch, over the number of {part} steps",
         confidence=CONFIDENT,
     )
 
@@ -127,7 +127,7 @@ def _broken(found: Compilation) -> Finding:
         severity=Severity.INFO,
         title=f"{title}: {most.reason}{more}",
         advice=(
-            f"in {', '.join(most.functions) or 'a function that torch does not name'}: "
+            f"in {', '.join(most.functions) or 'an unnamed function'}: "
             f"{most.explanation or 'see `TORCH_LOGS=graph_breaks`'}"
         ),
         confidence=CONFIDENT,
@@ -135,38 +135,38 @@ def _broken(found: Compilation) -> Finding:
 
 
 _WHOLE = (
-    Column("backend", "", "what compiled"),
+    Column("backend", "", "backend of torch.compile"),
     Column("first_call_ns", "ns", "time of the first warm-up step, which compiles"),
-    Column("compile_ns", "ns", "Σ of the compilations as torch measured them, to whole microseconds"),
-    Column("compilations", "count", "compilations, of the backward pass where it came later too"),
+    Column("compile_ns", "ns", "Σ of the compilation times measured by torch, in whole microseconds"),
+    Column("compilations", "count", "compilations, including separate ones of the backward pass"),
     Column("compiled_frames", "count", "distinct frames i of their ids i/j"),
     Column("backend_graphs", "count", "graphs handed to the backend"),
-    Column("cached", "count", "graphs whose code Inductor found in its cache: compiling them took less"),
+    Column("cached", "count", "graphs whose code Inductor found in its cache, so that compiling was faster"),
     Column("ops", "count", "Σ of the operations of their graphs"),
-    Column("guards", "count", "Σ of the guards of the frames, compiled again counted again"),
-    Column("graph_breaks", "count", "frames that a graph break ended, by reason"),
-    Column("recompilations", "count", "compilations of a frame that had been compiled: ids i/j with j > 0"),
+    Column("guards", "count", "Σ of the guards of all compilations"),
+    Column("graph_breaks", "count", "frames ended by a graph break, per reason"),
+    Column("recompilations", "count", "recompilations of a frame: ids i/j with j > 0"),
     Column("late", "count", "compilations after the warm-up, in timed or profiled steps"),
 )
 _BREAKS = (
-    Column("reason", "prose", "why a graph ended, as torch says it"),
+    Column("reason", "prose", "torch's reason of the graph break"),
     Column("frames", "count", "frames it ended"),
-    Column("times", "count", "times that a compilation met it; compiling again counts again"),
+    Column("times", "count", "times that a compilation met it, including recompilations"),
     Column("functions", "", "Python functions it is in"),
-    Column("explanation", "prose", "what torch explains and advises"),
+    Column("explanation", "prose", "torch's explanation and advice"),
 )
 _EACH = (
     Column("id", "", "torch's i/j: frame i, its compilation j"),
     Column("function", "", "the Python function, or backward"),
-    Column("part", "", "when: in the warm-up, in timed or in profiled steps"),
-    Column(C.DUR_NS, "ns", "time it took, to whole microseconds"),
-    Column("ops", "count", "operations of its graph; missing of a backward pass"),
-    Column("guards", "count", "conditions to check before each call; missing likewise"),
-    Column("reason", "prose", "the guard that failed; empty of the first compilation of a frame"),
-    Column("failed", "prose", "why the frame runs eagerly after all; empty where it does not"),
+    Column("part", "", "part of the recording: warm-up, timed or profiled steps"),
+    Column(C.DUR_NS, "ns", "compilation time, in whole microseconds"),
+    Column("ops", "count", "operations of its graph; missing for a backward pass"),
+    Column("guards", "count", "guards to check before each call; missing for a backward pass"),
+    Column("reason", "prose", "guard that failed; empty for the first compilation of a frame"),
+    Column("failed", "prose", "why compilation failed and the frame runs eagerly; else empty"),
 )
 TABLES = (
-    TableSpec("compilation", "Compilation; as torch counted it while the run was recorded", _WHOLE),
-    TableSpec("graph_breaks", "Graph breaks; by reason, the most met first", _BREAKS),
-    TableSpec("compilations", "Compilations; in order", _EACH),
+    TableSpec("compilation", "Compilation, as counted by torch", _WHOLE),
+    TableSpec("graph_breaks", "Graph breaks by reason, most frequent first", _BREAKS),
+    TableSpec("compilations", "Compilations, in order", _EACH),
 )

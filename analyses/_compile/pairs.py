@@ -1,4 +1,4 @@
-"""Several pairs of eager and compiled runs at once: ratios of time and memory, and their geometric means."""
+"""Geometric means of time and memory ratios over several pairs of eager and compiled runs."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def geomeans(pairs: Iterable[tuple[Run, Run]]) -> pd.DataFrame:
     Returns:
         One row per pair, then the geometric mean of each column over the pairs that have it: `speedup` (step
         time of the eager run over the compiled one's: above 1 is faster) and, head over base, the ratios of
-        the peaks of device and host memory. Missing where a run of a pair did not measure it.
+        the peaks of device and host memory. Missing if a run of a pair did not measure it.
 
     Raises:
-        UnusableInputError: The runs of a pair did other work.
+        UnusableInputError: The runs of a pair are not comparable.
 
     Example:
         >>> import tracekit
@@ -59,7 +59,7 @@ def _row(base: Run, head: Run) -> dict[str, object]:
 
 
 def _name(run: Run) -> str:
-    """What a run measured; its id where it is an imported trace."""
+    """Workload, mode and device of a run, or its id if it is an imported trace."""
     known = [run.meta.fingerprint.get(field) for field in ("workload", "mode", "device")]
     return " ".join(str(one) for one in known if one) if known[0] else run.id
 

@@ -1,4 +1,4 @@
-"""What a trace shows of compiled code: regions, graphs, guards, compilations, and where kernels come from."""
+"""Compiled code in a trace: regions, graphs, guards, compilations, and the origin of kernels."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ _DEVICE = (C.ROW_ID, C.KIND, C.NAME, C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.S
 
 @dataclass(frozen=True)
 class Compiled:
-    """The compiled parts of a run; of a run with marked steps those in its steps.
+    """The compiled parts of a run, in its steps if steps are marked.
 
     Attributes:
-        regions: Calls of compiled regions, with their `frame` and `variant` where the name tells them.
-        graphs: Calls of graphs that Inductor made.
-        lookups: Searches for the compiled code that fits, which is where guards run.
-        compilations: Compilations, the outermost interval of each.
+        regions: Calls of compiled regions, with `frame` and `variant` if the name has numbers.
+        graphs: Calls of Inductor graphs.
+        lookups: Lookups in Dynamo's code cache, where guards run.
+        compilations: Outermost interval of each compilation.
         replays: Calls that replay a CUDA graph.
         kernels: Kernels and opaque graphs with their `origin`.
         breaks: Time of the host from a region to the one after a graph break; None without Python frames.
@@ -98,24 +98,24 @@ def _named(host: pd.DataFrame, pattern: str) -> pd.DataFrame:
 
 
 def _numbered(regions: pd.DataFrame) -> pd.DataFrame:
-    """Adds the frame a region was compiled from, and which compilation of it ran; missing where not told."""
-    told = regions[C.NAME].astype(object).astype("string").str.extract(NUMBERED).astype("Int64")
-    return regions.assign(**{FRAME: told[0], VARIANT: told[1]})
+    """Add frame and variant of each region; missing if the name has no numbers."""
+    numbers = regions[C.NAME].astype(object).astype("string").str.extract(NUMBERED).astype("Int64")
+    return regions.assign(**{FRAME: numbers[0], VARIANT: numbers[1]})
 
 
 def _outermost(rows: pd.DataFrame) -> pd.DataFrame:
-    """Intervals that no earlier one of their thread reaches beyond."""
+    """Intervals that no earlier interval of their thread encloses."""
     start, end = spans(rows)
     lane = rows.groupby(list(_LANE), sort=True).ngroup().to_numpy().astype(np.int64)
     order = np.lexsort((-end, start, lane))
     reach = pd.Series(end[order]).groupby(lane[order]).cummax().groupby(lane[order]).shift(fill_value=-1)
-    kept = order[(start[order] >= reach.to_numpy(np.int64))]
-    outer: pd.DataFrame = rows.iloc[np.sort(kept)]
+    selected = order[(start[order] >= reach.to_numpy(np.int64))]
+    outer: pd.DataFrame = rows.iloc[np.sort(selected)]
     return outer.reset_index(drop=True)
 
 
 def _kernels(run: Run, host: pd.DataFrame) -> pd.DataFrame:
-    """Kernels and opaque graphs by origin: Inductor's by name, replayed, of compiled code, or eager."""
+    """Kernels and opaque graphs with their origin."""
     device = busy(run, list(_DEVICE))
     kernels = device[device[C.KIND].isin([str(DeviceKind.KERNEL), str(DeviceKind.GRAPH)])]
     kernels = kernels.reset_index(drop=True)
@@ -150,19 +150,18 @@ def _covers(segments: tuple[Ints, Ints, Ints], lane: Ints, moment: Ints) -> Bool
     first = min(int(starts.min()), int(moment.min()))
     width = max(int(ends.max()), int(moment.max())) - first + 1
     begin, finish = lanes * width + starts - first, lanes * width + ends - first
-    asked = lane * width + moment - first
-    place = np.searchsorted(begin, asked, side="right") - 1
-    found: Bools = (place >= 0) & (asked < finish[np.maximum(place, 0)])
+    wanted = lane * width + moment - first
+    place = np.searchsorted(begin, wanted, side="right") - 1
+    found: Bools = (place >= 0) & (wanted < finish[np.maximum(place, 0)])
     return found
 
 
 def _breaks(run: Run, regions: pd.DataFrame) -> pd.DataFrame | None:
-    """The time on the host from each region to the next one, where that is in a function that resumes.
-
-    What follows a graph break is a function `torch_dynamo_resume_in_…`, which Python frames show.
+    """Host time from each region to the next one, if that runs inside a resume function after a graph break.
 
     Returns:
-        Rank, start and duration of each such gap, and the row of the region after it; None without frames.
+        Rank, start and duration of each such gap, and the row of the region after it; None if no Python
+        frames were recorded, which show the functions `torch_dynamo_resume_in_…`.
     """
     where = pc.field(C.KIND) == str(HostKind.PYTHON)
     frames = run.table("host_intervals", columns=list(_READ), where=where)
@@ -177,18 +176,18 @@ def _breaks(run: Run, regions: pd.DataFrame) -> pd.DataFrame | None:
     order = np.lexsort((start, own))
     before = np.concatenate(([-1], order[:-1])).astype(np.int64)[: len(order)]
     step = regions[C.STEP].fillna(NO_PARENT).to_numpy(np.int64)
-    alike = (before >= 0) & (own[before] == own[order]) & (step[before] == step[order])
-    kept = alike & inside[order] & (start[order] > end[before])
-    after, earlier = order[kept], before[kept]
+    same_step = (before >= 0) & (own[before] == own[order]) & (step[before] == step[order])
+    selected = same_step & inside[order] & (start[order] > end[before])
+    after, earlier = order[selected], before[selected]
     columns = {C.RANK: ints(regions, C.RANK)[after], C.START_NS: end[earlier]}
     lengths = start[after] - end[earlier]
     return pd.DataFrame({**columns, C.DUR_NS: lengths, C.ROW_ID: ints(regions, C.ROW_ID)[after]})
 
 
 def idle_during(run: Run, rows: pd.DataFrame) -> dict[int, int]:
-    """By rank, the time of these host rows in which no device of the rank ran anything.
+    """By rank, the time of these host rows with all devices of the rank idle.
 
-    Time before the first and after the last work of the devices does not count.
+    Time before the first and after the last device interval does not count.
     """
     device = busy(run, [C.RANK, C.START_NS, C.DUR_NS])
     found = {}

@@ -1,4 +1,4 @@
-"""Advice on compiled code: guards, graph breaks and compilations that a device waits for."""
+"""Findings on compiled code: guards, graph breaks and compilations during which the device is idle."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule
 from tracekit.render import human
 from tracekit.schema import C
 
-from .._shared.ranges import weightiest
+from .._shared.ranges import largest
 from . import reading
 
 if TYPE_CHECKING:
@@ -19,30 +19,30 @@ if TYPE_CHECKING:
 
     from .reading import Compiled
 
-_WHY = "below 1% two runs of one program differ by as much"
+_WHY = "two runs of one program differ by up to 1%"
 GUARDS = Rule(
     "compile_guards",
-    states="no device ran anything during 1% of the steps or more while guards were checked",
-    why=f"guards run before each call of compiled code; they cost what the device waits for them. {_WHY}",
+    states="all devices were idle for at least 1% of the steps while guards were checked",
+    why=f"guards run before each call of compiled code; they cost the time the device idles. {_WHY}",
 )
 BREAKS = Rule(
     "compile_breaks",
     states=(
-        "no device ran anything during 1% of the steps or more from a compiled region to the one after a "
-        "graph break; told only where Python frames were recorded"
+        "all devices were idle for at least 1% of the steps between compiled regions separated by a graph "
+        "break; needs Python frames"
     ),
-    why=f"at a break a graph ends and the host runs Python; it costs what the device waits for. {_WHY}",
+    why=f"at a break a graph ends and the host runs Python; it costs the time the device idles. {_WHY}",
 )
 COMPILES = Rule(
     "compile_in_steps",
-    states="code was compiled in profiled steps, and the device was idle for 1% of them or more meanwhile",
-    why=f"steps after warm-up should compile nothing; where they do, inputs keep failing guards. {_WHY}",
+    states="code was compiled in profiled steps, with the device idle for at least 1% of the steps meanwhile",
+    why=f"steps after the warm-up should not compile; if they do, inputs keep failing guards. {_WHY}",
 )
 RULES = (GUARDS, BREAKS, COMPILES)
 
 
 def findings(run: Run, parts: Compiled, steps: Budget) -> tuple[Finding, ...]:
-    """What the compiled code of a run should do otherwise, the largest saving first."""
+    """Findings on the compiled code of a run, largest saving first."""
     found = [_guards(run, parts, steps)]
     if parts.breaks is not None:
         found.append(_breaks(run, parts.breaks, steps))
@@ -59,12 +59,12 @@ def _guards(run: Run, parts: Compiled, steps: Budget) -> Finding | None:
         parts.lookups,
         steps,
         GUARDS,
-        title=f"the device waits for guards: {calls:,.0f} checks {steps.per}",
+        title=f"GPU idle during guard checks: {calls:,.0f} checks {steps.per}",
         advice=(
-            "compile one outer function in place of many inner ones, pass tensors rather than containers and "
-            "module attributes that guards look through, and see what they check with `TORCH_LOGS=guards`"
+            "compile one outer function instead of many inner ones, pass tensors rather than containers and "
+            "module attributes, which need many guards, and list the guards with `TORCH_LOGS=guards`"
         ),
-        how="time of the cache lookups in which no device of the rank ran anything, measured",
+        how="measured time of the cache lookups with all devices of the rank idle",
         confidence=0.8,
     )
 
@@ -76,13 +76,13 @@ def _breaks(run: Run, gaps: pd.DataFrame, steps: Budget) -> Finding | None:
         gaps,
         steps,
         BREAKS,
-        title=f"the device waits at graph breaks: {changes:,.0f} {steps.per}",
+        title=f"GPU idle at graph breaks: {changes:,.0f} {steps.per}",
         advice=(
-            "find the graph breaks with `TORCH_LOGS=graph_breaks`, or let `torch.compile(fullgraph=True)` "
-            "refuse them; calls such as `.item()`, printing and unsupported library calls end a graph. "
-            "Compile functions that always follow each other together"
+            "find the graph breaks with `TORCH_LOGS=graph_breaks`, or make them errors with "
+            "`torch.compile(fullgraph=True)`; calls such as `.item()`, printing and unsupported library "
+            "calls end a graph. Compile functions that always follow each other together"
         ),
-        how="time from one region to the next in which no device of the rank ran anything, measured",
+        how="measured time from one region to the next with all devices of the rank idle",
         confidence=0.8,
     )
 
@@ -93,13 +93,13 @@ def _compiles(run: Run, parts: Compiled, steps: Budget) -> Finding | None:
         parts.compilations,
         steps,
         COMPILES,
-        title=f"{len(parts.compilations):,} compilations run inside of {steps.steps:,} profiled steps",
+        title=f"{len(parts.compilations):,} compilations during {steps.steps:,} profiled steps",
         advice=(
-            "see which guards fail with `TORCH_LOGS=recompiles`; mark what varies with "
-            "`torch._dynamo.mark_dynamic` or `dynamic=True`, pad inputs to few shapes, and warm up "
-            "with each of them before measuring"
+            "find the failing guards with `TORCH_LOGS=recompiles`; mark varying dimensions with "
+            "`torch._dynamo.mark_dynamic` or `dynamic=True`, pad inputs to few shapes, and warm up with each "
+            "shape before measuring"
         ),
-        how="time of the compilations in which no device of the rank ran anything, measured",
+        how="measured time of the compilations with all devices of the rank idle",
         confidence=0.9,
     )
 
@@ -127,5 +127,5 @@ def _finding(
         basis=Basis.ESTIMATED,
         how=how,
         confidence=confidence,
-        evidence={"host_intervals": weightiest(rows, C.DUR_NS, EVIDENCE_ROWS)},
+        evidence={"host_intervals": largest(rows, C.DUR_NS, EVIDENCE_ROWS)},
     )

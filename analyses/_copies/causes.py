@@ -1,4 +1,4 @@
-"""What a difference of two runs' copies is called, and what to say about it."""
+"""Causes of different copies in two runs, and findings on them."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _MATTERS = (
     f"{LEAST_TIME_SHARE * 100:.0f}%"
 )
 _WHY = {
-    SHAPES: "different element counts are different work, so it is tested first and times are not judged",
-    DTYPES: "at equal elements, bytes follow the item size",
-    DUPLICATE: "at equal bytes per copy, bytes follow the number of copies",
-    ONE_SIDE: "a tensor that has no counterpart is not a repetition of one that has",
+    SHAPES: "different element counts are different work, so this is tested first and times are not compared",
+    DTYPES: "at equal elements, bytes depend on the item size",
+    DUPLICATE: "at equal bytes per copy, bytes depend on the number of copies",
+    ONE_SIDE: "a tensor without a counterpart is not a duplicate of another",
     MEMORY_KIND: "at equal bytes and copies, pageable memory is staged and pinned is not",
-    LINK: "at equal bytes, copies and memory, what is left is the link or the host's memory",
-    DIFFERS: "bytes differ and no shapes say why: a larger shape and a wider dtype look alike",
+    LINK: "at equal bytes, copies and memory, the link or the host's memory remains",
+    DIFFERS: "without shapes, a larger shape and a wider dtype cannot be distinguished",
 }
 _STATES = {
     SHAPES: (
@@ -51,35 +51,33 @@ _STATES = {
         "equal elements and different item size, or equal batch size and the runs' dtypes explain the bytes"
     ),
     DUPLICATE: "equal elements and item size, and copies per step differ by at least 0.75",
-    ONE_SIDE: "a tensor is copied in one run only",
+    ONE_SIDE: "a tensor is copied in only one run",
     MEMORY_KIND: "equal bytes and copies, one from pageable and one from pinned memory",
     LINK: "equal bytes, copies and memory, at least 1 MiB each, and rates that differ more than 1.5 times",
-    DIFFERS: "bytes per copy differ and the shapes of one run or both are not recorded",
+    DIFFERS: "bytes per copy differ and the shapes of a run are not recorded",
 }
 RULES = tuple(
     Rule(_CODES[cause], f"comparing two runs: {_STATES[cause]}; {_MATTERS}", _WHY[cause]) for cause in _ORDER
 )
 _ADVICE = {
-    SHAPES: (
-        "The runs did different work per step: compare runs of one batch size and shape before judging times."
-    ),
+    SHAPES: ("The runs did different work per step: compare runs of the same batch size and shape instead."),
     DTYPES: "Copy the narrower dtype and convert on the device if the wider one is needed there.",
     DUPLICATE: (
-        "Look for a second copy of the same tensor; a further tensor of the same shape would look alike."
+        "Look for a second copy of the same tensor; another tensor of the same shape cannot be ruled out."
     ),
-    ONE_SIDE: "Check whether the tensor is meant to be copied; nothing in the other run stands for it.",
+    ONE_SIDE: "Check whether the tensor needs to be copied; it has no counterpart in the other run.",
     MEMORY_KIND: "Copy from pinned memory in both runs (`DataLoader(pin_memory=True)`, `non_blocking=True`).",
     LINK: (
         "Compare the link's width and generation under load (`nvidia-smi -q -d PCIE`), the NUMA node of "
-        "the process and other traffic on the link; the traces do not show which of these it is."
+        "the process and other traffic on the link; the traces do not show which is the cause."
     ),
-    DIFFERS: "Record both runs with `record_shapes=True`, or name the batch size, to tell shape from dtype.",
+    DIFFERS: "Record both runs with `record_shapes=True` to distinguish shape from dtype.",
 }
 INFERRED = 0.6
-_SEEN = frozenset({SHAPES, DTYPES, MEMORY_KIND})
+_RECORDED = frozenset({SHAPES, DTYPES, MEMORY_KIND})
 """Causes that a trace can show by itself."""
-_LIKE = frozenset({DTYPES, DUPLICATE, MEMORY_KIND, LINK})
-"""Causes with equal work on both sides, where a difference of times is a saving."""
+_EQUAL_WORK = frozenset({DTYPES, DUPLICATE, MEMORY_KIND, LINK})
+"""Causes with equal work on both sides, so that a difference of times is a saving."""
 
 
 def findings(
@@ -112,45 +110,43 @@ def _finding(
     heaviest = max(rows, key=lambda row: (abs(row["head_sum_ns"] - row["base_sum_ns"]), row["because"]))
     groups = [row["head_group"] for row in rows if row["head_group"]]
     exposed = sum(group.exposed_ns for group in groups)
-    saving = min(more_ns, exposed) if cause in _LIKE and more_ns > 0 and not other_gpu else None
+    saving = min(more_ns, exposed) if cause in _EQUAL_WORK and more_ns > 0 and not other_gpu else None
     saving = saving or None
     others = f", and {len(rows) - 1:,} more tensors" if len(rows) > 2 else ""
     others = ", and 1 more tensor" if len(rows) == 2 else others
     return Finding(
         _CODES[cause],
         steps.severity(saving * steps.steps) if saving else Severity.INFO,
-        f"{_WORDS[cause]}: {_tensor(heaviest, cause)}{heaviest['because']}{others}; "
+        f"{_TITLES[cause]}: {_tensor(heaviest, cause)}{heaviest['because']}{others}; "
         f"{_change(more_bytes, more_ns, cause)}",
         f"{_gpus(cause, other_gpu)}{_ADVICE[cause]}{_lines(heaviest)}",
         saving,
         Basis.MEASURED if saving else None,
-        "time of these copies in head minus that in base, at most what head's kernels do not hide"
-        if saving
-        else "",
-        CONFIDENT if cause in _SEEN and _recorded(heaviest, cause) else INFERRED,
+        "time of these copies in head minus that in base, at most the exposed time in head" if saving else "",
+        CONFIDENT if cause in _RECORDED and _recorded(heaviest, cause) else INFERRED,
         _evidence(groups),
     )
 
 
 def _gpus(cause: str, other_gpu: str) -> str:
-    if not other_gpu or cause not in _LIKE:
+    if not other_gpu or cause not in _EQUAL_WORK:
         return ""
-    return f"The runs ran on {other_gpu}, whose links may be all there is to it. "
+    return f"The runs used {other_gpu}, whose links may explain the difference. "
 
 
-_WORDS = {
+_TITLES = {
     SHAPES: "The runs copy tensors of different shape",
     DTYPES: "The runs copy the same elements in different dtypes",
     DUPLICATE: "The runs copy a tensor of one shape a different number of times",
-    ONE_SIDE: "A tensor is copied in one run only",
+    ONE_SIDE: "A tensor is copied in only one run",
     MEMORY_KIND: "The runs copy the same bytes from different host memory",
     LINK: "The same copies run at a different rate",
-    DIFFERS: "The runs copy different bytes and the cause cannot be told",
+    DIFFERS: "The runs copy different bytes, cause unknown",
 }
 
 
 def _recorded(row: dict[str, Any], cause: str) -> bool:
-    """Whether the trace itself shows the cause, rather than the runs' settings."""
+    """Whether the trace itself shows the cause, not only the runs' settings."""
     return cause == MEMORY_KIND or bool(row["base_shape"] and row["head_shape"])
 
 
@@ -163,10 +159,10 @@ def _tensor(row: dict[str, Any], cause: str) -> str:
 
 def _change(more_bytes: int, more_ns: int, cause: str) -> str:
     way = "more" if more_bytes > 0 else "less"
-    size = f"{human(abs(more_bytes), 'bytes')} {way} per step" if more_bytes else "as many bytes per step"
+    size = f"{human(abs(more_bytes), 'bytes')} {way} per step" if more_bytes else "the same bytes per step"
     if cause == SHAPES:
         return f"head copies {size}: different work, so times are not compared"
-    took = f"{human(abs(more_ns), 'ns')} {'more' if more_ns > 0 else 'less'}" if more_ns else "as long"
+    took = f"{human(abs(more_ns), 'ns')} {'more' if more_ns > 0 else 'less'}" if more_ns else "equally long"
     return f"head copies {size}, which takes {took}"
 
 

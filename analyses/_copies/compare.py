@@ -1,10 +1,10 @@
-"""Why two runs differ in what they copy to the device per step, tensor by tensor.
+"""Comparison of what two runs copy to the device per step, tensor by tensor.
 
-Copies of profiled steps (of the capture where none are marked) are grouped by op, shape, dtype, bytes and
-memory, and each group of one run is matched with one of the other (see `match`). Each match gets the
-first cause that is evident: elements differ (shape), item size differs (dtype), copies per step differ by at
-least 0.75 (duplicate), pageable against pinned (memory kind), rate of copies of at least 1 MiB differs by
-more than 1.5 times at equal bytes and memory (link).
+Copies of profiled steps (of the capture if none are marked) are grouped by op, shape, dtype, bytes and
+memory, and each group of one run is matched with one of the other (see `match`). Each match gets the first
+cause that applies: elements differ (shape), item size differs (dtype), copies per step differ by at least
+0.75 (duplicate), pageable against pinned (memory kind), rate of copies of at least 1 MiB differs by more than
+1.5 times at equal bytes and memory (link).
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
 __all__ = ["RULES", "TABLES", "compare"]
 
 LEAST_COPIES = 0.75
-"""Less than one, so that a step that lacks the copy does not hide it."""
+"""Less than one, so that a step without the copy does not hide the difference."""
 LEAST_RATIO = 1.5
 LARGE_BYTES = 1 << 20
 _KINDS = (str(Memory.PAGEABLE), str(Memory.PINNED), str(Memory.UNIFIED))
 
 
 def compare(base: Run, head: Run) -> Result:
-    """Explain how the copies to the device of two runs differ."""
+    """Explain how the host-to-device copies of two runs differ."""
     first, second = groups(base), groups(head)
     if not first and not second:
-        return Result(notes=("neither run has copies from the host to a device",))
+        return Result(notes=("neither run has host-to-device copies",))
     explained = settings.explanations(base, head)
     rows = [_row(one, other, explained) for one, other in matched(first, second, explained)]
     rows.sort(key=_change, reverse=True)
@@ -56,9 +56,9 @@ def compare(base: Run, head: Run) -> Result:
 
 
 def _row(one: Group | None, other: Group | None, explained: Explained) -> dict[str, Any]:
-    evident = list(_evident(one, other, explained))
-    cause, because = evident[0] if evident else ("", "")
-    also = ", ".join(name for name, _ in evident[1:])
+    applying = list(_causes(one, other, explained))
+    cause, because = applying[0] if applying else ("", "")
+    also = ", ".join(name for name, _ in applying[1:])
     known = other or one
     row: dict[str, Any] = {"cause": cause, "because": because, "also": also, "op": known.op if known else ""}
     for side, group in (("base", one), ("head", other)):
@@ -80,10 +80,10 @@ def _change(row: dict[str, Any]) -> tuple[int, int]:
     return abs(more_bytes), abs(row["head_sum_ns"] - row["base_sum_ns"])
 
 
-def _evident(one: Group | None, other: Group | None, explained: Explained) -> Iterator[tuple[str, str]]:
-    """Causes with their evidence, in the order in which they are tested."""
+def _causes(one: Group | None, other: Group | None, explained: Explained) -> Iterator[tuple[str, str]]:
+    """Yield the causes that apply with their evidence, in the order tested."""
     if one is None or other is None:
-        yield (ONE_SIDE, f"copied in {'head' if one is None else 'base'} alone")
+        yield (ONE_SIDE, f"copied only in {'head' if one is None else 'base'}")
         return
     content = list(_content(one, other, explained))
     yield from content
@@ -111,8 +111,8 @@ def _content(one: Group, other: Group, explained: Explained) -> Iterator[tuple[s
         yield DIFFERS, f"{'base' if one.size is None else 'head'} does not record the bytes of copies"
     elif one.size is not None and other.size is not None and one.size != other.size:
         because = (
-            f"{one.size:,} against {other.size:,} bytes per copy; without shapes, shape and dtype cannot be "
-            "told apart"
+            f"{one.size:,} against {other.size:,} bytes per copy; shape and dtype cannot be distinguished "
+            "without recorded shapes"
         )
         ratio = Fraction(one.size, other.size) if other.size else Fraction(0)
         yield from explained.get(ratio, [(DIFFERS, because)])
@@ -122,12 +122,10 @@ def _notes(base: Run, head: Run, rows: list[dict[str, Any]]) -> Iterator[str]:
     for name, run in (("base", base), ("head", head)):
         if not budget(run).marked:
             yield f"{name}: {NO_STEPS}; the whole capture counts as one step"
-    if said := settings.told(base, head):
-        yield f"the runs differ in their settings: {said}"
+    if differences := settings.differences(base, head):
+        yield f"the runs' settings differ: {differences}"
     if any(row["cause"] == DIFFERS and not (row["base_shape"] and row["head_shape"]) for row in rows):
-        yield (
-            "no shapes were recorded on both sides: record with `record_shapes=True` to tell shape from dtype"
-        )
+        yield "shapes are not recorded in both runs: record with `record_shapes=True`"
 
 
 def _totals(first: list[Group], second: list[Group], base: Run, head: Run) -> pd.DataFrame:
@@ -173,14 +171,14 @@ TABLES = (
             *_sides("sum_ns", "ns", "Σ of durations per step"),
             Column("time_ratio", "×", "head over base"),
             *_sides("copies", "", "copies per step"),
-            *_sides("steps", "count", "profiled steps of all ranks; captures where none are marked"),
+            *_sides("steps", "count", "profiled steps of all ranks; captures if none are marked"),
         ),
     ),
     TableSpec(
         "causes",
-        "Tensor by tensor, largest difference of bytes first",
+        "Tensors, largest difference of bytes first",
         (
-            Column("cause", "", "first evident cause of a difference; empty where there is none"),
+            Column("cause", "", "first cause of the difference; empty if there is no difference"),
             Column("because", "prose", "the evidence, base against head"),
             *_sides("bytes", "bytes", "bytes per step"),
             *_sides("sum_ns", "ns", "Σ of durations per step"),

@@ -1,4 +1,4 @@
-"""Copies to the device of one run by what tells tensors apart: op, shape, dtype, bytes and memory."""
+"""Host-to-device copies of one run grouped by op, shape, dtype, bytes and memory."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _UNKNOWN = -1
 
 @dataclass(frozen=True)
 class Group:
-    """Copies of one kind of a run, per step.
+    """One group of copies of a run, per step.
 
     Attributes:
-        shape: Shape of the copied tensor, empty where unknown.
-        dtype: Its dtype as the profiler names it, empty where unknown.
-        size: Bytes of each copy, None where unknown.
+        shape: Shape of the copied tensor, empty if unknown.
+        dtype: Its dtype as the profiler names it, empty if unknown.
+        size: Bytes of each copy, None if unknown.
         function: The source line without its number.
-        rows: Device rows of the longest of them.
+        rows: Device rows of the longest copies.
     """
 
     op: str
@@ -61,7 +61,7 @@ class Group:
 
 
 def groups(run: Run) -> list[Group]:
-    """The groups of a run in the order of their first copy in a step."""
+    """Group the copies of a run, in the order of their first copy in a step."""
     steps = budget(run)
     copies = counted(with_tensors(described(run, read(run, CopyKind.H2D))), marked=steps.marked)
     if copies.empty:
@@ -78,15 +78,15 @@ def groups(run: Run) -> list[Group]:
     longest = _longest(copies, codes)
     first = copies.iloc[np.unique(codes, return_index=True)[1]].to_dict("records")
     number = np.bincount(codes, minlength=count)
-    made = [
+    found = [
         _group(one, longest[at], int(number[at]), int(took[at]), int(exposed[at]), steps.steps)
         for at, one in enumerate(first)
     ]
-    return [made[at] for at in np.lexsort((np.arange(count), places))]
+    return [found[at] for at in np.lexsort((np.arange(count), places))]
 
 
 def _longest(copies: pd.DataFrame, codes: Ints) -> list[list[int]]:
-    """Rows of the longest copies of each group, as many as a finding names."""
+    """Rows of the longest copies of each group, at most `EVIDENCE_ROWS`."""
     row, duration = ints(copies, C.ROW_ID), ints(copies, C.DUR_NS)
     order = np.lexsort((row, -duration, codes))
     ends = np.flatnonzero(np.diff(codes[order])) + 1

@@ -1,4 +1,4 @@
-"""Advice on copies to the device: wider dtypes, repeated copies, scalars, and data that goes down and up."""
+"""Findings on host-to-device copies: wider dtypes, repeated copies, scalars, and offloaded data."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ RULES = (
     repeated.RULE,
     Rule(
         SCALARS,
-        "copies of at most 8 bytes to the device within profiled steps; the gaps between kernels in which "
-        "they end, each at most as long as the host was blocked in them, are at least 1% of the step",
+        "host-to-device copies of at most 8 bytes in profiled steps; the gaps between kernels in which they "
+        "end, each capped at the time the host was blocked in them, are at least 1% of the step",
         SCALARS_WHY,
     ),
     copies_ping_pong.RULE,
@@ -42,7 +42,7 @@ RULES = (
 
 
 def findings(run: Run, copies: pd.DataFrame, down: pd.DataFrame, hiding: Hiding) -> tuple[Finding, ...]:
-    """Advice on described copies to the device; those from it need no description."""
+    """Findings on described host-to-device copies; device-to-host copies need no description."""
     steps = budget(run)
     up, down = counted(copies, marked=steps.marked), counted(down, marked=steps.marked)
     paired = copies_ping_pong.pairs(pd.concat([up, down], ignore_index=True)) if steps.marked else up[:0]
@@ -50,7 +50,7 @@ def findings(run: Run, copies: pd.DataFrame, down: pd.DataFrame, hiding: Hiding)
     offloaded = set(paired[C.BYTES]) if ping_pong else set()
     found = [*wider.wider(up, hiding, steps)]
     if steps.marked:
-        stays = up[~up[C.BYTES].isin(offloaded | set(down[C.BYTES]))]
-        found += repeated.repeated(stays, up, hiding, steps)
+        not_offloaded = up[~up[C.BYTES].isin(offloaded | set(down[C.BYTES]))]
+        found += repeated.repeated(not_offloaded, up, hiding, steps)
         found += scalars(up, hiding, steps, SCALARS, _SCALAR_TITLE, _SCALAR_ADVICE)
     return (*found, *ping_pong)

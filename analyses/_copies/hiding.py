@@ -1,4 +1,4 @@
-"""What hides copies, and what the device waits for them: kernels and opaque graphs, per device."""
+"""Overlap of copies with kernels and opaque graphs, per device."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Hiding:
-    """What hides copies: kernels and opaque graphs, per device."""
+    """Unions of kernels and opaque graphs per device, which overlap copies."""
 
     def __init__(self, run: Run) -> None:
         frame = busy(run, [C.KIND, C.RANK, C.DEVICE, C.START_NS, C.DUR_NS])
@@ -31,7 +31,7 @@ class Hiding:
         }
 
     def exposed_by(self, frame: pd.DataFrame, codes: Ints, groups: int) -> Ints:
-        """Length of the union of each group's intervals that nothing hides, on each device, summed."""
+        """Exposed length of the union of each group's intervals, summed over devices."""
         total = np.zeros(groups, np.int64)
         for place, at in frame.groupby(list(KEYS), sort=True).indices.items():
             lane, start, end = segments_by(codes[at], *spans(frame.iloc[at]))
@@ -40,11 +40,10 @@ class Hiding:
         return total
 
     def starved(self, copies: pd.DataFrame) -> int:
-        """How much earlier kernels could have run had the host not been blocked in these copies, at most.
+        """Upper bound of how much earlier kernels could run if the host were not blocked in these copies.
 
-        In each gap between kernels in which copies end: the shorter of the time the host was blocked in them
-        and the gap since the first of their calls. A host that is not blocked is earlier by no more. Of the
-        devices of each rank the one that waits most.
+        For each gap between kernels in which copies end: the minimum of the time the host was blocked in them
+        and the gap since the first of their calls. The device of each rank with the largest sum counts.
         """
         known = copies[copies[BLOCKED_NS].notna()]
         codes, _ = code_by(known, KEYS)
@@ -56,14 +55,14 @@ class Hiding:
         return worst_devices(places, waited)
 
     def exposed(self, frame: pd.DataFrame) -> int:
-        """Length of the union of these intervals that nothing hides, of the worst device of each rank."""
+        """Exposed length of the union of these intervals, on the device of each rank with most of it."""
         codes, count = code_by(frame, KEYS)
         places = frame[list(KEYS)].iloc[np.unique(codes, return_index=True)[1]]
         return worst_devices(places, self.exposed_by(frame, codes, count))
 
 
 def _starved(rows: pd.DataFrame, start: Ints, end: Ints) -> int:
-    """The same for copies of one device and the union of its kernels."""
+    """Upper bound for copies of one device and the union of its kernels."""
     if not len(start):
         return 0
     ended = spans(rows)[1]

@@ -1,12 +1,11 @@
-"""How fast a device's link to the host can copy.
+"""Rates of a device's link to the host.
 
-The link's rate is PCIe generation × lanes as NVML gave them while the program ran, else at most what the link
-can be (`_shared.pcie` has the rates). The best rate seen is that of a pinned copy of at least 1 MiB in the
-same direction and on the same device, the size from which the fixed cost of a copy no longer shows. The
-ceiling is the larger of the two that are known.
+The link's rate is PCIe generation × lanes as sampled by NVML during the run, else the maximum of the link
+(`_shared.pcie` has the rates). The best rate seen is that of a pinned copy of at least 1 MiB in the same
+direction and on the same device; below that size the fixed cost of a copy matters. The ceiling is the larger
+of the known ones.
 
-What a copy can reach is the best rate seen, else 80% of the link's: protocol overhead takes the rest of what
-large pinned copies get.
+The rate a copy can reach is the best rate seen, else 80% of the link's, because of protocol overhead.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ LINK, SEEN, CEILING, REACHABLE = "link_gb_per_s", "seen_gb_per_s", "ceiling_gb_p
 
 
 def ceilings(run: Run, copies: pd.DataFrame) -> pd.DataFrame:
-    """The rates known for each rank, device and direction of these copies; missing where unknown."""
+    """Known rates of each rank, device and direction of these copies; missing if unknown."""
     keys = [*KEYS, DIRECTION]
     table = copies[keys].drop_duplicates().sort_values(keys, ignore_index=True)
     large = copies[(copies[MEMORY] == str(Memory.PINNED)) & (copies[C.BYTES] >= LARGE_BYTES)]
@@ -45,7 +44,7 @@ def ceilings(run: Run, copies: pd.DataFrame) -> pd.DataFrame:
 
 
 def faster_ns(size: pd.Series, duration: pd.Series, rate: pd.Series) -> pd.Series:
-    """How much shorter each copy would be at a rate, never below 0; missing where size or rate is unknown."""
+    """Time each copy would save at a rate, at least 0; missing if size or rate is unknown."""
     known = size.notna() & rate.notna()
     wanted = (size.astype(float) / rate.astype(float)).where(known).round().astype("Int64")
     return (duration.astype("Int64") - wanted).clip(lower=0)

@@ -1,12 +1,12 @@
-"""Which copies of one run stand for which copies of another.
+"""Matching of the copies of two runs.
 
-Groups are matched in the order of their first copies in a step, by the first of these that agrees: op, shape,
-dtype, bytes, memory and the function of the source line; all of it but the function; all but the memory; op
-and shape; op, dtype and every dimension but the first; op, dtype and number of dimensions; op and number of
-dimensions, two at least.
+Groups are matched in the order of their first copies in a step, by the first of these keys that agrees: op,
+shape, dtype, bytes, memory and the function of the source line; the same without the function; without the
+memory; op and shape; op, dtype and every dimension but the first; op, dtype and number of dimensions; op and
+number of dimensions (at least two).
 
-Where a shape is unknown the op must agree, and bytes choose: a ratio that the runs' settings explain, then
-equal bytes, then the nearest; where bytes are unknown, the order. What is left is copied in one run only.
+If a shape is unknown the op must agree, and bytes decide: a ratio explained by the runs' settings, then equal
+bytes, then the nearest; if bytes are unknown, the order. The rest is copied in only one run.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _KEYS: tuple[Key, ...] = (
 def matched(
     base: list[Group], head: list[Group], ratios: Collection[Fraction] = ()
 ) -> list[tuple[Group | None, Group | None]]:
-    """Each group of one run with the one of the other it stands for, None where there is none.
+    """Pair each group of one run with its counterpart in the other, None if there is none.
 
     Args:
         base: Groups of one run.
@@ -61,24 +61,24 @@ def matched(
 def _pair(
     pairs: Pairs, left: list[Group], right: list[Group], key: Key, other_key: Key
 ) -> tuple[list[Group], list[Group]]:
-    """Add the groups whose keys agree to the pairs, in their order; gives what is left of both sides."""
-    waiting: dict[Any, list[Group]] = {}
+    """Add groups with equal keys to the pairs, in their order; return the remaining groups of both sides."""
+    unmatched: dict[Any, list[Group]] = {}
     for one in left:
-        if (named := key(one)) is not None:
-            waiting.setdefault(named, []).append(one)
-    found = [(queue.pop(0), other) for other in right if (queue := waiting.get(other_key(other)))]
+        if (value := key(one)) is not None:
+            unmatched.setdefault(value, []).append(one)
+    found = [(queue.pop(0), other) for other in right if (queue := unmatched.get(other_key(other)))]
     pairs += found
     return _rest(left, right, found)
 
 
 def _rest(left: list[Group], right: list[Group], pairs: Pairs) -> tuple[list[Group], list[Group]]:
-    """What is left of both sides."""
+    """Return the groups of both sides that are in no pair."""
     taken = {id(one) for pair in pairs for one in pair}
     return [one for one in left if id(one) not in taken], [one for one in right if id(one) not in taken]
 
 
 def _by_bytes(ones: list[Group], others: list[Group], ratios: Collection[Fraction]) -> Pairs:
-    """Groups of one op whose shapes cannot be compared."""
+    """Pair groups of one op whose shapes cannot be compared."""
     pairs: Pairs = []
     for ratio in (*ratios, Fraction(1)):
         ones, others = _pair(pairs, ones, others, _size, _sized(ratio))
@@ -94,14 +94,14 @@ def _size(one: Group) -> int | None:
 
 
 def _sized(ratio: Fraction) -> Key:
-    """What the bytes of a group of head would be in base."""
+    """Key: bytes of a group of head, scaled to base."""
     return lambda one: None if one.size is None else one.size * ratio
 
 
 def _nearest(ones: list[Group], others: list[Group]) -> Pairs:
-    """All of the shorter side, each with the group of the other whose bytes are the fewest times its own.
+    """Pair each group of the shorter side with the group of the other with the nearest ratio of bytes.
 
-    As many groups on both sides are matched by rank, so that the two directions agree.
+    Sides of equal length are matched in order of size, so that the result is symmetric.
     """
     few, many = sorted((ones, others), key=len)
     left = sorted(many, key=_bytes)

@@ -1,4 +1,4 @@
-"""Advice on data that goes from the device to the host and back in every step."""
+"""Findings on data copied from the device to the host and back in every step."""
 
 from __future__ import annotations
 
@@ -26,16 +26,19 @@ MANY_UP_FIRST = 8
 
 RULE = Rule(
     PING_PONG,
-    "in every one of at least 2 profiled steps bytes go down and up in copies of equal size (at least "
-    "64 KiB): the first down ends before the first up starts, or at least 8 such pairs; their time "
-    "that no kernel hides is at least 1% of the step",
-    "equal sizes in both directions in every step are offloading; a single pair of which the upward "
-    "copy comes first may be a batch and a result of its size",
+    "in each of at least 2 profiled steps data is copied to the host and back in copies of equal size (at "
+    "least 64 KiB): the first D2H copy ends before the first H2D copy starts, or there are at least 8 such "
+    "pairs; their exposed time is at least 1% of the step",
+    "equal sizes in both directions in every step indicate offloading; a single pair with the H2D copy "
+    "first may be a batch and a result of the same size",
 )
 
 
 def pairs(copies: pd.DataFrame) -> pd.DataFrame:
-    """The copies of sizes that go down and up equally often in every step of a device, with `down_first`."""
+    """Copies of sizes that occur equally often in both directions in every step of a device.
+
+    The column `down_first` says whether the first D2H copy ends before the first H2D copy starts.
+    """
     large = copies[(copies[C.BYTES] >= PING_PONG_BYTES).fillna(value=False)]
     if large[DIRECTION].nunique() < 2:
         return large[:0].assign(down_first=False)
@@ -52,12 +55,12 @@ def pairs(copies: pd.DataFrame) -> pd.DataFrame:
     )
     grouped["even"] = (grouped["ups"] * 2 == grouped["n"]) & (grouped["ups"] > 0)
     grouped["down"] = (grouped["first_down"] <= grouped["first_up"]).fillna(value=False)
-    told = grouped.groupby(keys, as_index=False).agg(
+    sizes = grouped.groupby(keys, as_index=False).agg(
         even=("even", "all"), seen=("even", "size"), down_first=("down", "all")
     )
-    told = told.merge(steps.reset_index(), on=list(KEYS))
-    told = told[told["even"] & (told["seen"] == told["steps"]) & (told["steps"] >= 2)]
-    return large.merge(told[[*keys, "down_first"]], on=keys, how="inner")
+    sizes = sizes.merge(steps.reset_index(), on=list(KEYS))
+    sizes = sizes[sizes["even"] & (sizes["seen"] == sizes["steps"]) & (sizes["steps"] >= 2)]
+    return large.merge(sizes[[*keys, "down_first"]], on=keys, how="inner")
 
 
 def ping_pong(paired: pd.DataFrame, hiding: Hiding, steps: Budget) -> list[Finding]:
@@ -76,14 +79,14 @@ def ping_pong(paired: pd.DataFrame, hiding: Hiding, steps: Budget) -> list[Findi
         Finding(
             PING_PONG,
             steps.severity(saving),
-            f"{human(size // steps.steps, 'bytes')} {per(steps)} go from the device to the host and back in "
-            f"copies of equal size: {human(steps.per_step(took), 'ns')} of copies, "
-            f"{human(steps.per_step(saving), 'ns')} not hidden behind kernels",
+            f"{human(size // steps.steps, 'bytes')} {per(steps)} copied from the device to the host and back "
+            f"in copies of equal size: {human(steps.per_step(took), 'ns')} of copies, "
+            f"{human(steps.per_step(saving), 'ns')} exposed",
             "Keep the data on the device if it fits (recompute activations, smaller batch, sharding), or "
             f"prefetch it on another stream from pinned memory: {places(up, C.DUR_NS)}.",
             steps.per_step(saving),
             Basis.ESTIMATED,
-            f"time of these copies that no kernel hides, {steps.per}, {WORST}, were the data kept there",
+            f"exposed time of these copies, {steps.per}, {WORST}, if the data stayed on the device",
             0.7 if paired["down_first"].all() else 0.6,
             evidence(paired),
         )

@@ -1,12 +1,11 @@
-"""Memory copies of a run: direction, memory of the host side, what hid them, and the host time they blocked.
+"""Memory copies of a run: direction, memory of the host side, and host time blocked.
 
 * direction = the copy kind; memory = that of the host side: the source of H2D and H2H, the destination of
-  D2H; `device` for D2D and P2P. AMD's profiler writes `Host`, which does not say pageable or pinned: unknown.
-* exposed = the union of the copies minus what a kernel or an opaque graph on the same device covers.
+  D2H; `device` for D2D and P2P. AMD's profiler writes `Host`, neither pageable nor pinned: unknown.
 * blocked = duration of the launching call plus that of the synchronize call that directly follows it on its
-  thread inside the same op (`aten::copy_`, `aten::_local_scalar_dense`), as a blocking copy of PyTorch makes
-  it. Outside of an op the launching call alone: a wait after it may be the user's own. Missing where the
-  launch was not recorded.
+  thread inside the same op (`aten::copy_`, `aten::_local_scalar_dense`), as in a blocking copy of PyTorch.
+  Outside an op the launching call alone: a wait after it may be the user's. Missing if the launch was not
+  recorded.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ SCALAR_BYTES = 8
 WAIT_PATTERN = r"(?i)synchronize"
 KEYS = (C.RANK, C.DEVICE)
 WORST = "on the device of each rank with most of it"
-"""What is said of the times of findings: devices of a rank work and wait side by side."""
+"""Explanation of times in findings: devices of a rank run concurrently."""
 
 _READ = (
     C.ROW_ID,
@@ -62,30 +61,30 @@ _HOST_SIDES = (str(Memory.PAGEABLE), str(Memory.PINNED), str(Memory.UNIFIED))
 
 
 def read(run: Run, direction: CopyKind | None = None) -> pd.DataFrame:
-    """The memcpys of a run, of one direction or all, in order of start, with direction and memory as text."""
+    """Read the memcpys of a run, of one direction or all, sorted by start, with direction and memory."""
     where = pc.field(C.KIND) == str(DeviceKind.MEMCPY)
     if direction is not None:
         where &= pc.field(C.COPY_KIND) == str(direction)
     frame = run.table("device_intervals", columns=_READ, where=where)
-    ways = texts(frame[C.COPY_KIND], str(CopyKind.UNKNOWN))
-    memory = _host_side(ways, frame)
-    kept = frame.drop(columns=[C.COPY_KIND, C.SRC_MEMORY, C.DST_MEMORY])
-    kept[C.NAME] = frame[C.NAME].astype(object)
-    kept[DIRECTION], kept[MEMORY] = ways, memory
-    return kept.sort_values([C.START_NS, C.ROW_ID], ignore_index=True)
+    directions = texts(frame[C.COPY_KIND], str(CopyKind.UNKNOWN))
+    memory = _host_side(directions, frame)
+    table = frame.drop(columns=[C.COPY_KIND, C.SRC_MEMORY, C.DST_MEMORY])
+    table[C.NAME] = frame[C.NAME].astype(object)
+    table[DIRECTION], table[MEMORY] = directions, memory
+    return table.sort_values([C.START_NS, C.ROW_ID], ignore_index=True)
 
 
-def _host_side(ways: np.ndarray[tuple[int], np.dtype[np.object_]], frame: pd.DataFrame) -> pd.Series:
+def _host_side(directions: np.ndarray[tuple[int], np.dtype[np.object_]], frame: pd.DataFrame) -> pd.Series:
     source = pd.Series(texts(frame[C.SRC_MEMORY], str(Memory.UNKNOWN)), index=frame.index)
     target = pd.Series(texts(frame[C.DST_MEMORY], str(Memory.UNKNOWN)), index=frame.index)
-    way = pd.Series(ways, index=frame.index)
+    way = pd.Series(directions, index=frame.index)
     side = source.where(way != str(CopyKind.D2H), target)
     side = side.where(side.isin(_HOST_SIDES) & (way != str(CopyKind.UNKNOWN)), str(Memory.UNKNOWN))
     return side.mask(way.isin([str(CopyKind.D2D), str(CopyKind.P2P)]), str(Memory.DEVICE))
 
 
 def described(run: Run, copies: pd.DataFrame) -> pd.DataFrame:
-    """The copies with launching op, outermost op, shapes, dtypes, source line and the host time blocked."""
+    """Add launching op, outermost op, shapes, dtypes, source line and blocked host time to the copies."""
     launching = host_rows(run, copies[C.OP_ROW], [C.NAME, C.INPUT_SHAPES, C.INPUT_DTYPES])
     table = with_origins(run, copies).join(host_waits(run, copies))
     table[BLOCKED_NS] = table[CALL_NS] + table[WAIT_NS]
@@ -96,15 +95,15 @@ def described(run: Run, copies: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_origins(run: Run, copies: pd.DataFrame) -> pd.DataFrame:
-    """The copies with the outermost op around each and the user's source line."""
+    """Add the outermost op around each copy and the user's source line."""
     lines = source_lines(run, copies[C.OP_ROW].fillna(copies[C.LAUNCH_ROW]))
     return copies.assign(**{OUTER: _outermost(run, copies[C.OP_ROW]), SOURCE: lines})
 
 
 def _outermost(run: Run, rows: pd.Series) -> pd.Series:
-    """Name of the outermost op around each op: what the user called."""
+    """Name of the outermost op around each op."""
     ops = run.table("host_intervals", columns=[C.ROW_ID, C.PARENT_ROW], where=_is(HostKind.OP))
-    parent = np.append(positions(ops[C.ROW_ID], ops[C.PARENT_ROW]), NO_PARENT)  # the last answers NO_PARENT
+    parent = np.append(positions(ops[C.ROW_ID], ops[C.PARENT_ROW]), NO_PARENT)  # index -1 gives NO_PARENT
     at = positions(ops[C.ROW_ID], rows)
     while (climbing := parent[at] != NO_PARENT).any():
         at[climbing] = parent[at[climbing]]
@@ -118,9 +117,9 @@ def _is(*kinds: HostKind) -> pc.Expression:
 
 
 def host_waits(run: Run, copies: pd.DataFrame) -> pd.DataFrame:
-    """The launching call of each copy and the wait that directly follows it: starts and durations.
+    """Starts and durations of the launching call of each copy and of the wait directly after it.
 
-    Missing where the launch is not known; a wait of 0 where none follows.
+    Missing if the launch is unknown; the wait is 0 if none follows.
     """
     launch = host_rows(run, copies[C.LAUNCH_ROW], [C.PARENT_ROW])
     inside = run.arrow("host_intervals", columns=[C.ROW_ID], where=_is(HostKind.OP))
@@ -160,22 +159,22 @@ def _calls(run: Run, launches: pd.Series, ops: Ints) -> pd.DataFrame:
 
 
 def counted(copies: pd.DataFrame, *, marked: bool) -> pd.DataFrame:
-    """The copies that recur: those of profiled steps, or all where no steps are marked."""
+    """Copies in profiled steps, or all if no steps are marked."""
     return copies[copies[C.STEP].notna()] if marked else copies
 
 
 def per(steps: Budget) -> str:
-    """What a number is per, within a title; `Budget.per` says more at the end of a sentence."""
+    """Short unit of amounts in titles; `Budget.per` is longer."""
     return "per step" if steps.marked else "per capture"
 
 
 def exact_sum(values: pd.Series) -> int | None:
-    """Σ of values, None where one is missing."""
+    """Sum of values, None if one is missing."""
     return None if values.isna().any() else int(values.sum())
 
 
 def evidence(copies: pd.DataFrame, weight: str = C.DUR_NS) -> dict[str, list[int]]:
-    """Row ids of the weightiest copies and of the calls that launched them."""
+    """Row ids of the copies with the largest weight and of the calls that launched them."""
     order = copies.assign(**{weight: copies[weight].fillna(0)}).sort_values(
         [weight, C.START_NS, C.ROW_ID], ascending=[False, True, True]
     )
@@ -186,11 +185,11 @@ def evidence(copies: pd.DataFrame, weight: str = C.DUR_NS) -> dict[str, list[int
 
 
 def places(copies: pd.DataFrame, weight: str, most: int = 3) -> str:
-    """Where these copies come from, the weightiest first: `aten::to at train.py(12): main`."""
+    """Ops and source lines of these copies, largest weight first: `aten::to at train.py(12): main`."""
     weights = copies.assign(weight=copies[weight].fillna(0))
-    told = weights.groupby([OUTER, SOURCE])["weight"].sum().reset_index()
-    told = told.sort_values(["weight", OUTER, SOURCE], ascending=[False, True, True])
-    words = [_place(op, line) for op, line in zip(told[OUTER], told[SOURCE], strict=True)]
+    sums = weights.groupby([OUTER, SOURCE])["weight"].sum().reset_index()
+    sums = sums.sort_values(["weight", OUTER, SOURCE], ascending=[False, True, True])
+    words = [_place(op, line) for op, line in zip(sums[OUTER], sums[SOURCE], strict=True)]
     more = f" and {len(words) - most} more places" if len(words) > most else ""
     return ", ".join(words[:most]) + more
 
@@ -201,6 +200,6 @@ def _place(op: str, line: str) -> str:
 
 
 def code_by(frame: pd.DataFrame, keys: Sequence[str]) -> tuple[Ints, int]:
-    """A number of each row's combination of keys, and how many there are."""
+    """Number the distinct combinations of keys: the code of each row, and how many there are."""
     grouped = frame.groupby(list(keys), sort=True, dropna=False, observed=True)
     return grouped.ngroup().to_numpy().astype(np.int64), grouped.ngroups

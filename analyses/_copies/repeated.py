@@ -1,4 +1,4 @@
-"""Advice on a tensor that seems to be copied to the device several times a step."""
+"""Findings on a tensor that seems to be copied to the device several times per step."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ MOST_REPEATS = 3
 RULE = Rule(
     REPEATED,
     "copies of the same op, size (at least 1 MiB), shapes, dtypes, memory and source line occur 2 or 3 "
-    "times in every one of at least 2 steps, while some other tensor is copied once in every step, and "
-    "no copy of that size goes the other way; saving at least 1% of the step",
-    "a trace does not show whether it is the same tensor: a tensor that is copied once sets the pace "
-    "of the step; more repeats are layers, tables or micro-batches; confidence stays low",
+    "times in each of at least 2 steps, while another tensor is copied once in every step, and there is no "
+    "D2H copy of that size; saving at least 1% of the step",
+    "a trace does not show whether it is the same tensor, so confidence is low; a tensor copied once per "
+    "step shows that a step is not several micro-batches; more repeats are layers or tables",
 )
 
 
@@ -38,8 +38,8 @@ def repeated(copies: pd.DataFrame, every: pd.DataFrame, hiding: Hiding, steps: B
     keys = [*KEYS, OP, C.BYTES, C.INPUT_SHAPES, C.INPUT_DTYPES, MEMORY, SOURCE]
     for (rank, _), of_device in every.groupby(list(KEYS), sort=True):
         numbers = every.loc[every[C.RANK] == rank, C.STEP].nunique()
-        paced = _per_step(of_device[of_device[C.BYTES] > SCALAR_BYTES], keys, numbers)
-        if numbers < 2 or not (paced == 1).any():
+        copies_per_step = _per_step(of_device[of_device[C.BYTES] > SCALAR_BYTES], keys, numbers)
+        if numbers < 2 or not (copies_per_step == 1).any():
             continue
         mine = copies.loc[copies.index.intersection(of_device.index)]
         large = mine[(mine[C.BYTES] >= LARGE_BYTES).fillna(value=False)]
@@ -64,21 +64,18 @@ def _repeat(rows: pd.DataFrame, repeats: int, hiding: Hiding, steps: Budget) -> 
     one = rows.iloc[0]
     shape = one[SHAPE] if isinstance(one[SHAPE], str) else "a tensor of unrecorded shape"
     line = bool(one[SOURCE])
-    settle = (
-        "" if line else " A recorded stack (`tracekit collect --stacks`) would tell whether one line does it."
-    )
+    stacks = "" if line else " Record stacks (`tracekit collect --stacks`) to find the source lines."
     yield Finding(
         REPEATED,
         min(steps.severity(saving), Severity.WARN, key=[*Severity].index),
         f"{human(int(one[C.BYTES]), 'bytes')} ({shape}) are copied to the device {repeats} times in every "
         "step with the same op, size and dtype, while other tensors are copied once",
-        "If it is the same tensor, copy it once and keep the device tensor; if these are different inputs "
-        "of one shape (two views, source and target), nothing is repeated. Look at "
-        f"{places(rows, C.DUR_NS)}.{settle}",
+        "If it is the same tensor, copy it once and reuse the device tensor; different inputs of the same "
+        "shape (two views, source and target) are not repeated. Check "
+        f"{places(rows, C.DUR_NS)}.{stacks}",
         steps.per_step(saving),
         Basis.ESTIMATED,
-        f"{repeats - 1}/{repeats} of the copies' time that no kernel hides, {steps.per}, {WORST}, if it is "
-        "one tensor",
+        f"{repeats - 1}/{repeats} of the copies' exposed time, {steps.per}, {WORST}, if it is one tensor",
         0.4 if line else 0.3,
         evidence(rows),
     )

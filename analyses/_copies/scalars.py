@@ -1,4 +1,4 @@
-"""Advice on copies of single values, of which the host waits for each."""
+"""Findings on copies of single values that block the host."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from .hiding import Hiding
 
 SCALARS_WHY = (
-    "a host that is not blocked is earlier by no more than it was blocked; a wait after which kernels "
-    "still run costs nothing"
+    "without the copy the host could be earlier by at most the time it was blocked; a wait costs nothing if "
+    "kernels still run after it"
 )
 
 
 def scalars(
     copies: pd.DataFrame, hiding: Hiding, steps: Budget, code: str, title: str, advice: str
 ) -> list[Finding]:
-    """Copies of at most 8 bytes whose waiting leaves the device without kernels."""
+    """Finding on copies of at most 8 bytes that leave the device without kernels."""
     rows = copies[(copies[C.BYTES] <= SCALAR_BYTES).fillna(value=False) & copies[BLOCKED_NS].notna()]
     saving = hiding.starved(rows)
     if not steps.matters(saving):
@@ -47,8 +47,8 @@ def scalars(
             advice.format(**words),
             steps.per_step(saving),
             Basis.ESTIMATED,
-            "in each gap between kernels in which such copies end, the shorter of the time the host was "
-            f"blocked in them and the gap since their call, {steps.per}, {WORST}",
+            "per gap between kernels in which such copies end, the minimum of the time the host was blocked "
+            f"in them and the gap since their call, {steps.per}, {WORST}",
             0.7,
             evidence(rows, BLOCKED_NS),
         )

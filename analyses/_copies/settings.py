@@ -1,4 +1,4 @@
-"""What the settings of two runs say about different bytes per copy where shapes do not tell."""
+"""Explanation of different bytes per copy by the settings of two runs, if shapes are not recorded."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _EXPLAINED = "no shapes recorded; the runs' settings explain the ratio exactly"
 
 
 def explanations(base: Run, head: Run) -> dict[Fraction, list[tuple[str, str]]]:
-    """The causes, in the order in which they are tested, by the ratio of bytes that they explain.
+    """Causes, in the order tested, by the ratio of bytes that they explain.
 
-    A batch scales every tensor of a sample, a resolution images by its square. A dtype alone explains a ratio
-    at one known batch size only, for a larger batch looks alike.
+    A batch size scales every tensor, a resolution scales images by its square. A dtype alone explains a ratio
+    only at equal known batch sizes, because a larger batch has the same effect.
     """
     batch, side = _ratio(_BATCH, base, head), _ratio(_SIDE, base, head)
     items = _item_ratio(base, head)
@@ -50,36 +50,36 @@ def explanations(base: Run, head: Run) -> dict[Fraction, list[tuple[str, str]]]:
     ):
         if work == 1:
             continue
-        shape = SHAPES, f"{_EXPLAINED}: {told(base, head, names)}"
+        shape = SHAPES, f"{_EXPLAINED}: {differences(base, head, names)}"
         found.setdefault(work, [shape])
         if items != 1 and work * items != 1:
-            both = f"{_EXPLAINED}: {told(base, head, (*names, _DTYPE))}"
+            both = f"{_EXPLAINED}: {differences(base, head, (*names, _DTYPE))}"
             found.setdefault(work * items, [(SHAPES, both), (DTYPES, both)])
     if batch == 1 and side in (None, 1) and items != 1:
-        because = f"{_EXPLAINED} at one batch size: {told(base, head, (_DTYPE,))}"
+        because = f"{_EXPLAINED} at one batch size: {differences(base, head, (_DTYPE,))}"
         found.setdefault(items, [(DTYPES, because)])
     return found
 
 
-def told(base: Run, head: Run, names: tuple[str, ...] = _COMPARED) -> str:
-    """Of these settings those that both runs know and that differ: `batch_size 32 against 16`."""
+def differences(base: Run, head: Run, names: tuple[str, ...] = _COMPARED) -> str:
+    """List the known settings that differ: `batch_size 32 against 16`."""
     values = [(name, setting(base, name), setting(head, name)) for name in names]
-    return ", ".join(f"{name} {one} against {two}" for name, one, two in values if differ(one, two))
+    return ", ".join(f"{name} {one} against {two}" for name, one, two in values if differs(one, two))
 
 
-def differ(one: Any, two: Any) -> bool:
-    """Whether both are known and are not the same."""
+def differs(one: Any, two: Any) -> bool:
+    """Whether both are known and differ."""
     return one is not None and two is not None and one != two
 
 
 def setting(run: Run, name: str) -> Any:
-    """A setting of a run, None where it is not known."""
+    """A setting of a run, None if unknown."""
     found = run.meta.fingerprint.get(name)
     return found if found is not None else (run.meta.workload or {}).get(name)
 
 
 def _ratio(name: str, base: Run, head: Run) -> Fraction | None:
-    """Ratio of a setting of both runs, None where one does not know it."""
+    """Ratio of a setting of both runs, None if one is unknown."""
     values = [setting(run, name) for run in (base, head)]
     if not all(isinstance(value, int) and value > 0 for value in values):
         return None
@@ -87,6 +87,6 @@ def _ratio(name: str, base: Run, head: Run) -> Fraction | None:
 
 
 def _item_ratio(base: Run, head: Run) -> Fraction:
-    """Ratio of the item sizes of the runs' dtypes, 1 where one is not known."""
+    """Ratio of the item sizes of the runs' dtypes, 1 if one is unknown."""
     sizes = [item_bytes(_TORCH_NAMES.get(str(setting(run, _DTYPE)), "")) for run in (base, head)]
     return Fraction(sizes[0] or 1, sizes[1] or 1) if all(sizes) else Fraction(1)

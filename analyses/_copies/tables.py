@@ -1,4 +1,4 @@
-"""Tables that host-to-device and device-to-host copies share: per step, by group, by size."""
+"""Tables shared by host-to-device and device-to-host copies: per step, by group, by size."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ NEEDED = "needed_bytes"
 _UNKNOWN = -1
 
 COPIES = Column("copies", "count", "number of copies")
-BYTES = Column(C.BYTES, "bytes", "Σ of bytes; missing where the size of one is unknown")
+BYTES = Column(C.BYTES, "bytes", "Σ of bytes; missing if the size of one is unknown")
 SUM = Column("sum_ns", "ns", "Σ of durations, overlaps counted twice")
 UNION = Column("union_ns", "ns", "time at least one of them ran, per device and summed")
-EXPOSED = Column(EXPOSED_NS, "ns", "the part of the union that no kernel or opaque graph hides")
+EXPOSED = Column(EXPOSED_NS, "ns", "the part of the union that no kernel or opaque graph overlaps")
 GB_PER_S = Column(RATE, "GB/s", "bytes over Σ of durations, 10⁹ bytes per second")
 BLOCKED = Column(
-    BLOCKED_NS, "ns", "Σ of the launching calls and of the waits that directly follow them inside the same op"
+    BLOCKED_NS, "ns", "Σ of the launching calls and of the waits directly after them inside the same op"
 )
 PER_STEP = (RANK, DEVICE, STEP, COPIES, BYTES, SUM, UNION, EXPOSED, GB_PER_S)
 
@@ -45,22 +45,22 @@ GROUPS = (
     Column("copies_per_step", "", "those of profiled steps over the profiled steps of all ranks"),
     BYTES,
     SUM,
-    Column("median_ns", "ns", "median duration; the lower of the two middle ones"),
+    Column("median_ns", "ns", "lower median of the durations"),
     GB_PER_S,
     BLOCKED,
     EXPOSED,
     Column(C.INPUT_SHAPES, "", "shapes of that op's inputs"),
     Column(C.INPUT_DTYPES, "", "dtypes of that op's inputs, as the profiler names them"),
-    Column(SOURCE, "", "the user's line, empty without a recorded stack"),
-    Column(OUTER, "", "outermost op around it: what was called"),
-    Column("first_row", "", "device row of the first of them"),
+    Column(SOURCE, "", "user's source line; empty if no stack was recorded"),
+    Column(OUTER, "", "outermost op around it"),
+    Column("first_row", "", "device row of the first copy"),
 )
 SIZES = TableSpec(
     "sizes",
-    "By size, powers of two; a last row of missing bounds holds copies of unknown size",
+    "By size, in powers of two; a last row without bounds holds copies of unknown size",
     (
-        Column("from_bytes", "bytes", "least size, inclusive"),
-        Column("to_bytes", "bytes", "largest size, exclusive"),
+        Column("from_bytes", "bytes", "minimum size, inclusive"),
+        Column("to_bytes", "bytes", "maximum size, exclusive"),
         COPIES,
         BYTES,
         SUM,
@@ -68,32 +68,32 @@ SIZES = TableSpec(
 )
 
 
-NO_BYTES = "some copies were recorded without bytes (AMD's profiler does), so sums of bytes are missing"
+NO_BYTES = "some copies were recorded without bytes (as by AMD's profiler), so sums of bytes are missing"
 NO_STACKS = Remark("no stacks were recorded, so no source lines: record with `tracekit collect --stacks`")
 
 
 def notes(copies: pd.DataFrame, steps: int) -> tuple[str, ...]:
-    """What was not recorded, and how to get it."""
-    said = {
+    """Notes on missing data, and how to record it."""
+    holds = {
         NO_STEPS: not steps,
         NO_BYTES: copies[C.BYTES].isna().any(),
         NO_STACKS: (copies[SOURCE] == NO_SOURCE).all(),
     }
-    return tuple(note for note, true in said.items() if true)
+    return tuple(note for note, true in holds.items() if true)
 
 
 def sums(frame: pd.DataFrame, codes: Ints, groups: int, column: str) -> pd.Series:
-    """Exact sums by group, missing where a value of the group is."""
+    """Exact sums by group, missing if a value of the group is missing."""
     values = frame[column].astype("Int64")
     total = np.zeros(groups, np.int64)
     np.add.at(total, codes, values.fillna(0).to_numpy(dtype=np.int64))
-    lacking = np.zeros(groups, bool)
-    lacking[codes[values.isna().to_numpy(dtype=bool)]] = True
-    return pd.Series(total, dtype="Int64").mask(lacking)
+    incomplete = np.zeros(groups, bool)
+    incomplete[codes[values.isna().to_numpy(dtype=bool)]] = True
+    return pd.Series(total, dtype="Int64").mask(incomplete)
 
 
 def rate(size: pd.Series, duration: pd.Series) -> pd.Series:
-    """Bytes over nanoseconds, which is GB/s; missing where either says nothing."""
+    """Bytes over nanoseconds, which is GB/s; missing if either is missing or 0."""
     known = size.notna()
     whole = duration.where(known & (duration > 0), 0).fillna(0)
     return pd.Series(share(size.fillna(0).to_numpy(np.float64), whole.to_numpy(dtype=np.int64)), size.index)
@@ -127,11 +127,11 @@ def per_step(frame: pd.DataFrame, hiding: Hiding, extra: Sequence[str]) -> pd.Da
 
 
 def groups(frame: pd.DataFrame, hiding: Hiding, steps: int) -> pd.DataFrame:
-    """Copies by what launched them, their size, memory, shapes, dtypes and line; largest sum first.
+    """Group copies by launching op, size, memory, shapes, dtypes and source line; largest sum first.
 
     Args:
         frame: Described copies.
-        hiding: What hides them.
+        hiding: Unions of kernels and graphs.
         steps: Profiled steps of all ranks; 0 where none are marked.
     """
     keyed = frame.assign(bytes_each=frame[C.BYTES].astype("Int64").fillna(_UNKNOWN).astype(np.int64))
@@ -154,7 +154,7 @@ def groups(frame: pd.DataFrame, hiding: Hiding, steps: int) -> pd.DataFrame:
 
 
 def sizes(frame: pd.DataFrame) -> pd.DataFrame:
-    """Histogram by powers of two; sizes of 0 and unknown ones apart."""
+    """Histogram by powers of two, with separate rows for sizes of 0 and unknown sizes."""
     known = frame[C.BYTES].notna().to_numpy(dtype=bool)
     size = frame[C.BYTES].fillna(0).to_numpy(dtype=np.int64)
     power = np.where(size > 0, np.frexp(np.maximum(size, 1).astype(np.float64))[1].astype(np.int64) - 1, -1)

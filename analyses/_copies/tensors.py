@@ -1,11 +1,12 @@
-"""The tensors that copies copied: elements, bytes needed, and dtypes wider than what is used of them.
+"""Copied tensors: elements, bytes needed, and dtypes wider than needed.
 
-The copied tensor is known where the launching op is `aten::copy_`, `aten::_to_copy` or `aten::to`, its shapes
+The copied tensor is known if the launching op is `aten::copy_`, `aten::_to_copy` or `aten::to`, its shapes
 and dtypes are recorded, and the bytes copied are its elements times the item size of the source's or the
-destination's dtype. PyTorch converts on the host before a copy to a device, so it copies the destination's.
+destination's dtype. PyTorch converts on the host before a copy to a device, so it copies the destination's
+dtype.
 
-needed = elements × the smallest item size evidence allows: the narrower of source and destination dtype, or
-the dtype a kernel of the same device then converts the copy to, where nothing else reads it as it was copied.
+needed = elements × the smallest item size: the narrower of source and destination dtype, or the dtype to
+which a kernel of the same device converts the copy later, if nothing else reads it as copied.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ COPY_OPS = ("aten::copy_", "aten::_to_copy", "aten::to")
 WIDE = ("double", "long int", "long", "long long", "__int64")
 FACTORS = (2, 4, 8)
 LEAST_BYTES = 4096
-"""Below it a copy's time is the fixed cost of a copy, so fewer bytes save nothing."""
+"""Below this size a copy takes its fixed cost, so fewer bytes save nothing."""
 
 
 class _Copied(NamedTuple):
-    """What is known of a copied tensor; all None where nothing is."""
+    """Known properties of a copied tensor, None if unknown."""
 
     elements: int | None = None
     item: int | None = None
@@ -54,11 +55,11 @@ _COLUMNS = (ELEMENTS, ITEM, DTYPE, SHAPE, NEEDED_ITEM, NARROW, WHERE)
 
 
 def with_tensors(copies: pd.DataFrame) -> pd.DataFrame:
-    """Described copies with what is known of the tensors they copied."""
+    """Add the properties of the copied tensors to described copies."""
     keys = [OP, C.INPUT_SHAPES, C.INPUT_DTYPES, C.BYTES]
     distinct = copies[keys].drop_duplicates()
-    told = [_copied(*row) for row in distinct.itertuples(index=False, name=None)]
-    known = pd.DataFrame(told, columns=list(_COLUMNS), index=distinct.index)
+    copied = [_copied(*row) for row in distinct.itertuples(index=False, name=None)]
+    known = pd.DataFrame(copied, columns=list(_COLUMNS), index=distinct.index)
     types: dict[str, Any] = {
         name: "object" if name in (DTYPE, SHAPE, NARROW, WHERE) else "Int64" for name in _COLUMNS
     }
@@ -89,7 +90,7 @@ def _matching(target: Tensor, source: Tensor, size: int) -> _Copied:
 
 
 def with_conversions(run: Run, copies: pd.DataFrame) -> pd.DataFrame:
-    """The same, where a kernel converts what was copied to a narrower dtype and nothing else reads it."""
+    """Add the narrower dtype to which kernels convert the copies, if nothing else reads them as copied."""
     wide = (
         copies[DTYPE].isin(WIDE)
         & copies[NARROW].isna()
@@ -98,15 +99,15 @@ def with_conversions(run: Run, copies: pd.DataFrame) -> pd.DataFrame:
     if not wide.any():
         return copies
     uses = _uses(run, copies[wide])
-    told = copies.assign(order=np.arange(len(copies)), step_key=copies[C.STEP].fillna(-1).astype(np.int64))
+    keyed = copies.assign(order=np.arange(len(copies)), step_key=copies[C.STEP].fillna(-1).astype(np.int64))
     keys = [*KEYS, "step_key", DTYPE, ELEMENTS]
-    counts = told[wide].groupby(keys, as_index=False).agg(copies=(ITEM, "size"), start=(C.START_NS, "min"))
+    counts = keyed[wide].groupby(keys, as_index=False).agg(copies=(ITEM, "size"), start=(C.START_NS, "min"))
     found = counts.merge(uses, on=keys, how="left")
     enough = (
         (found["converted"] >= found["copies"]) & (found["others"] == 0) & (found["first"] >= found["start"])
     )
     found = found[enough.fillna(value=False)]
-    joined = told[wide].merge(found[[*keys, "to", "to_bytes"]], on=keys, how="inner").set_index("order")
+    joined = keyed[wide].merge(found[[*keys, "to", "to_bytes"]], on=keys, how="inner").set_index("order")
     result = copies.copy()
     at = copies.index[joined.index.to_numpy(dtype=np.int64)]
     result.loc[at, NARROW] = joined["to"].to_numpy(object)
@@ -116,7 +117,7 @@ def with_conversions(run: Run, copies: pd.DataFrame) -> pd.DataFrame:
 
 
 def _uses(run: Run, copies: pd.DataFrame) -> pd.DataFrame:
-    """How often kernels of each step convert tensors of these dtypes and sizes, or read them otherwise."""
+    """Count how often kernels of each step convert, or otherwise read, these dtypes and sizes."""
     where = pc.field(C.KIND) == str(DeviceKind.KERNEL)
     columns = [C.RANK, C.DEVICE, C.STEP, C.START_NS, C.OP_ROW]
     kernels = run.table("device_intervals", columns=columns, where=where)
@@ -125,12 +126,12 @@ def _uses(run: Run, copies: pd.DataFrame) -> pd.DataFrame:
     codes = launching.groupby(list(launching), sort=False, dropna=False).ngroup()
     wanted = set(zip(copies[DTYPE], copies[ELEMENTS].astype(np.int64), strict=True))
     distinct = launching.assign(code=codes).drop_duplicates("code")
-    told = [
+    read_tensors = [
         (code, *use)
         for name, shapes, dtypes, code in distinct[[*launching, "code"]].itertuples(index=False, name=None)
         for use in _reads(str(name), str(shapes), str(dtypes), wanted)
     ]
-    reads = pd.DataFrame(told, columns=["code", DTYPE, ELEMENTS, "to", "to_bytes"])
+    reads = pd.DataFrame(read_tensors, columns=["code", DTYPE, ELEMENTS, "to", "to_bytes"])
     step = kernels[C.STEP].fillna(-1).astype(np.int64)
     used = kernels.assign(code=codes, step_key=step).merge(reads, on="code", how="inner")
     used["converts"] = used["to_bytes"] > 0
@@ -147,7 +148,7 @@ def _uses(run: Run, copies: pd.DataFrame) -> pd.DataFrame:
 def _reads(
     name: str, shapes: str, dtypes: str, wanted: set[tuple[str, int]]
 ) -> list[tuple[str, int, str, int]]:
-    """The wanted tensors an op reads: dtype, elements, and the narrower dtype it converts them to, if so."""
+    """Wanted tensors an op reads: dtype, elements, and the narrower dtype and item size converted to."""
     inputs = tensors(shapes, dtypes)
     if name == "aten::copy_" and len(inputs) > 1 and inputs[0] is not None and inputs[1] is not None:
         target, source = inputs[0], inputs[1]

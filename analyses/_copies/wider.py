@@ -1,4 +1,4 @@
-"""Advice on copies in a wider dtype than what is used of them."""
+"""Findings on copies in a wider dtype than needed."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ WIDER = "h2d_wider_dtype"
 
 RULE = Rule(
     WIDER,
-    "bytes copied are exactly 2, 4 or 8 times what is used: the copying op itself widened the dtype on "
-    "the host, or as many kernels as copies convert a float64 or int64 tensor of that many elements to "
-    "a narrower dtype later in the same step and no other kernel's op reads one; copies of at least 4 "
-    "KiB; saving at least 1% of the step",
-    "a ratio of item sizes is exact; int64 labels or float64 data that kernels read as they are are "
-    "needed; smaller copies take as long with fewer bytes",
+    "bytes copied are exactly 2, 4 or 8 times the needed bytes: the copying op widened the dtype on the "
+    "host, or as many kernels as copies convert a float64 or int64 tensor of that many elements to a "
+    "narrower dtype later in the same step and no other kernel's op reads one; copies of at least 4 KiB; "
+    "saving at least 1% of the step",
+    "a ratio of item sizes is exact; int64 labels or float64 data that kernels read directly are needed; "
+    "smaller copies do not get faster with fewer bytes",
 )
 
 
@@ -53,14 +53,14 @@ def wider(copies: pd.DataFrame, hiding: Hiding, steps: Budget) -> Iterator[Findi
             _WIDER_ADVICE[one[WHERE]].format(wide=wide, narrow=narrow) + f": {places(rows, C.DUR_NS)}.",
             steps.per_step(saving),
             Basis.ESTIMATED,
-            f"{factor - 1}/{factor} of the copies' time that no kernel hides, {steps.per}, {WORST}",
+            f"{factor - 1}/{factor} of the copies' exposed time, {steps.per}, {WORST}",
             CONFIDENT if one[WHERE] == ON_HOST else 0.8,
             evidence(rows),
         )
 
 
 def _shapes(rows: pd.DataFrame) -> str:
-    """The shape with the longest copies, how many others there are, and the verb."""
+    """Text: the shape with the longest copies, the number of other shapes, and the verb."""
     took = rows.groupby(SHAPE)[C.DUR_NS].sum().sort_index().sort_values(ascending=False, kind="stable")
     others = len(took) - 1
     return f"{took.index[0]} is" if not others else f"{took.index[0]} and {others:,} other shapes are"
@@ -68,8 +68,8 @@ def _shapes(rows: pd.DataFrame) -> str:
 
 _WIDER_ADVICE = {
     ON_DEVICE: (
-        "Kernels on the device convert it to {narrow} and no other reads it as {wide}: convert before the "
-        "copy, or load it as {narrow}"
+        "Kernels on the device convert it to {narrow} and no other kernel reads it as {wide}: convert before "
+        "the copy, or load it as {narrow}"
     ),
     ON_HOST: (
         "The source is {narrow} and the copying op widens it on the host first: copy it as {narrow} and "
@@ -95,5 +95,5 @@ _NAMES = {
 
 
 def _name(dtype: str) -> str:
-    """A dtype as PyTorch spells it."""
+    """PyTorch's name of a dtype."""
     return _NAMES.get(dtype, dtype.removeprefix("c10::"))

@@ -1,1 +1,1 @@
-"""Gains of a device beside what peaks allow: behind `device_compare`."""
+"""Gains of a device against the ratio of peaks, for `device_compare`."""

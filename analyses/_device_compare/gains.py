@@ -1,4 +1,4 @@
-"""Two devices side by side: how much faster each op became, and how much their peaks allow."""
+"""Gain of each op on another device, against the ratio of the devices' peaks."""
 
 from __future__ import annotations
 
@@ -27,41 +27,40 @@ if TYPE_CHECKING:
 
 
 VARYING = ("gpu", "driver", "cuda", "cudnn", "cpu", "os")
-"""What differs of itself between two machines; `gpu` brings the rest of what a device is."""
+"""Fields that may differ between two machines; `gpu` includes the other device properties."""
 _OVER_LINK = ("Memcpy H2D", "Memcpy D2H", "Memcpy P2P")
 SHORT = 0.8
 LARGE_SHARE = 0.05
 LONG_NS = 10_000
-UNNAMED = "the devices are not named in both runs, so that two kinds of device cannot be told apart"
-ALIKE = "both runs used {}: there are no two devices to compare"
-UNLISTED = "the peaks of {} are not listed: its ops are compared with each other, not with what peaks allow"
+UNNAMED = "the name of the devices is not recorded in both runs, or a run used several kinds of device"
+SAME_DEVICE = "both runs used {}: this analysis compares two kinds of device"
+UNLISTED = "the peaks of {} are unknown: gains are not compared with peaks"
 
 GAIN = Rule(
     "device_gain_short",
     states=(
-        f"an op of {LARGE_SHARE:.0%} or more of the head's device time, whose kernels take "
-        f"{LONG_NS // 1000} µs or more each there, gained less than {SHORT:.0%} of "
-        "what the lower ratio of the peaks allows"
+        f"an op with at least {LARGE_SHARE:.0%} of the head's device time, with kernels of at least "
+        f"{LONG_NS // 1000} µs on average, gained less than {SHORT:.0%} of the ratio that the peaks allow"
     ),
     why=(
-        "shorter kernels mostly pay fixed costs, which peaks say nothing of; libraries reach 60 to 90% of a "
-        "peak, and so differ by that much without a fault"
+        "peaks do not apply to shorter kernels, which mostly have fixed costs; libraries reach 60 to 90% of "
+        "a peak, so smaller differences are normal"
     ),
 )
 
 
 def compare(base: Run, head: Run) -> Result:
-    """Set the same work on two devices beside each other."""
+    """Compare the same work on two devices."""
     names = (_name(base), _name(head))
     if not all(names):
         return Result(notes=(UNNAMED,))
     if names[0] == names[1]:
-        return Result(notes=(ALIKE.format(names[0]),))
+        return Result(notes=(SAME_DEVICE.format(names[0]),))
     found = declared.between(base, head, VARYING)
     if why := declared.refusal(found):
         return Result(notes=(why,))
     if found.compared is None or not found.compared.on_device:
-        return Result(notes=("nothing ran on a device in one of the runs",))
+        return Result(notes=("one of the runs has no device activity",))
     peaks = Peaks(*(devices.known(name) for name in names))
     used = lines.worked(base, head, found, found.compared)
     table = [*declared.measured(found.metrics), *used, *lines.listed(peaks), *lines.recorded(base, head)]
@@ -77,14 +76,14 @@ def compare(base: Run, head: Run) -> Result:
 
 
 def _name(run: Run) -> str:
-    """The name of the devices that a run used; empty where unknown, or where there are several kinds."""
+    """Name of the devices that a run used; empty if unknown or if there are several kinds."""
     used = busy(run, [C.DEVICE])[C.DEVICE].unique().tolist()
     named = set(devices.names(run, used).values())
     return named.pop() if len(named) == 1 else ""
 
 
 def _step(found: Diff) -> tuple[float, float]:
-    """Length of a compared step, ns; 0 where there is no ledger of it."""
+    """Length of a compared step, ns; 0 if there is no ledger of it."""
     if found.wall is None or found.compared is None:
         return 0.0, 0.0
     total, steps = found.wall.total, found.compared.steps
@@ -92,7 +91,7 @@ def _step(found: Diff) -> tuple[float, float]:
 
 
 def _ops(found: Diff, compared: Compared, peaks: Peaks, ops: Ops) -> pd.DataFrame:
-    """One row per op path that both sides have, the longest on the head first."""
+    """One row per op path that both sides have, longest on the head first."""
     largest: dict[str, Group] = {}
     for group in sorted(found.groups, key=lambda one: -max(one.a.total_ns, one.b.total_ns)):
         largest.setdefault(path_of(group), group)
@@ -128,7 +127,7 @@ def _row(cause: Cause, group: Group, steps: int, peaks: Peaks, ops: Ops) -> dict
 
 
 def _findings(ops: pd.DataFrame, found: Diff, head: Run, names: tuple[str, str]) -> tuple[Finding, ...]:
-    """The ops that gain less than the peaks allow, the largest loss first."""
+    """Findings on ops that gain less than the peaks allow, largest loss first."""
     if found.work is None or found.compared is None:
         return ()
     least = LARGE_SHARE * found.work.b_ns / found.compared.steps
@@ -148,15 +147,15 @@ def _finding(row: pd.Series, steps: int, head: Run, names: tuple[str, str]) -> F
         ),
         advice=(
             f"look for a better kernel on {names[1]}: another library or backend of the op, tuned kernels "
-            "(TunableOp, max-autotune), a layout or a precision its matrix units take; see `roofline` of the "
-            "head"
+            "(TunableOp, max-autotune), a layout or precision supported by its matrix units; see `roofline` "
+            "of the head"
         ),
         saving_ns_per_step=per_step,
         basis=Basis.ESTIMATED,
         how=(
             f"device time of {human(int(row['head_ns']), 'ns')} minus the base's "
-            f"{human(int(row['base_ns']), 'ns')} over {row['allowed']:.2f}, the lower ratio of the peaks; "
-            f"where the device waits for the host less is saved; base {brief(row['base_kernel'])}, "
+            f"{human(int(row['base_ns']), 'ns')} over {row['allowed']:.2f}, the ratio that the peaks allow; "
+            f"less if the device waits for the host; base {brief(row['base_kernel'])}, "
             f"head {brief(row['head_kernel'])}"
         ),
         confidence=0.5,
@@ -165,10 +164,10 @@ def _finding(row: pd.Series, steps: int, head: Run, names: tuple[str, str]) -> F
 
 
 _RATIOS = (
-    Column("quantity", "prose", "what is measured or listed"),
+    Column("quantity", "prose", "measured quantity or peak"),
     Column("unit", "", "ns, bytes, count, threads, GB/s, TFLOP/s or TOP/s"),
-    Column("base", "", "of the base's device", unit_in="unit"),
-    Column("head", "", "of the head's device", unit_in="unit"),
+    Column("base", "", "value of the base's device", unit_in="unit"),
+    Column("head", "", "value of the head's device", unit_in="unit"),
     Column("ratio", "×", "head over base: below 1 is faster for times, above 1 is more for peaks"),
 )
 _OPS = (
@@ -176,16 +175,16 @@ _OPS = (
     Column("base_ns", "ns", "device time on the base, per step, rounded down"),
     Column("head_ns", "ns", "device time on the head, per step, rounded down"),
     Column("gain", "×", "base over head: above 1 is faster on the head"),
-    Column("allowed", "×", "lower ratio of the peaks that may bind it; missing where one is not known"),
-    Column("reached", "×", "gain over what the peaks allow: below 1 the head's device is used less well"),
-    Column("role", "", "what it does, by the rules of `tracekit diff`; copies to and from the host apart"),
-    Column("precision", "", "of its first floating-point input on the base; empty where not recorded"),
+    Column("allowed", "×", "minimum ratio of the peaks that may bound it; missing if one is unknown"),
+    Column("reached", "×", "gain over allowed: below 1 the op uses the head's device less efficiently"),
+    Column("role", "", "role of the op, by the rules of `tracekit diff`, or copy over the link"),
+    Column("precision", "", "precision of its first floating-point input on the base; empty if not recorded"),
     Column("base_count", "count", "kernels and copies on the base in the compared steps"),
     Column("head_count", "count", "kernels and copies on the head in the compared steps"),
-    Column("base_kernel", "", "canonical name of the longest of its largest group on the base"),
-    Column("head_kernel", "", "the same on the head"),
+    Column("base_kernel", "", "canonical name of the longest kernel of its largest group on the base"),
+    Column("head_kernel", "", "canonical name of the longest kernel of its largest group on the head"),
 )
 TABLES = (
     TableSpec("ratios", "Time and peaks of both devices", _RATIOS),
-    TableSpec("ops", "Ops that both have", _OPS),
+    TableSpec("ops", "Ops in both runs", _OPS),
 )

@@ -1,4 +1,4 @@
-"""What two devices' peaks allow an op to gain, by what the op does and its precision."""
+"""Gain that two devices' peaks allow, by role and precision of an op."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PRECISIONS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8")
 
 @dataclass(frozen=True)
 class Peaks:
-    """What two devices can do at most; None where it is not listed."""
+    """Peaks of two devices, None if not listed."""
 
     base: Device | None
     head: Device | None
@@ -40,15 +40,15 @@ class Peaks:
         return self.head.gb_per_s / self.base.gb_per_s if self.base and self.head else None
 
     def compute(self, precision: str) -> float | None:
-        """Ratio of the peaks of matrix products, head over base; None where one is not known."""
+        """Ratio of the peaks of matrix products, head over base; None if one is unknown."""
         pair = [device.peak(precision) if device else None for device in (self.base, self.head)]
         return pair[1] / pair[0] if pair[0] and pair[1] else None
 
     def allowed(self, role: str, precision: str) -> float | None:
-        """How much faster an op is on the head at least, if it makes as much of either device.
+        """Minimum gain of an op on the head if it uses both devices equally well; None if unknown.
 
-        An op that multiplies matrices is bound by compute or memory: the lower ratio counts. FP32 may run as
-        TF32, so both count. Any other op is bound by memory, but for copies to and from the host.
+        An op that multiplies matrices is bound by compute or memory: the minimum ratio counts. FP32 may run
+        as TF32, so both count. Other ops are bound by memory, except copies to and from the host.
         """
         if role == LINK or (role in MATRIX_ROLES and not precision):
             return None
@@ -70,13 +70,13 @@ class Ops:
         device = busy(self.run, [C.ROW_ID, C.OP_ROW])
         where = pc.field(C.INPUT_DTYPES).is_valid()
         ops = self.run.table("host_intervals", columns=[C.ROW_ID, C.INPUT_DTYPES], where=where)
-        told = dict(zip(ops[C.ROW_ID].tolist(), ops[C.INPUT_DTYPES].astype(str), strict=True))
+        dtypes = dict(zip(ops[C.ROW_ID].tolist(), ops[C.INPUT_DTYPES].astype(str), strict=True))
         linked = device[device[C.OP_ROW].notna()]
         rows = zip(linked[C.ROW_ID].tolist(), linked[C.OP_ROW].tolist(), strict=True)
-        return {row: told[op] for row, op in rows if op in told}
+        return {row: dtypes[op] for row, op in rows if op in dtypes}
 
     def precision(self, rows: Iterable[int]) -> str:
-        """Precision of the first floating-point input of the op of the first of these rows; else empty."""
-        told = next((self._dtypes[row] for row in rows if row in self._dtypes), "[]")
-        words = (precision_of(str(one)) for one in json.loads(told))
-        return next((word for word in words if word in PRECISIONS), "")
+        """Precision of the first floating-point input of the op of the first of these rows, or empty."""
+        dtypes = next((self._dtypes[row] for row in rows if row in self._dtypes), "[]")
+        precisions = (precision_of(str(one)) for one in json.loads(dtypes))
+        return next((one for one in precisions if one in PRECISIONS), "")

@@ -1,1 +1,1 @@
-"""Why devices idle and what the host's waits cost: behind `idle_gaps` and `sync_points`."""
+"""Causes of device idle time and cost of host waits, for `idle_gaps` and `sync_points`."""

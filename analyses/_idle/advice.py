@@ -1,4 +1,4 @@
-"""Advice on idle devices, by cause. Waits get theirs from `sync_points`, which knows each call."""
+"""Findings on idle devices, by cause. Findings on waits are those of `sync_points`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from .rows import (
     worst_devices,
 )
 from .rules import CALLS, COMPUTES, COMPUTES_NS, DEPENDS, LAUNCHES, LEAST_IDLE, LEAST_SMALL, LOADING, SMALL
-from .words import amount, evidence, one_off, weightiest
+from .words import amount, evidence, largest_part, one_off
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,23 +47,23 @@ if TYPE_CHECKING:
 
     Flags = npt.NDArray[np.bool_]
 
-_ASKED = [
+_NEEDED = [
     *(C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.ROW_ID, C.LAUNCH_ROW),
     *(CAUSE, OP, CALL, SOURCE, HOST_NS, RESTING, WAIT_ROW, ANCHOR_ROW),
 ]
 _BETWEEN = BETWEEN[:-1]
-"""How labels of gaps begin in which nothing on the host covers most of its part."""
+"""Prefix of labels of gaps in which no host row covers most of the host's part."""
 _MEMORY = r"(?i)malloc|free|hostalloc"
 
-_HOW = "Σ of these gaps{inside}, on the device of each rank that waits most, {per}"
-_AT_MOST = "; no more than that, for what the device waited for is not known"
-_PROFILED = "; the profiler slows the host, so without it the gaps are shorter"
+_HOW = "Σ of these gaps{inside}, on the device of each rank with most idle time, {per}"
+_AT_MOST = "; an upper bound, because it is unknown what the device waited for"
+_PROFILED = "; the profiler slows the host, so gaps are shorter without it"
 
 
 def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Finding, ...]:
-    """Advice on the gaps that count: of idle devices, and inside the profiled steps where there are any."""
+    """Findings on the gaps of idle devices, inside the profiled steps if there are any."""
     allowed = budget(run)
-    own = _of_idle_devices(run, gaps[_ASKED], summary)
+    own = _of_idle_devices(run, gaps[_NEEDED], summary)
     late = (own[CAUSE] == Cause.LAUNCH_BOUND).to_numpy(bool)
     long = (own[HOST_NS] >= COMPUTES_NS).fillna(value=False).to_numpy(bool)
     calling = (own[CALL] != "").to_numpy(bool)
@@ -84,7 +84,7 @@ def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Findi
 
 
 def _of_idle_devices(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> pd.DataFrame:
-    """The gaps of devices that are idle enough, with their lengths inside of the steps if any are marked."""
+    """Gaps of devices with idle time above `LEAST_IDLE`, with their lengths inside the steps if any."""
     windows = step_windows(run)
     places = summary[[C.RANK, C.DEVICE, "window_ns"]]
     if len(windows):
@@ -105,11 +105,11 @@ def _launches(rows: pd.DataFrame, allowed: Budget) -> Finding:
         LAUNCHES,
         rows,
         allowed,
-        title=f"The device waits for launches {amount(rows, allowed)}",
+        title=f"GPU is launch-bound {amount(rows, allowed)}",
         advice=(
-            f"{weightiest(rows)}. The host launches more slowly than the device runs: launch less often "
-            "(torch.compile, CUDA graphs, foreach or fused variants), or give each launch more work (a "
-            "larger batch)"
+            f"{largest_part(rows)}. The host launches more slowly than the device runs: launch less often "
+            "(torch.compile, CUDA graphs, foreach or fused variants), or do more work per launch (a larger "
+            "batch)"
         ),
     )
 
@@ -119,31 +119,31 @@ def _computes(rows: pd.DataFrame, allowed: Budget) -> Finding:
         COMPUTES,
         rows,
         allowed,
-        title=f"The device waits for the host, which launches nothing, {amount(rows, allowed)}",
-        advice=f"{weightiest(rows)}. {_on_host(rows)}{one_off(rows)}",
+        title=f"GPU idle: CPU busy outside kernel launches {amount(rows, allowed)}",
+        advice=f"{largest_part(rows)}. {_on_host(rows)}{one_off(rows)}",
     )
     if not _mostly(rows, rows[RESTING]):
         return found
-    none = "no saving is given: without anything to do the device has to be idle"
+    none = "saving not estimated: without work the device has to be idle"
     return replace(found, severity=Severity.INFO, saving_ns_per_step=None, basis=None, how=none)
 
 
 def _on_host(rows: pd.DataFrame) -> str:
-    """What to do, by whether it is known that the host worked."""
+    """Advice by what is known of the host's activity: waiting, not recorded, or busy."""
     if _mostly(rows, rows[RESTING]):
         return (
-            "The host itself waits there, for a request, a lock or another process: no loss where there is "
-            "nothing to do, else have the next work ready before"
+            "The host waits there for a request, a lock or another process: fine if there is no work, else "
+            "prepare the next work earlier"
         )
     if _mostly(rows, rows[OP].astype(str).str.startswith(_BETWEEN)):
         return (
-            "What the host did there was not recorded: Python between ops, or a wait for something other "
-            "than the device (a request, data, a lock). Record stacks (`tracekit collect --stacks`) to see "
-            "which; where it is work, move it out of the step or launch the next work before it"
+            "The host's activity there was not recorded: Python between ops, or a wait for something other "
+            "than the device (a request, data, a lock). Record stacks (`tracekit collect --stacks`) to find "
+            "it; move work out of the step or launch the next kernels before it"
         )
     return (
-        "The host works there and launches nothing: move that work to the device or out of the step, or "
-        "launch the next work before it"
+        "The host is busy there without launching: move that work to the device or out of the step, or "
+        "launch the next kernels before it"
     )
 
 
@@ -157,25 +157,25 @@ def _calls(rows: pd.DataFrame, allowed: Budget) -> Finding:
         CALLS,
         rows,
         allowed,
-        title=f"The device waits for slow runtime calls {amount(rows, allowed)}",
-        advice=f"{weightiest(rows, [CALL, OP, SOURCE])}. {_on_call(rows)}{one_off(rows)}",
+        title=f"GPU idle during slow runtime calls {amount(rows, allowed)}",
+        advice=f"{largest_part(rows, [CALL, OP, SOURCE])}. {_on_call(rows)}{one_off(rows)}",
     )
 
 
 def _on_call(rows: pd.DataFrame) -> str:
-    """What is known of the call that takes most of the time."""
+    """Advice on the call that takes most of the time."""
     call = str(rows.groupby(CALL, observed=True)[C.DUR_NS].sum().idxmax())
     if re.search(_MEMORY, call):
         return (
             "Calls that allocate or free memory may also wait for the device and should not recur in a step: "
-            "find out why the allocator or library asks for memory each time"
+            "find out why the allocator or library requests memory each time"
         )
     if re.search(LAUNCH_PATTERN, call):
         return (
-            "A slow launch mostly loads its kernel's code or uploads its graph, which only a first one does "
-            "(`slowest` of `launch_latency` tells): warm up before recording"
+            "A slow launch usually loads the kernel's code or uploads the graph, on first use only (see "
+            "`slowest` of `launch_latency`): warm up before recording"
         )
-    return "Find out what the call does there, and keep it out of the step"
+    return "Find out why the call is slow, and keep it out of the step"
 
 
 def _loading(rows: pd.DataFrame, allowed: Budget) -> Finding:
@@ -183,9 +183,9 @@ def _loading(rows: pd.DataFrame, allowed: Budget) -> Finding:
         LOADING,
         rows,
         allowed,
-        title=f"The device waits for data {amount(rows, allowed)}",
+        title=f"GPU idle during data loading {amount(rows, allowed)}",
         advice=(
-            f"{weightiest(rows)}. Load in the background: DataLoader(num_workers=..., prefetch_factor=..., "
+            f"{largest_part(rows)}. Load in the background: DataLoader(num_workers=..., prefetch_factor=..., "
             "pin_memory=True, persistent_workers=True); if workers are already used, add more or make the "
             "transforms cheaper"
         ),
@@ -197,12 +197,12 @@ def _depends(rows: pd.DataFrame, allowed: Budget) -> Finding:
         DEPENDS,
         rows,
         allowed,
-        title=f"The device is idle with work queued {amount(rows, allowed)}",
+        title=f"GPU idle with work queued {amount(rows, allowed)}",
         advice=(
-            f"{weightiest(rows)}. The launch was made in time, so the device waited for something else: an "
-            "event of another device or stream, a host function in the stream, another process on the "
-            "device, or work that is missing from the trace. The trace does not say which: a system trace "
-            "(nsys) of all ranks would"
+            f"{largest_part(rows)}. The work was launched in time, so the device waited for something "
+            "else: an event of another device or stream, a host function in the stream, another process "
+            "on the device, or work that is missing from the trace. Record a system trace (nsys) of all "
+            "ranks to find out which"
         ),
         basis=Basis.ESTIMATED,
         confidence=0.6,
@@ -215,10 +215,10 @@ def _small(rows: pd.DataFrame, allowed: Budget) -> Finding:
         severity=Severity.INFO,
         title=f"Short gaps between queued kernels take {amount(rows, allowed)}",
         advice=(
-            f"{weightiest(rows)}. The work was queued in time: only fewer kernels (fusion, torch.compile) "
-            "or cheaper starts (CUDA graphs) shorten these gaps"
+            f"{largest_part(rows)}. The work was queued in time: only fewer kernels (fusion, "
+            "torch.compile) or CUDA graphs shorten these gaps"
         ),
-        how=f"no saving is given: how much of {duration(total(rows))} fusion removes is not known",
+        how=f"saving not estimated: how much of {duration(total(rows))} fusion removes is unknown",
         confidence=CONFIDENT,
         evidence=evidence(rows),
     )
@@ -242,7 +242,7 @@ def _finding(
         advice=advice,
         saving_ns_per_step=allowed.per_step(idle),
         basis=basis,
-        how=_HOW.format(inside=" inside of the profiled steps" if allowed.marked else "", per=allowed.per)
+        how=_HOW.format(inside=" inside the profiled steps" if allowed.marked else "", per=allowed.per)
         + (_AT_MOST if rule is DEPENDS else _PROFILED),
         confidence=confidence,
         evidence=evidence(rows),

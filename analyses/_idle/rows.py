@@ -1,4 +1,4 @@
-"""Every idle interval of a run with its cause, as the analyses of idle time show it."""
+"""Idle intervals of a run with their causes, as shown by the analyses of idle time."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ def read(run: Run) -> Idle:
 
 
 def described(run: Run, idle: Idle) -> pd.DataFrame:
-    """The gaps with the columns that are shown: cause, op, line, neighbours, evidence and row ids."""
+    """Add the shown columns to the gaps: cause, op, line, neighbors, evidence and row ids."""
     gaps, host, why = idle.gaps, idle.host, idle.explained
     subject = _subjects(idle)
-    anchor = host.up_to(subject, _tells(host))
+    anchor = host.up_to(subject, _names_activity(host))
     next_op = host.at(_picked(idle.device[C.OP_ROW], gaps[shared_gaps.AFTER]))
     shown = gaps[[C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.STEP, C.ROW_ID]].copy()
     shown[CAUSE] = pd.Categorical.from_codes(why.cause, categories=pd.Index(CAUSES))
@@ -87,7 +87,7 @@ def described(run: Run, idle: Idle) -> pd.DataFrame:
     source = np.where(anchor >= 0, anchor, np.where(next_op >= 0, next_op, launch))
     shown[ANCHOR_ROW] = host.ids(source)
     shown[SOURCE] = source_lines(run, shown[ANCHOR_ROW]).astype("category")
-    shown[RESTING] = why.resting
+    shown[RESTING] = why.waiting_elsewhere
     return shown
 
 
@@ -102,21 +102,21 @@ def _known(values: Ints, known: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> p
 
 
 def _picked(values: pd.Series, places: pd.Series) -> pd.Series:
-    """Values at positions, on the index of the positions."""
+    """Values at positions, with the index of the positions."""
     return values.iloc[places.to_numpy()].set_axis(places.index)
 
 
 def _subjects(idle: Idle) -> Ints:
-    """The host row a gap is about: the wait, what filled it, or the launch of work that was queued."""
+    """Host row responsible for each gap: the wait, the row covering it, or the launch of queued work."""
     why = idle.explained
     waited = (why.cause == CAUSES.index(Cause.SYNC)) & (why.wait >= 0)
     launch = np.where(why.queued, idle.gaps[shared_gaps.LAUNCH].to_numpy(), NO_PARENT)
-    found: Ints = np.where(waited, why.wait, np.where(why.filler >= 0, why.filler, launch))
+    found: Ints = np.where(waited, why.wait, np.where(why.covering_row >= 0, why.covering_row, launch))
     return found
 
 
-def _tells(host: HostLines) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which rows name what a thread does: ops, annotations but for steps, Python frames."""
+def _names_activity(host: HostLines) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Rows that name a thread's activity: ops, annotations except steps, Python frames."""
     marks = host.of_kind(HostKind.OP, HostKind.ANNOTATION, HostKind.PYTHON)
     return marks & ~host.named(host_lines.STEP_MARKER)
 
@@ -128,7 +128,7 @@ def _is_call(host: HostLines, rows: Ints) -> np.ndarray[tuple[int], np.dtype[np.
 
 
 def _op_labels(idle: Idle, anchor: Ints, next_op: Ints) -> pd.Categorical:
-    """What held the device up: an op, annotation or frame, or what came next where none did."""
+    """Label of the op, annotation or frame that delayed the device, or of the next op if there is none."""
     host, why = idle.host, idle.explained
     plain = [*host.shown_names, ""]
     between = [f"(between ops, before {name})" if name else BETWEEN for name in plain]
@@ -142,20 +142,20 @@ def _op_labels(idle: Idle, anchor: Ints, next_op: Ints) -> pd.Categorical:
 
 
 def worst_devices(gaps: pd.DataFrame) -> pd.DataFrame:
-    """Of each rank the gaps of the device with most of their time: devices of a rank wait side by side."""
+    """Gaps of the device with most idle time of each rank: devices of a rank run concurrently."""
     totals = gaps.groupby([C.RANK, C.DEVICE], sort=True)[C.DUR_NS].sum().reset_index()
     worst = totals.sort_values([C.DUR_NS, C.DEVICE], ascending=[False, True]).drop_duplicates(C.RANK)
-    kept = gaps[of_places(gaps, worst)]
-    order = np.lexsort((ints(kept, C.ROW_ID), ints(kept, C.RANK), -ints(kept, C.DUR_NS)))
-    return kept.iloc[order].reset_index(drop=True)
+    selected = gaps[of_places(gaps, worst)]
+    order = np.lexsort((ints(selected, C.ROW_ID), ints(selected, C.RANK), -ints(selected, C.DUR_NS)))
+    return selected.iloc[order].reset_index(drop=True)
 
 
 def of_places(gaps: pd.DataFrame, places: pd.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which gaps are of these devices.
+    """Whether each gap belongs to one of these devices.
 
     Args:
         gaps: Rows with rank and device.
-        places: The same.
+        places: Rows with rank and device.
     """
     found = np.zeros(len(gaps), np.bool_)
     rank, device = ints(gaps, C.RANK), ints(gaps, C.DEVICE)
@@ -165,5 +165,5 @@ def of_places(gaps: pd.DataFrame, places: pd.DataFrame) -> np.ndarray[tuple[int]
 
 
 def total(gaps: pd.DataFrame) -> int:
-    """Σ of the lengths of gaps."""
+    """Sum of the lengths of gaps."""
     return int(ints(gaps, C.DUR_NS).sum())

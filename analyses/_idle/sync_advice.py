@@ -1,4 +1,4 @@
-"""Advice on waits of the host that let a device run dry, one finding for each call, op and line."""
+"""Findings on host waits after which a device idles, one for each call, op and source line."""
 
 from __future__ import annotations
 
@@ -20,26 +20,25 @@ if TYPE_CHECKING:
 
 STARVES = Rule(
     "sync_starves_device",
-    states="without the waits of one call, op and source line inside of the profiled steps, device idle time "
-    "of 1% of the steps or more would go (per idle interval the smaller of its length and the wait's)",
-    why="a wait by itself costs nothing while the device works; what counts is that the device runs dry "
-    "behind it, and no more of that can go than the host lost by waiting",
+    states="the waits of one call, op and source line inside the profiled steps cause device idle time of at "
+    "least 1% of the steps (per idle interval the minimum of its length and the wait's)",
+    why="a wait costs the device idle time after it, at most the wait's length, and nothing while it works",
 )
 RULES = (STARVES,)
 SAVED_NS = "saved_ns"
-"""Per wait: the idle time behind it that would go, inside of the profiled steps where they are marked."""
+"""Per wait: the idle time it causes, inside the profiled steps if they are marked."""
 MOST = 10
-"""Findings at most: what comes after the tenth call and line is small beside it."""
+"""Maximum number of findings."""
 
 _HOW = (
-    "Σ over the idle intervals that begin in these waits of the smaller of the interval's length (inside of "
-    "the profiled steps where they are marked; not where the host then waits for something else) and the "
-    "wait's, {per}, the mean over the devices of a rank; a later wait may then take its place"
+    "Σ over the idle intervals that begin in these waits of the minimum of the interval's length (inside the "
+    "profiled steps if marked; ignored if the host then waits for something else) and the wait's, {per}, "
+    "mean over the devices of a rank; a later wait may replace it"
 )
 
 
 def findings(run: Run, waits: pd.DataFrame, gaps: pd.DataFrame) -> tuple[Finding, ...]:
-    """One finding for each place of the program whose waits starve a device, the costliest first."""
+    """One finding for each call, op and source line that causes idle time, most expensive first."""
     allowed = budget(run)
     if allowed.marked:
         waits = waits[waits[C.STEP].notna()]
@@ -55,16 +54,15 @@ def findings(run: Run, waits: pd.DataFrame, gaps: pd.DataFrame) -> tuple[Finding
 
 
 def _finding(call: str, op: str, line: str, rows: pd.DataFrame, saving: int, allowed: Budget) -> Finding:
-    place = "outside of ops" if op == OUTSIDE else f"in {brief(op)}"
+    place = "outside ops" if op == OUTSIDE else f"in {brief(op)}"
     where = f"{brief(call)} {place}" + (f" at {brief(line, LINE)}" if line else "")
-    waits, them = ("1 wait", "it") if len(rows) == 1 else (f"{len(rows):,} waits", "them")
+    waits = "1 wait" if len(rows) == 1 else f"{len(rows):,} waits"
     weighty = rows.sort_values([SAVED_NS, "host_row"], ascending=[False, True])[:EVIDENCE_ROWS]
     return Finding(
         code=STARVES.code,
         severity=allowed.severity(saving),
         title=(
-            f"{where}: the device runs dry behind {waits}; without {them} "
-            f"{duration(allowed.per_step(saving))} of its idle time {allowed.per} would go"
+            f"{where}: GPU idle after {waits}, {duration(allowed.per_step(saving))} {allowed.per} avoidable"
         ),
         advice=_advice(call, op),
         saving_ns_per_step=allowed.per_step(saving),
@@ -79,20 +77,20 @@ def _finding(call: str, op: str, line: str, rows: pd.DataFrame, saving: int, all
 
 
 def _advice(call: str, op: str) -> str:
-    """What to change, by what the op says of the wait."""
+    """Advice by the op around the wait."""
     if op in ("aten::_local_scalar_dense", "aten::item"):
         return (
             "A value is read back with .item() (or float(), int(), if, print of a tensor): keep it on the "
-            "device, or read it only every so many steps"
+            "device, or read it only every N steps"
         )
     if op in ("aten::nonzero", "aten::masked_select", "aten::index", "aten::unique_consecutive"):
         return (
-            "The size of the result depends on values on the device, so that the host must wait: use a form "
-            "of fixed size (torch.where, masks that multiply)"
+            "The size of the result depends on values on the device, so the host must wait: use ops with a "
+            "fixed output size (torch.where, multiplication by a mask)"
         )
     if "memcpy" in call.lower() or "copy" in op:
         return (
             "The copy blocks the host: copy from or to pinned memory with non_blocking=True, and wait only "
             "where the values are used"
         )
-    return "Launch the following work before waiting, wait for one event or stream, or drop the wait"
+    return "Launch the following work before waiting, wait for one event or stream, or remove the wait"

@@ -1,4 +1,4 @@
-"""Where the host waits for the device: synchronize calls, and copies that return only when they are done."""
+"""Host waits for the device: synchronize calls, and copies that return only when they are done."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ SYNCHRONOUS = r"(?i)^(?:cuda|hip|cu)_?memcpy(?!.*async)"
 """Copies that block by their name: `cudaMemcpy`, `hipMemcpyWithStream`, `cuMemcpyDtoH_v2`."""
 
 NEEDED = (C.KIND, C.START_NS, C.DUR_NS, C.LAUNCH_ROW, C.SRC_MEMORY, C.DST_MEMORY)
-"""Columns of `device_intervals` that tell whether a copy blocked."""
+"""Columns of `device_intervals` needed to decide whether a copy blocked."""
 
 
 def waits(host: HostLines, device: pd.DataFrame) -> Ints:
     """Positions of the rows in which a thread waits for the device, by thread and start.
 
-    These are the rows of kind `sync`, and the calls of copies that returned no earlier than the copy was
-    done on the device, if they are synchronous by name or one end of the copy is pageable memory.
+    These are the rows of kind `sync`, and copy calls that returned no earlier than the copy was done on the
+    device, if they are synchronous by name or one end of the copy is pageable memory.
 
     Args:
         host: Host rows.
@@ -56,15 +56,15 @@ def first_ending_after(host: HostLines, rows: Ints, thread: Ints, times: Ints) -
     Args:
         host: Host rows.
         rows: Positions of waits, ascending.
-        thread: Thread of each question.
-        times: Instant of each question.
+        thread: Thread of each query.
+        times: Instant of each query.
     """
     found = np.full(len(times), -1, np.int64)
     lanes = host.thread[rows]
     for lane in np.intersect1d(lanes, thread):
         own = rows[lanes == lane]
-        asked = thread == lane
+        queries = thread == lane
         reach = np.maximum.accumulate(host.end[own])
-        place = np.searchsorted(reach, times[asked], side="right")
-        found[asked] = np.where(place < len(own), own[np.minimum(place, len(own) - 1)], -1)
+        place = np.searchsorted(reach, times[queries], side="right")
+        found[queries] = np.where(place < len(own), own[np.minimum(place, len(own) - 1)], -1)
     return found

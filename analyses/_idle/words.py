@@ -1,4 +1,4 @@
-"""Sentences about idle time: how much of it there is, where most of it is, and which rows show it."""
+"""Text about idle time: its amount, the main ops, and the evidence rows."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ if TYPE_CHECKING:
 NAMED = 3
 LEAST_NAMED = 0.01
 ONE_OFF = 0.5
-"""From this share on, one gap alone decides, and whether it recurs is the question."""
+"""Share of a single gap from which the advice warns that it may be a one-time event."""
 
 
 def one_off(rows: pd.DataFrame) -> str:
-    """A caution where one gap decides."""
+    """Warn if one gap makes up most of the idle time."""
     longest = int(rows[C.DUR_NS].max()) / total(rows)
     if longest < ONE_OFF:
         return ""
-    amount = "It is one gap" if len(rows) == 1 else f"One gap alone is {percent(longest)} of it"
-    return f". {amount}: if it happens once, leave it out by warm-up steps"
+    amount = "It is a single gap" if len(rows) == 1 else f"A single gap is {percent(longest)} of it"
+    return f". {amount}: if it happens only once, exclude it with warm-up steps"
 
 
 def amount(rows: pd.DataFrame, allowed: Budget) -> str:
-    """How much of a step it is, for a person."""
+    """Text: share of the time, amount per step and number of gaps."""
     idle = total(rows)
     size = f"{percent(allowed.share(idle))} of the time: {duration(allowed.per_step(idle))} {allowed.per}"
     return f"{size}, in {len(rows):,} gap{'s' if len(rows) > 1 else ''}"
 
 
-def weightiest(rows: pd.DataFrame, keys: Sequence[str] = (OP, SOURCE)) -> str:
-    """The ops with most of the idle time, with their lines."""
+def largest_part(rows: pd.DataFrame, keys: Sequence[str] = (OP, SOURCE)) -> str:
+    """Text: the ops with most idle time and their source lines."""
     sums = rows.groupby([*keys], observed=True)[C.DUR_NS].sum().reset_index()
     first = sums.sort_values([C.DUR_NS, *keys], ascending=[False, *(True for _ in keys)])[:NAMED]
     shares = first[C.DUR_NS] / total(rows)
@@ -51,7 +51,7 @@ def weightiest(rows: pd.DataFrame, keys: Sequence[str] = (OP, SOURCE)) -> str:
         if part >= LEAST_NAMED
     ]
     if (rows[OP] == BETWEEN).all() and not (rows[SOURCE] != "").any():
-        return "No op or source line was recorded there"
+        return "No op or source line was recorded for these gaps"
     verb = "is" if len(parts) == 1 else "are"
     if parts:
         return f"The largest part{'s' if len(parts) > 1 else ''} {verb} {', '.join(parts)}"
@@ -59,14 +59,14 @@ def weightiest(rows: pd.DataFrame, keys: Sequence[str] = (OP, SOURCE)) -> str:
 
 
 def _place(names: list[str]) -> str:
-    """`call in op at line`, without what is unknown or said already."""
+    """Text `call in op at line`, without unknown or repeated parts."""
     *names, line = names
     text = " in ".join(brief(name) for name in names)
     return text if not line or line in names else f"{text} at {brief(line, LINE)}"
 
 
 def evidence(rows: pd.DataFrame) -> dict[str, list[int]]:
-    """The longest gaps, and what the host did in them."""
+    """Row ids of the longest gaps, and of the host rows responsible."""
     host = rows[WAIT_ROW].fillna(rows[ANCHOR_ROW]).fillna(rows[C.LAUNCH_ROW]).dropna().drop_duplicates()
     found = {"device_intervals": [int(row) for row in rows[C.ROW_ID][:EVIDENCE_ROWS]]}
     if len(host):

@@ -1,1 +1,1 @@
-"""The checks of `integrity`."""
+"""Checks of `integrity`."""

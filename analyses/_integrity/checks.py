@@ -1,4 +1,4 @@
-"""One integrity check's outcome."""
+"""Result of one integrity check."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ OK, INFO, WARN, ERROR = "ok", "info", "warn", "error"
 
 @dataclass(frozen=True)
 class Check:
-    """What one check found; `share` is over what `detail` names."""
+    """Result of one check; `detail` names what `share` refers to."""
 
     check: str
     level: str
@@ -31,13 +31,13 @@ class Check:
 
 
 def counted(name: str, count: int, of: int, what: str, *, warn: float, error: float | None = None) -> Check:
-    """A check whose level follows from a share.
+    """Check with a level derived from a share.
 
     Args:
         name: The check.
-        count: How many are affected.
-        of: How many there are.
-        what: What is counted over what, and after a semicolon what follows from it.
+        count: Number of affected rows.
+        of: Number of rows.
+        what: What is counted and, after a semicolon, the consequence.
         warn: Above this share it is a warning.
         error: Above this share it is an error.
 
@@ -45,16 +45,16 @@ def counted(name: str, count: int, of: int, what: str, *, warn: float, error: fl
         >>> counted("unlinked", 3, 10, "device intervals have no launch", warn=0.05).level
         'warn'
     """
-    plain = what.split(";")[0]  # a consequence follows only from something
+    plain = what.split(";")[0]  # the consequence applies only to a count above 0
     if not of:
         return Check(name, OK, 0, None, f"0 of 0 {plain}")
     share = count / of
-    said = what if count else plain
-    return Check(name, level(share, warn=warn, error=error), count, share, f"{count:,} of {of:,} {said}")
+    text = what if count else plain
+    return Check(name, level(share, warn=warn, error=error), count, share, f"{count:,} of {of:,} {text}")
 
 
 def level(share: float, *, warn: float, error: float | None = None) -> str:
-    """Where a share stands between the thresholds; what is not nothing is at least information."""
+    """Level of a share; above 0 it is at least information."""
     if error is not None and share > error:
         return ERROR
     if share > warn:

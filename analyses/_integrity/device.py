@@ -1,4 +1,4 @@
-"""Integrity of the link between the host's launches and what the device did."""
+"""Integrity of the links between launches and device intervals."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GRAPH_PATTERN = r"(?i)graphlaunch"
 KERNEL_PATTERN = r"(?i)launch"
 CAPTURE_BEGIN_PATTERN = r"(?i)stream_?begin_?capture"
 CAPTURE_END_PATTERN = r"(?i)stream_?end_?capture"
-"""Between these, calls of a thread are recorded into a graph and run nothing."""
+"""Calls of a thread between these are captured into a graph and not executed."""
 _COLUMNS = [
     *(C.ROW_ID, C.START_NS, C.DUR_NS, C.STEP, C.RANK),
     *(C.LAUNCH_ROW, C.CORRELATION_ID, C.SRC_MEMORY),
@@ -42,7 +42,7 @@ def device_checks(run: Run) -> list[Check]:
     return [
         Check("device_events", OK, len(device), None, f"{len(device):,} device intervals were recorded"),
         _unlinked(device),
-        *_unanswered(calls, device),
+        *_without_interval(calls, device),
         _before_launch(calls, device),
         _coarse(device),
         _empty_steps(run, device),
@@ -50,7 +50,7 @@ def device_checks(run: Run) -> list[Check]:
 
 
 def _launch_calls(run: Run) -> pd.DataFrame:
-    """The calls that put work on a device: what they launch, and whether only into a graph."""
+    """Calls that launch device work, with the kind of work and whether they are captured into a graph."""
     where = pc.field(C.KIND).isin([str(HostKind.RUNTIME), str(HostKind.SYNC)])
     thread = [C.RANK, C.PID, C.TID]
     calls = run.table("host_intervals", columns=[C.ROW_ID, C.NAME, C.START_NS, *thread], where=where)
@@ -69,7 +69,7 @@ def _launch_calls(run: Run) -> pd.DataFrame:
 
 
 def _inside(turns: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which places lie between a begin (1) and its end (-1); one without the other means nothing.
+    """Whether each position is between a begin (1) and its end (-1); unmatched ones are ignored.
 
     Example:
         >>> _inside(np.array([-1, 0, 1, 0, -1, 0, 1, 0]))[[1, 3, 5, 7]].tolist()
@@ -79,7 +79,7 @@ def _inside(turns: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
 
 
 def _open(turns: Ints) -> Ints:
-    """How many are open at each place, never fewer than none."""
+    """Number of open begins at each position, at least 0."""
     level = np.cumsum(turns)
     return level - np.minimum(np.minimum.accumulate(level), 0)
 
@@ -95,23 +95,25 @@ def _without_device(run: Run, launches: int) -> Check:
             f"{'them' if gpus > 1 else 'it'}: the program did not use a GPU, or its activity was not recorded"
         )
         return Check("device_events", ERROR, 0, None, detail)
-    return Check("device_events", OK, 0, None, "no GPU and no launch: a run on the CPU alone")
+    return Check("device_events", OK, 0, None, "no GPU and no launch: a CPU-only run")
 
 
 def _unlinked(device: pd.DataFrame) -> Check:
-    moved = (device[C.SRC_MEMORY] == Memory.UNIFIED) & device[C.CORRELATION_ID].isna()  # by the driver itself
-    launched = device[~moved]
+    migrated = (device[C.SRC_MEMORY] == Memory.UNIFIED) & device[
+        C.CORRELATION_ID
+    ].isna()  # by the driver itself
+    launched = device[~migrated]
     missing = int(launched[C.LAUNCH_ROW].isna().sum())
-    what = "device intervals have no launching call; ops do not get their time"
+    what = "device intervals have no launching call; their time can't be attributed to ops"
     return counted("device_without_launch", missing, len(launched), what, warn=0.05)
 
 
-def _unanswered(calls: pd.DataFrame, device: pd.DataFrame) -> list[Check]:
+def _without_interval(calls: pd.DataFrame, device: pd.DataFrame) -> list[Check]:
     launched = device[C.LAUNCH_ROW].dropna().unique()
     calls = calls[~calls["captured"]]
     missing = ~calls[C.ROW_ID].isin(launched)
     found = []
-    for name, call, what, warn, error in _UNANSWERED:
+    for name, call, what, warn, error in _WITHOUT_INTERVAL:
         mine = calls["call"] == call
         count, total = int((missing & mine).sum()), int(mine.sum())
         if total and not len(launched):
@@ -126,8 +128,8 @@ _UNKNOWN = "unknown how many have a device interval, since no launch is linked t
 
 _KERNELS_LOST = "kernel launches have no device interval; that GPU time is missing"
 _GRAPHS_LOST = "graph replays have no device interval; the kernels inside are missing"
-_COPIES_LOST = "copy and memset calls have no device interval; those of no bytes put no work on the device"
-_UNANSWERED = (
+_COPIES_LOST = "copy and memset calls have no device interval; calls of 0 bytes launch no device work"
+_WITHOUT_INTERVAL = (
     ("launch_without_device", _KERNEL, _KERNELS_LOST, 0.01, 0.2),
     ("graph_without_device", _GRAPH, _GRAPHS_LOST, 0.0, 0.1),
     ("copy_without_device", _COPY, _COPIES_LOST, 1.0, None),
@@ -144,7 +146,7 @@ def _before_launch(calls: pd.DataFrame, device: pd.DataFrame) -> Check:
 
 def _coarse(device: pd.DataFrame) -> Check:
     empty = int((ints(device, C.DUR_NS) == 0).sum())
-    what = "device intervals have no duration; shares of short kernels are rough"
+    what = "device intervals have no duration; shares of short kernels are inexact"
     return counted("zero_duration", empty, len(device), what, warn=0.1)
 
 
@@ -153,6 +155,4 @@ def _empty_steps(run: Run, device: pd.DataFrame) -> Check:
     launched = device.loc[device[C.STEP].notna(), [C.RANK, C.STEP]].drop_duplicates()
     filled = pd.MultiIndex.from_frame(launched.astype(np.int64))
     empty = ~pd.MultiIndex.from_frame(steps.astype(np.int64)).isin(filled)
-    return counted(
-        "empty_steps", int(empty.sum()), len(steps), "steps launched nothing on a device", warn=0.0
-    )
+    return counted("empty_steps", int(empty.sum()), len(steps), "steps launched no device work", warn=0.0)

@@ -1,4 +1,4 @@
-"""Integrity of times: durations, jumps of the clock, and what the profiler itself cost."""
+"""Integrity of times: durations, clock jumps, and profiler overhead."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 JUMP_NS = 10_000_000_000
 PROFILER_PATTERN = r"(?i)activity buffer request|buffer flush|instrumentation|cupti|resource"
-"""Overhead rows of the profiler itself; others, such as lazy loading, are the program's own."""
+"""Overhead rows of the profiler; others, such as lazy loading, belong to the program."""
 
 
 def time_checks(run: Run) -> list[Check]:
@@ -58,11 +58,11 @@ def _profiler_intervals(run: Run, start: Ints, end: Ints) -> Check:
     rows = run.table("host_intervals", columns=[C.NAME, C.START_NS, C.DUR_NS], where=where)
     rows = rows[matches(rows[C.NAME], PROFILER_PATTERN)]
     if rows.empty:
-        return Check("profiler_intervals", INFO, detail="the profiler's own intervals: none were recorded")
+        return Check("profiler_intervals", INFO, detail="no profiler overhead intervals were recorded")
     own = intervals.length(intervals.union(*spans(rows)))
     capture = int(end.max() - start.min()) if len(start) else 0
     part = own / capture if capture else 0.0
-    detail = f"the profiler's own intervals cover {100 * part:.1f}% of the capture"
+    detail = f"the profiler's overhead intervals cover {100 * part:.1f}% of the capture"
     return Check("profiler_intervals", level(part, warn=0.05, error=0.5), None, part, detail)
 
 
@@ -72,7 +72,7 @@ def _overhead(run: Run) -> Check:
         return Check(
             "profiler_overhead",
             INFO,
-            detail="unknown: no profiled steps of known length, or no un-profiled ones to compare with",
+            detail="unknown: no profiled steps of known length, or no un-profiled steps",
         )
     part = float(table["overhead_share"].max())
     longer = "longer" if part >= 0 else "less"

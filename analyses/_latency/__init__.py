@@ -1,1 +1,1 @@
-"""Launch calls and their delays: behind `launch_latency`."""
+"""Launch calls and their delays, for `launch_latency`."""

@@ -1,4 +1,4 @@
-"""Launch calls and the first interval each one gave, and how many launches a device has not started yet."""
+"""Launch calls with their first device interval, and the launch queue of each device."""
 
 from __future__ import annotations
 
@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 
 PLACE = [C.RANK, C.DEVICE]
 CALL, KIND, API_NS, DELAY_NS, REACH_NS = "call", "kind", "api_ns", "delay_ns", "reach_ns"
-CALLED_NS, BEGUN_NS, AT, DEPTH, IDLE_IN_CALL = "called_ns", "begun_ns", "at", "queued", "idle_in_call_ns"
+CALLED_NS, STARTED_NS, AT, DEPTH, IDLE_IN_CALL = (
+    "called_ns",
+    "begun_ns",
+    "at",
+    "queued",
+    "idle_in_call_ns",
+)
 GRAPH_CALL = r"(?i)graphlaunch"
 
 
@@ -29,25 +35,25 @@ def launches(device: pd.DataFrame, host: HostLines) -> pd.DataFrame:
     at = host.at(device[C.LAUNCH_ROW])
     linked = device.assign(**{AT: at})[at >= 0].sort_values([C.START_NS, C.ROW_ID])
     first = linked.drop_duplicates([*PLACE, AT]).reset_index(drop=True)
-    rows, begun = first[AT].to_numpy(), ints(first, C.START_NS)
+    rows, started_at = first[AT].to_numpy(), ints(first, C.START_NS)
     called, returned = host.start[rows], host.end[rows]
     graphs = host.named(GRAPH_CALL)[rows] | (first[C.KIND].astype(str) == DeviceKind.GRAPH).to_numpy(bool)
     first[KIND] = np.where(graphs, str(DeviceKind.GRAPH), first[C.KIND].astype(str))
     first[CALL] = host.labels(rows, "")
-    first[CALLED_NS], first[BEGUN_NS], first[API_NS] = called, begun, returned - called
-    first[DELAY_NS] = np.maximum(begun - returned, 0)
-    first[REACH_NS] = begun - called
+    first[CALLED_NS], first[STARTED_NS], first[API_NS] = called, started_at, returned - called
+    first[DELAY_NS] = np.maximum(started_at - returned, 0)
+    first[REACH_NS] = started_at - called
     return _with_lane_measures(first.sort_values([*PLACE, CALLED_NS, C.ROW_ID], ignore_index=True), device)
 
 
 def _with_lane_measures(table: pd.DataFrame, device: pd.DataFrame) -> pd.DataFrame:
-    """Adds what depends on the whole device: the queue at each call, and idle time during it."""
+    """Add the queue length at each call, and device idle time during it."""
     queued, idle = np.zeros(len(table), np.int64), np.zeros(len(table), np.int64)
     rows_of = device.groupby(PLACE, sort=True).indices
     for key, own in table.groupby(PLACE, sort=True).indices.items():
         mine = table.iloc[own]
         called, returned = ints(mine, CALLED_NS), ints(mine, CALLED_NS) + ints(mine, API_NS)
-        started = np.sort(np.maximum(ints(mine, BEGUN_NS), called))
+        started = np.sort(np.maximum(ints(mine, STARTED_NS), called))
         queued[own] = np.searchsorted(np.sort(called), called) - np.searchsorted(
             started, called, side="right"
         )
@@ -70,17 +76,17 @@ def queue(table: pd.DataFrame, device: pd.DataFrame) -> pd.DataFrame:
 def _queue_of(mine: pd.DataFrame, start: Ints, end: Ints) -> dict[str, object]:
     first, last = int(start.min()), int(end.max())
     called = ints(mine, CALLED_NS)
-    begun = np.maximum(ints(mine, BEGUN_NS), called)
-    waiting = intervals.union(called, begun)
+    started_at = np.maximum(ints(mine, STARTED_NS), called)
+    waiting = intervals.union(called, started_at)
     empty = intervals.complement(waiting, first, last)
     idle = intervals.complement(intervals.union(start, end), first, last)
     empty_idle = intervals.length(intervals.intersect(empty, idle))
-    inside = np.maximum(np.minimum(begun, last) - np.maximum(called, first), 0)
+    inside = np.maximum(np.minimum(started_at, last) - np.maximum(called, first), 0)
     window = last - first
     return {
         "launches": len(mine),
         "mean_depth": float(int(inside.sum()) / window) if window else float("nan"),
-        "max_depth": _deepest(called, begun),
+        "max_depth": _max_depth(called, started_at),
         "empty_ns": intervals.length(empty),
         "empty_idle_ns": empty_idle,
         "launch_bound_share": float(share(np.array([empty_idle]), window)[0]),
@@ -89,10 +95,10 @@ def _queue_of(mine: pd.DataFrame, start: Ints, end: Ints) -> dict[str, object]:
     }
 
 
-def _deepest(called: Ints, begun: Ints) -> int:
-    """The most launches that had begun and not started on the device; a start counts before a call."""
-    times = np.concatenate((called, begun))
-    change = np.repeat(np.array([1, -1]), [len(called), len(begun)])
-    kept = np.concatenate((begun > called, begun > called))
-    order = np.lexsort((change[kept], times[kept]))
-    return int(np.cumsum(change[kept][order]).max(initial=0))
+def _max_depth(called: Ints, started_at: Ints) -> int:
+    """Maximum of launches called but not started on the device; at equal times starts count first."""
+    times = np.concatenate((called, started_at))
+    change = np.repeat(np.array([1, -1]), [len(called), len(started_at)])
+    queued = np.concatenate((started_at > called, started_at > called))
+    order = np.lexsort((change[queued], times[queued]))
+    return int(np.cumsum(change[queued][order]).max(initial=0))

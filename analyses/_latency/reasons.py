@@ -1,4 +1,4 @@
-"""Why single launch calls were slow, where the trace shows a reason."""
+"""Reasons of slow launch calls that the trace shows."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     Bools = npt.NDArray[np.bool_]
 
 FULL_QUEUE = 1_000
-"""The driver holds about 1,024 launches of a stream and then blocks the caller."""
+"""The driver queues about 1,024 launches of a stream and then blocks the caller."""
 ALLOCATES = r"(?i)(?:malloc|free|hostalloc|hostregister|moduleload)"
 
-QUEUE_FULL = "the queue was full: the driver held the caller back"
+QUEUE_FULL = "the launch queue was full: the driver blocked the caller"
 LOADS = "code was loaded at first use during the call"
 PROFILER = "the profiler's own overhead covers most of the call"
-BLOCKS = "a copy that blocks until it is done"
-ALLOCATION = "another thread allocated, freed or loaded code for most of the call"
+BLOCKS = "a copy that blocks until it completes"
+ALLOCATION = "another thread allocated memory, freed memory or loaded code during most of the call"
 FIRST = "first launch of this kernel in the capture: its code may have been loaded"
 NONE = ""
 
@@ -40,11 +40,11 @@ NONE = ""
 def reasons(
     slow: pd.DataFrame, table: pd.DataFrame, device: pd.DataFrame, host: HostLines
 ) -> npt.NDArray[np.object_]:
-    """One reason for each slow launch, empty where the trace shows none.
+    """One reason for each slow launch, empty if the trace shows none.
 
     Args:
         slow: Some rows of `table`.
-        table: What `_launches.launches` returns.
+        table: Result of `_latency.launches.launches`.
         device: The intervals that occupy a device.
         host: Host rows.
     """
@@ -53,7 +53,7 @@ def reasons(
     allocates = host.of_kind(HostKind.RUNTIME) & host.named(ALLOCATES)
     kernels = table[table[KIND] == DeviceKind.KERNEL]
     first = kernels.drop_duplicates([*PLACE, C.NAME])[AT]
-    holds = (
+    conditions = (
         (QUEUE_FULL, (slow[DEPTH] >= FULL_QUEUE).to_numpy(bool)),
         (LOADS, _during(host, rows, overhead & program, least=0.0)),
         (PROFILER, _during(host, rows, overhead & ~program, least=0.5)),
@@ -62,13 +62,13 @@ def reasons(
         (FIRST, np.isin(rows, first.to_numpy())),
     )
     found: npt.NDArray[np.object_] = np.select(
-        [condition for _, condition in holds], [np.array(text, object) for text, _ in holds], NONE
+        [condition for _, condition in conditions], [np.array(text, object) for text, _ in conditions], NONE
     )
     return found
 
 
 def _during(host: HostLines, rows: Ints, marked: Bools, *, least: float) -> Bools:
-    """Whether marked rows of the rank cover more than this part of each of these rows."""
+    """Whether marked rows of the rank cover more than the given share of each of these rows."""
     start, end, ranks = host.start[rows], host.end[rows], host.rank[rows]
     inside = np.zeros(len(rows), np.int64)
     for rank in np.unique(ranks):

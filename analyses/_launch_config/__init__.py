@@ -1,1 +1,1 @@
-"""Grids, blocks and what fits on a multiprocessor: behind `launch_config`."""
+"""Grids, blocks and occupancy limits, for `launch_config`."""

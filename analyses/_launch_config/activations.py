@@ -1,13 +1,13 @@
-"""Which kernels are a ReLU: told by the kernel's name and by the op that launched it, never by one word.
+"""Identification of ReLU kernels by the kernel's name and the launching op.
 
-A name with relu, threshold or clamp_min is one of four things:
+A kernel with relu, threshold or clamp_min in its name is one of:
 
 * `fused`: a convolution or matrix product that can apply a ReLU to its output, as in
-  `volta_scudnn_128x64_relu_interior_nn_v1`: its time is that of the convolution, not of a ReLU;
-* `compiled`: a kernel that a compiler made of several ops, ReLU among them (`triton_poi_fused_relu_0`);
+  `volta_scudnn_128x64_relu_interior_nn_v1`; its time is that of the convolution;
+* `compiled`: a compiled kernel of several ops, including ReLU (`triton_poi_fused_relu_0`);
 * `relu`: another kernel, launched by an op that is a ReLU (relu, threshold, clamp_min, their backward), or an
-  element-wise one of no recorded op;
-* `other`: the rest, such as a leaky ReLU or another use of a threshold.
+  element-wise one without a recorded op;
+* `other`: any other, such as a leaky ReLU or another use of a threshold.
 
 A kernel of another name that a ReLU op launched is a `relu` too.
 """
@@ -53,7 +53,7 @@ def is_op(name: str) -> bool:
 
 
 def kind_of(kernel: str, op: str) -> str:
-    """What a kernel with a ReLU in its name or its op is; empty for every other kernel.
+    """Kind of a kernel with a ReLU in its name or op; empty for every other kernel.
 
     Example:
         >>> kind_of("volta_scudnn_128x64_relu_interior_nn_v1", "aten::cudnn_convolution")
@@ -68,8 +68,8 @@ def kind_of(kernel: str, op: str) -> str:
         return FUSED
     if _COMPILED.search(kernel):
         return COMPILED
-    alone = op == NO_OP and _ELEMENTWISE.search(kernel) and not _VARIANT.search(kernel)
-    return RELU if launched or alone else OTHER
+    without_op = op == NO_OP and _ELEMENTWISE.search(kernel) and not _VARIANT.search(kernel)
+    return RELU if launched or without_op else OTHER
 
 
 def table(rows: pd.DataFrame) -> pd.DataFrame:
@@ -78,7 +78,7 @@ def table(rows: pd.DataFrame) -> pd.DataFrame:
     kinds = {(name, op): kind_of(name, op) for name, op in pairs.itertuples(index=False)}
     kind = pd.Series([kinds[pair] for pair in pairs.itertuples(index=False)], index=pairs.index, dtype=object)
     chosen = rows.merge(pairs.assign(kind=kind)[kind != ""], on=[C.NAME, OP])
-    chosen = chosen.assign(told_by=_told_by(chosen), direction=_directions(chosen))
+    chosen = chosen.assign(told_by=_identified_by(chosen), direction=_directions(chosen))
     found = configs.grouped(chosen, KEYS)
     found["share"] = found["total_ns"] / max(int(rows[C.DUR_NS].sum()), 1)
     for name in (*GRID, *BLOCK):
@@ -87,7 +87,7 @@ def table(rows: pd.DataFrame) -> pd.DataFrame:
     return found.sort_values(order, ascending=[False, *(True for _ in KEYS)], ignore_index=True)
 
 
-def _told_by(rows: pd.DataFrame) -> Objects:
+def _identified_by(rows: pd.DataFrame) -> Objects:
     named = {name: bool(NAMED.search(name)) for name in rows[C.NAME].unique()}
     launched = {name: is_op(name) for name in rows[OP].unique()}
     by_name = rows[C.NAME].map(named).to_numpy(dtype=bool)
@@ -96,7 +96,7 @@ def _told_by(rows: pd.DataFrame) -> Objects:
 
 
 def _directions(rows: pd.DataFrame) -> Objects:
-    """Backward and forward by the op's name or the phase it ran in; empty where no op is known."""
+    """Direction by the op's name or its phase; empty if the op is unknown."""
     named = {name: bool(_BACKWARD.search(name)) for name in rows[OP].unique()}
     backward = rows[OP].map(named).to_numpy(dtype=bool) | (rows[C.PHASE] == Phase.BACKWARD).to_numpy()
     known = (rows[OP] != NO_OP).to_numpy()

@@ -1,4 +1,4 @@
-"""What is said of launch configurations that differ between two runs."""
+"""Findings on launch configurations that differ between two runs."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ INFERRED = 0.7
 
 def findings(base: Run, head: Run, pairs: pd.DataFrame, differ: str) -> Iterator[Finding]:
     budgets = {"base": budget(base), "head": budget(head)}
-    worth = np.zeros(len(pairs), bool)
+    matters = np.zeros(len(pairs), bool)
     for which, spent in budgets.items():
         time = "counted_ns" if spent.marked else "total_ns"
         totals = pairs[f"{which}_{time}"].fillna(0).to_numpy(dtype=np.int64)
         whole = spent.steps * spent.step_ns
-        worth |= (totals > 0) & (totals >= LEAST_SHARE * whole)
+        matters |= (totals > 0) & (totals >= LEAST_SHARE * whole)
     for verdict in (DIFFERENT_WORK, ANOTHER):
-        chosen = pairs[worth & (pairs["verdict"] == verdict).to_numpy()]
+        chosen = pairs[matters & (pairs["verdict"] == verdict).to_numpy()]
         for pair in chosen.head(EVIDENCE_ROWS).to_dict("records"):
             yield (
                 _work_finding(pair)
@@ -53,7 +53,7 @@ def _work_finding(pair: dict[Any, Any]) -> Finding:
             f"{grid_of(pair, 'base')} against {grid_of(pair, 'head')}, {_times(pair)} a launch"
         ),
         advice=(
-            f"Compare runs of the same shapes and batch size before judging the speed of {brief(pair[OP])}"
+            f"Compare runs with the same shapes and batch size to compare the speed of {brief(pair[OP])}"
             f"{_what(pair)}"
         ),
         confidence=0.9,
@@ -68,8 +68,8 @@ def _config_finding(pair: dict[Any, Any], spent: Budget, differ: str) -> Finding
     chosen = (
         f"the devices differ ({differ})"
         if differ
-        else "look for what chose it anew: another version of PyTorch or a library, autotuning, strides or "
-        "alignment of the inputs"
+        else "check for another version of PyTorch or a library, autotuning, and strides or alignment of the "
+        "inputs"
     )
     return Finding(
         code="launch_config_changed",
@@ -78,10 +78,13 @@ def _config_finding(pair: dict[Any, Any], spent: Budget, differ: str) -> Finding
             f"{brief(pair[OP])} runs the same shapes with another configuration: {_full(pair, 'base')} "
             f"against {_full(pair, 'head')}, {_times(pair)} a launch"
         ),
-        advice=f"{brief(pair[OP])} is launched otherwise for the same shapes: {chosen}{_what(pair)}",
+        advice=(
+            f"{brief(pair[OP])} is launched with another configuration for the same shapes: "
+            f"{chosen}{_what(pair)}"
+        ),
         saving_ns_per_step=spent.per_step(slower) if saves else None,
         basis=Basis.ESTIMATED if saves else None,
-        how="(median of head − median of base) × launches of head, of those in steps where steps are marked"
+        how="(median of head − median of base) × launches of head, in steps if steps are marked"
         if saves
         else "",
         confidence=INFERRED,

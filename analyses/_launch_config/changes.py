@@ -1,4 +1,4 @@
-"""The rules of changed launch configurations, and the table of changes."""
+"""Rules of changed launch configurations, and the table of changes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tracekit.analysis import Column, Rule, TableSpec
 
 from .configs import BLOCK, FAMILY, GRID, OP
 
-DIFFERENT_WORK, ANOTHER, UNTOLD = "different work", "same work", "unknown"
+DIFFERENT_WORK, ANOTHER, UNDECIDED = "different work", "same work", "unknown"
 
 RULES = (
     Rule(
@@ -15,7 +15,7 @@ RULES = (
             "two runs compared: the grids of one op and kernel family differ by exactly the ratio of an "
             "input's elements or of the batch sizes, and the kernels take at least 1% of either run's steps"
         ),
-        why="a grid that grows with the elements says that there is more to do, not that it is done worse",
+        why="a grid that grows with the number of elements indicates more work, not a worse configuration",
     ),
     Rule(
         "launch_config_changed",
@@ -23,7 +23,7 @@ RULES = (
             "two runs compared: one op and kernel family with the same input shapes has another grid or "
             "block, and takes at least 1% of either run's steps"
         ),
-        why="the work is the same, so a change in time is not one of the amount of work",
+        why="the work is the same, so a change in time is not caused by the amount of work",
     ),
 )
 
@@ -32,13 +32,13 @@ CHANGES = TableSpec(
     "Launch configurations that differ",
     (
         Column(OP, "", "innermost op that launched it"),
-        Column("verdict", "", "different work; same work, launched otherwise; or unknown"),
+        Column("verdict", "", "different work; same work (with another configuration); or unknown"),
         Column("base_launch", "id", "grid and block in base"),
         Column("head_launch", "id", "grid and block in head"),
         Column("time_ratio", "×", "median duration of head over base"),
         Column("base_median_ns", "ns", "lower median of the durations in base"),
         Column("head_median_ns", "ns", "lower median of the durations in head"),
-        Column("work_ratio", "×", "elements of head over base, missing where unknown"),
+        Column("work_ratio", "×", "elements of head over base, missing if unknown"),
         Column("grid_ratio", "×", "blocks of head over base"),
         *(
             Column(f"{which}_{name}", "count", f"{name.replace('_', ' in ')} in {which}")
@@ -50,9 +50,9 @@ CHANGES = TableSpec(
         Column("head_launches", "count", "launches in head"),
         Column("base_total_ns", "ns", "Σ of durations in base"),
         Column("head_total_ns", "ns", "Σ of durations in head"),
-        Column("reason", "", "why the verdict"),
-        Column("base_shapes", "", "input shapes in base; empty where not recorded"),
-        Column("head_shapes", "", "input shapes in head; empty where not recorded"),
+        Column("reason", "", "reason of the verdict"),
+        Column("base_shapes", "", "input shapes in base; empty if not recorded"),
+        Column("head_shapes", "", "input shapes in head; empty if not recorded"),
         Column("base_first", "", "row of the first launch in base's device_intervals"),
         Column("head_first", "", "row of the first launch in head's device_intervals"),
     ),

@@ -1,4 +1,4 @@
-"""How the launch configurations of two runs differ: other work, the same work otherwise, or unknown."""
+"""Comparison of the launch configurations of two runs: different work, same work, or unknown."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .._copies.settings import setting
 from .._shared.common import absent_device_note
 from .._shared.tensors import numel, parse_shapes
 from .change_findings import findings, grid_of
-from .changes import ANOTHER, CHANGES, DIFFERENT_WORK, UNTOLD
+from .changes import ANOTHER, CHANGES, DIFFERENT_WORK, UNDECIDED
 from .configs import BLOCK, FAMILY, GRID, OP, UNKNOWN, grouped, kernels
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _MATCH = [OP, FAMILY, C.INPUT_SHAPES]
 
 
 def compare(base: Run, head: Run) -> Result:
-    """Every configuration that one run has and the other has not, with a verdict."""
+    """Compare configurations that only one run has, with a verdict each."""
     sides = [_configs(run) for run in (base, head)]
     notes = tuple(
         f"{which}: {absent_device_note(run)}"
@@ -39,21 +39,21 @@ def compare(base: Run, head: Run) -> Result:
     pairs = _paired(*sides)
     if pairs.empty:
         return Result(notes=("every op, kernel family, shape and launch configuration is in both runs",))
-    pairs = _judged(pairs, _ratio(*(_batch(run) for run in (head, base))))
+    pairs = _with_verdicts(pairs, _ratio(*(_batch(run) for run in (head, base))))
     differ = _other_devices(base, head)
     found = tuple(findings(base, head, pairs, differ))
     return Result({"changes": pairs[[column.name for column in CHANGES.columns]]}, found, _notes(differ))
 
 
 def _notes(differ: str) -> tuple[str, ...]:
-    """What is said of runs of different devices."""
-    return (f"the runs are of different devices ({differ}): configurations may differ by that",) * bool(
-        differ
-    )
+    """Note on runs of different devices."""
+    return (
+        f"the runs used different devices ({differ}), which may explain different configurations",
+    ) * bool(differ)
 
 
 def _other_devices(base: Run, head: Run) -> str:
-    """The devices of both runs, empty where they are the same or not known."""
+    """The devices of both runs, empty if they are equal or unknown."""
     names = [
         ", ".join(
             sorted({str(gpu["name"]) for gpu in run.meta.environment.get("gpus") or [] if gpu.get("name")})
@@ -63,21 +63,21 @@ def _other_devices(base: Run, head: Run) -> str:
     return " against ".join(names) if all(names) and names[0] != names[1] else ""
 
 
-def _judged(pairs: pd.DataFrame, batches: Fraction | None) -> pd.DataFrame:
-    """The pairs with their verdicts: those that are told before the unknown, then the costliest first."""
-    told = [_told(pair, batches) for pair in pairs.to_dict("records")]
-    pairs[["verdict", "work_ratio", "grid_ratio", "reason"]] = pd.DataFrame(told, index=pairs.index)
+def _with_verdicts(pairs: pd.DataFrame, batches: Fraction | None) -> pd.DataFrame:
+    """Add verdicts to the pairs; sort known verdicts first, then by time."""
+    verdicts = [_verdict(pair, batches) for pair in pairs.to_dict("records")]
+    pairs[["verdict", "work_ratio", "grid_ratio", "reason"]] = pd.DataFrame(verdicts, index=pairs.index)
     pairs["time_ratio"] = (pairs["head_median_ns"] / pairs["base_median_ns"]).astype("Float64")
     for which in ("base", "head"):
         pairs[f"{which}_launch"] = [_shown(pair, which) for pair in pairs.to_dict("records")]
     weight = pairs[["base_total_ns", "head_total_ns"]].fillna(0).max(axis=1).astype(np.int64)
-    order = ["untold", "weight", *_MATCH[:2], "base_first", "head_first"]
-    ranked = pairs.assign(weight=weight, untold=pairs["verdict"] == UNTOLD)
+    order = ["undecided", "weight", *_MATCH[:2], "base_first", "head_first"]
+    ranked = pairs.assign(weight=weight, undecided=pairs["verdict"] == UNDECIDED)
     return ranked.sort_values(order, ascending=[True, False, True, True, True, True], ignore_index=True)
 
 
 def _configs(run: Run) -> pd.DataFrame:
-    """Distinct configurations in the order of first launch, ranks and devices together."""
+    """Distinct configurations of all ranks and devices, in the order of first launch."""
     rows = kernels(run)
     rows = rows[rows[C.GRID_X] != UNKNOWN].reset_index(drop=True)
     if rows.empty:
@@ -86,7 +86,7 @@ def _configs(run: Run) -> pd.DataFrame:
 
 
 def _paired(base: pd.DataFrame, head: pd.DataFrame) -> pd.DataFrame:
-    """Configurations that differ, paired by shapes and else by the order of first launch."""
+    """Pair differing configurations by shapes, else by the order of first launch."""
     same = base[_KEYS].merge(head[_KEYS])
     left, right = (_without(side, same) for side in (base, head))
     found = []
@@ -98,10 +98,10 @@ def _paired(base: pd.DataFrame, head: pd.DataFrame) -> pd.DataFrame:
         left = left[~left["first_row"].isin(pair["first_row_base"])]
         right = right[~right["first_row"].isin(pair["first_row_head"])]
     for side, suffix in ((left, "_base"), (right, "_head")):
-        lone = side.rename(columns={name: f"{name}{suffix}" for name in side if name not in _MATCH[:2]})
-        found.append(_named(lone, _MATCH[:2]))
-    whole = [one for one in found if len(one)]
-    return pd.concat(whole, ignore_index=True) if whole else pd.DataFrame()
+        unpaired = side.rename(columns={name: f"{name}{suffix}" for name in side if name not in _MATCH[:2]})
+        found.append(_named(unpaired, _MATCH[:2]))
+    tables = [one for one in found if len(one)]
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 
 def _without(side: pd.DataFrame, same: pd.DataFrame) -> pd.DataFrame:
@@ -114,7 +114,7 @@ def _numbered(side: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 
 
 def _named(pair: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """The columns of the result; what a side has not is missing."""
+    """Columns of the result; missing for a side without the configuration."""
     columns: dict[str, Any] = {OP: pair[OP], FAMILY: pair[FAMILY]}
     for which in ("base", "head"):
         suffix = f"_{which}"
@@ -143,24 +143,34 @@ def _ratio(head: int, base: int) -> Fraction | None:
     return Fraction(head, base) if head > 0 and base > 0 else None
 
 
-def _told(pair: dict[Any, Any], batches: Fraction | None) -> tuple[str, float | None, float | None, str]:
-    """Verdict, ratio of the work, ratio of the blocks, and why."""
+def _verdict(pair: dict[Any, Any], batches: Fraction | None) -> tuple[str, float | None, float | None, str]:
+    """Verdict, ratio of the work, ratio of the blocks, and reason."""
     if pd.isna(pair["base_first"]) or pd.isna(pair["head_first"]):
         only = "head" if pd.isna(pair["base_first"]) else "base"
-        return UNTOLD, None, None, f"only {only} has this configuration"
+        return UNDECIDED, None, None, f"only {only} has this configuration"
     grid = Fraction(_product(pair, "head", GRID), _product(pair, "base", GRID))
     shapes = pair["base_shapes"], pair["head_shapes"]
     if shapes[0] and shapes[0] == shapes[1]:
         return ANOTHER, 1.0, float(grid), "same input shapes, another grid or block"
     works = _work_ratios(*shapes)
     if grid in works and grid != 1:
-        return DIFFERENT_WORK, float(grid), float(grid), "the grid changed as the elements of an input did"
+        return (
+            DIFFERENT_WORK,
+            float(grid),
+            float(grid),
+            "the grid changed by the same ratio as the elements of an input",
+        )
     if not all(shapes):
         if batches is not None and batches != 1 and grid == batches:
-            return DIFFERENT_WORK, float(grid), float(grid), "the grid changed as the batch size did"
-        return UNTOLD, None, float(grid), "no input shapes were recorded"
+            return (
+                DIFFERENT_WORK,
+                float(grid),
+                float(grid),
+                "the grid changed by the same ratio as the batch size",
+            )
+        return UNDECIDED, None, float(grid), "no input shapes were recorded"
     work = float(works[0]) if works else None
-    return UNTOLD, work, float(grid), "the input shapes differ, and the grid not by the same ratio"
+    return UNDECIDED, work, float(grid), "the input shapes differ, but the grid does not by the same ratio"
 
 
 def _work_ratios(base: str, head: str) -> list[Fraction]:
@@ -179,7 +189,7 @@ def _product(pair: dict[Any, Any], which: str, names: list[str]) -> int:
 
 
 def _shown(pair: dict[Any, Any], which: str) -> str:
-    """Grid and block as a cell shows them, empty where the run has none."""
+    """Grid and block as text, empty if the run has none."""
     if pd.isna(pair[f"{which}_first"]):
         return ""
     return f"{grid_of(pair, which)} {grid_of(pair, which, BLOCK)}"

@@ -49,7 +49,7 @@ _READ = (
 
 
 def kernels(run: Run) -> pd.DataFrame:
-    """Every kernel with op, family, shapes and elements; whole numbers that are not known are `UNKNOWN`."""
+    """All kernels with op, family, shapes and elements; unknown integers are `UNKNOWN`."""
     where = pc.field(C.KIND) == str(DeviceKind.KERNEL)
     frame = run.table("device_intervals", columns=_READ, where=where)
     names = frame[C.NAME].astype(object)
@@ -61,9 +61,9 @@ def kernels(run: Run) -> pd.DataFrame:
     plain = {name: frame[name].fillna(UNKNOWN).astype(np.int64) for name in counts}
     shared = static.fillna(0) + dynamic.fillna(0)
     plain[SHARED] = shared.mask(static.isna() & dynamic.isna(), UNKNOWN).astype(np.int64)
-    kept = frame[[C.ROW_ID, C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.STEP]]
+    base = frame[[C.ROW_ID, C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.STEP]]
     percent = frame[C.OCCUPANCY_PCT].to_numpy(dtype=np.float64, na_value=np.nan)
-    return kept.assign(**plain).join(
+    return base.assign(**plain).join(
         pd.DataFrame(
             {
                 C.NAME: names,
@@ -80,7 +80,7 @@ def kernels(run: Run) -> pd.DataFrame:
 
 
 def shapes_of(text: str) -> list[Shape]:
-    """The shapes of all the tensors with dimensions among inputs, those in lists too."""
+    """Shapes of all input tensors with dimensions, including those in lists."""
     found: list[Shape] = []
     for entry in parse_shapes(text):
         found += entry if isinstance(entry, list) else [entry] if entry else []
@@ -109,16 +109,16 @@ def grouped(rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     table["counted"] = np.bincount(codes[in_steps], minlength=size).astype(np.int64)
     table["median_ns"] = medians(codes, size, duration)
     order = np.lexsort((ints(rows, C.ROW_ID), ints(rows, C.START_NS), codes))
-    firsts = order[np.concatenate(([True], np.diff(codes[order]) > 0))[: len(order)]]
-    table["first_row"] = ints(rows, C.ROW_ID)[firsts]
-    table["first_ns"] = ints(rows, C.START_NS)[firsts]
+    first_rows = order[np.concatenate(([True], np.diff(codes[order]) > 0))[: len(order)]]
+    table["first_row"] = ints(rows, C.ROW_ID)[first_rows]
+    table["first_ns"] = ints(rows, C.START_NS)[first_rows]
     table["occupancy"] = groups["occupancy"].median().to_numpy(dtype=np.float64)
     table["share"] = share(table["total_ns"], int(duration.sum()))
     return table
 
 
 def configurations(run: Run, rows: pd.DataFrame) -> pd.DataFrame:
-    """Kernels by configuration, with what follows from the limits of the device, the costliest first."""
+    """Kernels by configuration, with quantities derived from device limits, sorted by time."""
     table = grouped(rows, KEYS)
     table["blocks"] = table[GRID].prod(axis=1).astype(np.int64)
     table["block_threads"] = table[BLOCK].prod(axis=1).astype(np.int64)
@@ -140,7 +140,7 @@ def configurations(run: Run, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _ratio(part: pd.Series, whole: pd.Series) -> Floats:
-    """Part over whole, NaN where either is unknown."""
+    """Ratio of part to whole, NaN if either is unknown."""
     known = (part.notna() & whole.notna()).to_numpy(dtype=bool)
     ratio = share(part.fillna(0), whole.fillna(0).to_numpy(dtype=np.int64))
     result: Floats = np.where(known, ratio, np.nan)

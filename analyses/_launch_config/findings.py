@@ -1,4 +1,4 @@
-"""What the findings about launch configurations share: which kernels matter, and how they are told."""
+"""Shared parts of the findings on launch configurations: selection of kernels, and texts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tracekit.schema import C
 from .._copies.reading import per
 from .._shared.common import worst_devices
 from .._shared.hosts import source_lines
-from .._shared.ranges import weightiest
+from .._shared.ranges import largest
 from .configs import BLOCK, FAMILY, GRID, OP, UNKNOWN
 
 if TYPE_CHECKING:
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     from tracekit.savings import Budget
 
 MOST = 5
-"""Findings of one rule at most: the costliest kernels."""
+"""Maximum number of findings per rule, for the kernels with most time."""
 INFERRED, BOUND = 0.7, 0.5
-"""Confidence where a number shows the state but not what it costs, and where it is an upper bound."""
+"""Confidence of measured states with unknown cost, and of upper bounds."""
 
 
 @dataclass(frozen=True)
 class Launches:
-    """What the rules look at.
+    """Input of the rules.
 
     Attributes:
         run: The run.
-        rows: Every kernel with a grid.
-        configs: The same by configuration.
-        spent: The steps.
+        rows: Kernels with a grid.
+        configs: Kernels grouped by configuration.
+        spent: Time of the steps.
     """
 
     run: Run
@@ -49,12 +49,14 @@ class Launches:
 
     @property
     def time(self) -> str:
-        """The column of the time that counts against the steps."""
+        """Column of the time compared with the steps."""
         return "counted_ns" if self.spent.marked else "total_ns"
 
 
-def weighty(launches: Launches, chosen: pd.DataFrame, *, least: float) -> Iterator[tuple[pd.DataFrame, int]]:
-    """The configurations of each op and family that matter, costliest first, with their time."""
+def significant(
+    launches: Launches, chosen: pd.DataFrame, *, least: float
+) -> Iterator[tuple[pd.DataFrame, int]]:
+    """Significant configurations of each op and family with their time, most time first."""
     by_device = chosen.groupby([OP, FAMILY, C.RANK, C.DEVICE], sort=True)[launches.time].sum()
     totals = by_device.groupby([OP, FAMILY, C.RANK], sort=True).max().groupby([OP, FAMILY], sort=True).sum()
     ordered = totals.sort_values(ascending=False, kind="stable").head(MOST)
@@ -66,7 +68,7 @@ def weighty(launches: Launches, chosen: pd.DataFrame, *, least: float) -> Iterat
 
 
 def bounded(launches: Launches, rows: pd.DataFrame, part: pd.Series) -> int:
-    """A part of the time of each configuration, whole, of the device of each rank with most of it."""
+    """Sum of a part of the time of each configuration, on the device of each rank with most of it."""
     return worst_devices(rows, (rows[launches.time] * part).to_numpy(np.float64).astype(np.int64))
 
 
@@ -84,7 +86,7 @@ def finding(
     severity: Severity | None = None,
 ) -> Finding:
     spent = launches.spent
-    evidence = weightiest(
+    evidence = largest(
         rows.rename(columns={"first_row": C.ROW_ID} if C.ROW_ID not in rows else {}),
         launches.time,
         EVIDENCE_ROWS,
@@ -117,9 +119,9 @@ def time_of(launches: Launches, total: int) -> str:
 
 
 def op_of(launches: Launches, rows: pd.DataFrame) -> str:
-    """The op to change and, where a stack was recorded, the user's line."""
-    firsts = rows["first_row"].head(EVIDENCE_ROWS)
-    known = launches.rows.set_index(C.ROW_ID).loc[firsts, C.OP_ROW]
+    """The op to change and, with a recorded stack, the source line."""
+    first_rows = rows["first_row"].head(EVIDENCE_ROWS)
+    known = launches.rows.set_index(C.ROW_ID).loc[first_rows, C.OP_ROW]
     ops = pd.Series(known.to_numpy(), dtype="Int64")
     lines = [line for line in source_lines(launches.run, ops.mask(ops == UNKNOWN)) if line]
     return f"{brief(str(rows.iloc[0][OP]))}{f' at {brief(lines[0])}' if lines else ''}"

@@ -1,6 +1,6 @@
-"""How many blocks of a kernel fit on a streaming multiprocessor (SM) at once, from the limits of the GPU.
+"""Resident blocks of a kernel per streaming multiprocessor (SM), from the limits of the GPU.
 
-The smallest of four limits, as NVIDIA's occupancy calculator (`cuda_occupancy.h`) has them:
+The minimum of four limits, as in NVIDIA's occupancy calculator (`cuda_occupancy.h`):
 
 * threads: max_threads_per_sm over the threads of a block, rounded up to whole warps;
 * registers: a warp takes registers × warp_size rounded up to 256, and the warps are spread over the 4 parts
@@ -47,7 +47,7 @@ MAX_BLOCKS: dict[str, int] = {
     "12.0": 24,
     "12.1": 24,
 }
-"""Resident blocks of an SM at most, by compute capability."""
+"""Maximum resident blocks per SM, by compute capability."""
 
 _REGISTERS_OF_A_WARP = 256
 _KEYS = ("sm_count", "max_threads_per_sm", "registers_per_sm", "shared_bytes_per_sm", "warp_size")
@@ -55,13 +55,13 @@ _KEYS = ("sm_count", "max_threads_per_sm", "registers_per_sm", "shared_bytes_per
 
 @dataclass(frozen=True)
 class Sm:
-    """What the SMs of a device have; missing limits are None.
+    """Limits of the SMs of a device; None if unknown.
 
     Attributes:
         count: Number of SMs (compute units of an AMD GPU).
-        threads: Resident threads at most.
+        threads: Maximum resident threads.
         registers: Registers.
-        shared_bytes: Shared memory at most.
+        shared_bytes: Maximum shared memory.
         warp: Threads of a warp.
         capability: Compute capability.
     """
@@ -75,13 +75,13 @@ class Sm:
 
     @property
     def known(self) -> bool:
-        """Whether every limit is: so for NVIDIA's GPUs only."""
+        """Whether all limits are known, which is possible only for NVIDIA GPUs."""
         limits = (self.count, self.threads, self.registers, self.shared_bytes, self.warp)
         return all(limits) and self.capability in MAX_BLOCKS
 
 
 def devices(run: Run) -> dict[int, Sm]:
-    """What the run says of its GPUs, by device index."""
+    """Limits of the recorded GPUs, by device index."""
     found: dict[int, Sm] = {}
     for gpu in run.meta.environment.get("gpus") or []:
         count, threads, registers, shared, warp = (_positive(gpu.get(key)) for key in _KEYS)

@@ -25,8 +25,8 @@ from .findings import (
     finding,
     kernel,
     op_of,
+    significant,
     time_of,
-    weighty,
 )
 from .thresholds import FEW_CONFIGS, FEW_SHARE, LONG_NS, LOW_OCCUPANCY, MANY_THREADS, TAIL_SHARE
 
@@ -60,7 +60,7 @@ def _serial(launches: Launches) -> Iterator[Finding]:
     chosen = configs[
         (configs["blocks"] == 1) & (configs["median_ns"] >= LONG_NS) & (configs["sms"].fillna(2) > 1)
     ]
-    for rows, total in weighty(launches, chosen, least=0.01):
+    for rows, total in significant(launches, chosen, least=0.01):
         first = rows.iloc[0]
         of = "" if pd.isna(first["sms"]) else f" of {first['sms']}"
         yield finding(
@@ -83,7 +83,9 @@ def _serial(launches: Launches) -> Iterator[Finding]:
 def _few_blocks(launches: Launches) -> Iterator[Finding]:
     configs = _computing(launches.configs)
     few = (configs["blocks"] > 1) & (configs["blocks_per_sm"] <= FEW_SHARE)
-    for rows, total in weighty(launches, configs[few & (configs["median_ns"] >= LONG_NS)], least=WARN_SHARE):
+    for rows, total in significant(
+        launches, configs[few & (configs["median_ns"] >= LONG_NS)], least=WARN_SHARE
+    ):
         first = rows.iloc[0]
         bound = bounded(launches, rows, 1 - rows["blocks_per_sm"])
         yield finding(
@@ -108,7 +110,7 @@ def _few_blocks(launches: Launches) -> Iterator[Finding]:
 def _partial_waves(launches: Launches) -> Iterator[Finding]:
     configs = _computing(launches.configs)
     chosen = configs[(configs["waves"] > 1) & (configs["tail_share"] >= TAIL_SHARE)]
-    for rows, total in weighty(launches, chosen, least=WARN_SHARE):
+    for rows, total in significant(launches, chosen, least=WARN_SHARE):
         first = rows.iloc[0]
         bound = bounded(launches, rows, rows["tail_share"])
         if not launches.spent.matters(bound, least=WARN_SHARE):
@@ -138,7 +140,7 @@ def _low_occupancy(launches: Launches) -> Iterator[Finding]:
     resident = configs["resident_blocks"].astype("Float64") * configs["block_threads"]
     low = (resident <= LOW_OCCUPANCY * configs["max_threads"]).fillna(value=False).to_numpy(dtype=bool)
     own = ~_named(configs, _LIBRARY)
-    for rows, total in weighty(launches, configs[low & own & (configs["waves"] >= 1)], least=WARN_SHARE):
+    for rows, total in significant(launches, configs[low & own & (configs["waves"] >= 1)], least=WARN_SHARE):
         first = rows.iloc[0]
         threads = int(first["resident_blocks"] * first["block_threads"])
         yield finding(
@@ -153,8 +155,8 @@ def _low_occupancy(launches: Launches) -> Iterator[Finding]:
             advice=(
                 f"{op_of(launches, rows)}: a block takes {first['block_threads']} threads, "
                 f"{first[C.REGISTERS]} registers a thread and {human(int(first['shared_bytes']), 'bytes')} "
-                "of shared memory; less of what limits it would let more blocks run at once; whether that is "
-                "faster only a kernel profiler can tell"
+                "of shared memory; reducing the limiting resource allows more resident blocks; check with a "
+                "kernel profiler whether that is faster"
             ),
             confidence=BOUND,
         )
@@ -171,7 +173,7 @@ def _idle_threads(launches: Launches) -> Iterator[Finding]:
     configs = launches.configs
     chosen = configs[configs["first_row"].isin(rare) & (configs["blocks_per_sm"] >= 1)]
     by_row = needed.set_axis(pd.Index(ints(elementwise, C.ROW_ID)))
-    for found, total in weighty(launches, chosen, least=0.01):
+    for found, total in significant(launches, chosen, least=0.01):
         first = found.iloc[0]
         yield finding(
             launches,
@@ -183,13 +185,13 @@ def _idle_threads(launches: Launches) -> Iterator[Finding]:
                 f"{by_row[first['first_row']]:,} elements: "
                 f"{time_of(launches, total)}"
             ),
-            advice=f"Size the grid of {op_of(launches, found)} by its elements: most threads do nothing",
+            advice=f"Size the grid of {op_of(launches, found)} by its elements: most threads are idle",
             confidence=INFERRED,
         )
 
 
 def _broadcast(text: str) -> int:
-    """Elements of what inputs of these shapes broadcast to."""
+    """Number of elements of the broadcast input shapes."""
     sides = zip_longest(*(shape[::-1] for shape in shapes_of(text)), fillvalue=1)
     elements = 1
     for side in sides:
@@ -199,7 +201,7 @@ def _broadcast(text: str) -> int:
 
 def _varying(launches: Launches) -> Iterator[Finding]:
     chosen = _varied(launches.rows)
-    for found, total in weighty(launches, chosen, least=0.01):
+    for found, total in significant(launches, chosen, least=0.01):
         one = found[C.INPUT_SHAPES] == found.groupby(C.INPUT_SHAPES)[launches.time].sum().idxmax()
         distinct = found[one].drop_duplicates(_CONFIG)
         listed = ", ".join(configuration(row) for row in distinct.to_dict("records"))
@@ -210,8 +212,8 @@ def _varying(launches: Launches) -> Iterator[Finding]:
             total,
             title=f"{kernel(found.iloc[0])} has several configurations on the same shapes: {listed}",
             advice=(
-                "Nothing to change by this alone; strides, alignment, the data or a library's choice can "
-                f"differ between the calls of {op_of(launches, found)}: compare their times"
+                "Information only: strides, alignment, data or the library's heuristics can differ between "
+                f"the calls of {op_of(launches, found)}: compare their times"
             ),
             confidence=INFERRED,
             severity=Severity.INFO,
@@ -219,7 +221,7 @@ def _varying(launches: Launches) -> Iterator[Finding]:
 
 
 def _varied(rows: pd.DataFrame) -> pd.DataFrame:
-    """Kernels of which one op launches 2 or 3 configurations on the same shapes, each of them repeatedly."""
+    """Kernels launched by one op in 2 or 3 configurations on the same shapes, each repeatedly."""
     alone = rows[(rows[C.OP_ROW] != UNKNOWN) & (rows[NUMEL] > 0)]
     alone = alone[~alone.duplicated([C.OP_ROW, FAMILY], keep=False)]
     keys = [OP, FAMILY, C.INPUT_SHAPES, C.RANK, C.DEVICE]

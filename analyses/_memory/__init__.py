@@ -1,1 +1,1 @@
-"""Allocator events: behind `memory`."""
+"""Allocator events, for `memory`."""

@@ -1,4 +1,4 @@
-"""The findings of `memory` on amounts: leaks and memory that is reserved and not used."""
+"""Findings of `memory` on amounts: leaks, and reserved memory that is not used."""
 
 from __future__ import annotations
 
@@ -23,29 +23,30 @@ if TYPE_CHECKING:
 LEAST_GROWTH = 64 << 10
 STEADY = 0.5
 FAST_GROWTH = 0.001
-"""Growth of that share of the peak a step doubles the memory within 1,000 steps."""
+"""Share of the peak; growth by it per step doubles the memory within 1,000 steps."""
 UNUSED_SHARE = 0.2
 UNUSED_BYTES = 512 << 20
 SMALL_REQUEST = 1 << 20
 NAMED_OPS = 3
 UNSETTLED = 0.5
-"""Confidence that unused memory hinders: a cache left by an earlier peak looks alike."""
+"""Confidence that unused memory is fragmentation and not the cache of an earlier peak."""
 
 RULES = (
     Rule(
         "memory_leak",
-        f"over at least {FEWEST_STEPS} steps after the first, the least memory allocated in a step grows by "
-        "64 KiB per step or more, and the lower end of its 95% confidence interval is above half of that",
-        "the first step allocates what stays (optimizer states, workspaces); growth that ends, or noise, has "
-        "an interval that reaches zero; random floors of 4 to 10 steps pass half of the growth once in "
-        "100; 64 KiB a step are 6 GiB in 100,000 steps, and less is what a program keeps on purpose, such "
-        "as losses",
+        f"over at least {FEWEST_STEPS} steps after the first, the minimum of allocated memory in a step "
+        "grows by at least 64 KiB per step, and the lower bound of its 95% confidence interval is above "
+        "half of that",
+        "the first step allocates persistent memory (optimizer states, workspaces); the interval of noise or "
+        "of growth that ends includes zero; random minima of 4 to 10 steps exceed half of the growth once in "
+        "100; 64 KiB per step are 6 GiB in 100,000 steps, and a program may store less by design, such as "
+        "losses",
     ),
     Rule(
         "unused_reserved_memory",
         "at the peak, more than 20% of the reserved memory and more than 512 MiB are not allocated",
-        "the caching allocator rounds and splits blocks, which costs some percent; below 512 MiB no larger "
-        "batch or model would fit instead",
+        "the caching allocator rounds and splits blocks, which costs a few percent; less than 512 MiB "
+        "does not allow a larger batch or model",
     ),
 )
 
@@ -53,7 +54,7 @@ RULES = (
 def findings(
     run: Run, events: list[Events], tables: dict[str, pd.DataFrame], steps: pd.DataFrame
 ) -> list[Finding]:
-    """Leaks of devices and of the host, then unused memory: the worst place of each, and how many more."""
+    """Findings on leaks, then on unused memory, each for the worst device and for the host."""
     places = {(one.rank, one.device): one for one in events}
     found = []
     for group in _by_kind([row for row in _records(tables, "leak") if _grows(row)]):
@@ -67,7 +68,7 @@ def findings(
 
 
 def _by_kind(rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Those of devices and those of hosts, as far as there are any."""
+    """Group rows of devices and of hosts; empty groups are omitted."""
     groups = ([row for row in rows if (row[C.DEVICE] == HOST_DEVICE) == host] for host in (False, True))
     return [group for group in groups if group]
 
@@ -77,7 +78,7 @@ def _grows(row: dict[str, Any]) -> bool:
 
 
 def _others(more: int) -> str:
-    return f"; the same on {more} more" if more else ""
+    return f"; also on {more} more" if more else ""
 
 
 def _records(tables: dict[str, pd.DataFrame], name: str) -> list[dict[str, Any]]:
@@ -90,7 +91,7 @@ def _place(one: Events) -> str:
 
 
 def _leak(run: Run, one: Events, row: dict[str, Any], steps: pd.DataFrame, *, more: int) -> Finding:
-    kept = _leaked(one, steps)
+    leaked = _leaked(one, steps)
     fast = row["growth"] >= FAST_GROWTH * max(int(one.level.max()), 1)
     return Finding(
         code="memory_leak",
@@ -100,47 +101,47 @@ def _leak(run: Run, one: Events, row: dict[str, Any], steps: pd.DataFrame, *, mo
             f"{size(row['growth_low'])} to {size(row['growth_high'])}), over {row['steps']} steps"
             f"{_others(more)}"
         ),
-        advice=_leak_advice(run, kept),
-        how="Theil–Sen slope of the least memory allocated in each step after the first",
+        advice=_leak_advice(run, leaked),
+        how="Theil–Sen slope of the minimum of allocated memory in each step after the first",
         confidence=CONFIDENT,
-        evidence={"host_intervals": _op_rows(kept)},
+        evidence={"host_intervals": _op_rows(leaked)},
     )
 
 
 def _leaked(one: Events, steps: pd.DataFrame) -> pd.DataFrame:
-    """Allocations of the steps after the first that stay; not of the last one, where they may yet go."""
-    if one.kept is None:
+    """Unfreed allocations of the steps after the first, except the last one, whose may be freed later."""
+    if one.unfreed is None:
         return one.frame.iloc[:0]
     later = steps.iloc[WARMUP_STEPS:]
     start, end = int(later[C.START_NS].iloc[0]), int(later[C.START_NS].iloc[-1])
-    return one.frame[one.kept & (one.t_ns >= start) & (one.t_ns < end)]
+    return one.frame[one.unfreed & (one.t_ns >= start) & (one.t_ns < end)]
 
 
-def _leak_advice(run: Run, kept: pd.DataFrame) -> str:
+def _leak_advice(run: Run, leaked: pd.DataFrame) -> str:
     fix = (
-        "Look for what keeps them from one step to the next: tensors in lists or logs (use `.item()` or "
-        "`.detach()`), a loss summed with its graph, hooks, caches that grow, or a library's workspaces."
+        "Look for references that persist across steps: tensors in lists or logs (use `.item()` or "
+        "`.detach()`), a loss summed with its graph, hooks, growing caches, or a library's workspaces."
     )
-    if kept.empty:
-        return f"Which allocations stay cannot be told from this capture. {fix}"
-    sizes = kept[C.BYTES].groupby(kept[OP].astype(object)).agg(["sum", "count"]).reset_index()
+    if leaked.empty:
+        return f"This capture does not show which allocations are not freed. {fix}"
+    sizes = leaked[C.BYTES].groupby(leaked[OP].astype(object)).agg(["sum", "count"]).reset_index()
     top = sizes.sort_values(["sum", OP], ascending=[False, True]).head(NAMED_OPS)
     named = ", ".join(
         f"{size(int(total))} by {op} ({count:,} allocations)"
         for op, total, count in top.itertuples(index=False, name=None)
     )
-    lines = source_lines(run, _heaviest(kept[kept[OP] == top[OP].iloc[0]])[C.OP_ROW].head(1))
+    lines = source_lines(run, _largest_first(leaked[leaked[OP] == top[OP].iloc[0]])[C.OP_ROW].head(1))
     line = f", the largest at {lines.iloc[0]}" if len(lines) and lines.iloc[0] else ""
-    without = "" if (kept[OP] != NO_OP).any() else " They were made outside of recorded ops."
+    without = "" if (leaked[OP] != NO_OP).any() else " They were made outside recorded ops."
     return f"Allocated after the first step and not freed before the last: {named}{line}.{without} {fix}"
 
 
-def _heaviest(rows: pd.DataFrame) -> pd.DataFrame:
+def _largest_first(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.sort_values([C.BYTES, C.T_NS, C.ADDRESS], ascending=[False, True, True])
 
 
-def _op_rows(kept: pd.DataFrame) -> list[int]:
-    rows = _heaviest(kept)[C.OP_ROW].dropna().drop_duplicates().head(EVIDENCE_ROWS)
+def _op_rows(leaked: pd.DataFrame) -> list[int]:
+    rows = _largest_first(leaked)[C.OP_ROW].dropna().drop_duplicates().head(EVIDENCE_ROWS)
     return [int(row) for row in rows]
 
 
@@ -152,41 +153,41 @@ def _unused(row: dict[str, Any]) -> bool:
 
 
 def _fragmented(one: Events, row: dict[str, Any], *, more: int) -> Finding:
-    unused, held = int(row["fragmentation"]), int(row["fragmentation"]) + int(row["peak_allocated"])
+    unused, reserved = int(row["fragmentation"]), int(row["fragmentation"]) + int(row["peak_allocated"])
     grown, spare = _grown(one)
-    seen = grown > 0 and spare > UNUSED_BYTES
+    measured = grown > 0 and spare > UNUSED_BYTES
     cause = (
-        f"The allocator reserved {size(grown)} more during the capture for requests smaller than what it had "
-        f"unused (up to {size(spare)}): its free blocks did not fit, by their sizes or streams."
-        if seen
-        else "It may be free blocks that fit no request, or a cache left by an earlier peak; "
-        "`torch.cuda.memory_stats()['inactive_split_bytes.all.peak']` tells which."
+        f"The allocator reserved {size(grown)} more during the capture for requests smaller than its unused "
+        f"memory (up to {size(spare)}): its free blocks did not fit, because of their sizes or streams."
+        if measured
+        else "It may be free blocks that fit no request, or the cache of an earlier peak; "
+        "`torch.cuda.memory_stats()['inactive_split_bytes.all.peak']` shows which."
     )
     return Finding(
         code="unused_reserved_memory",
-        severity=Severity.WARN if seen else Severity.INFO,
+        severity=Severity.WARN if measured else Severity.INFO,
         title=(
-            f"At the peak {size(unused)} of the {size(held)} reserved on {_place(one)} were unused "
-            f"({percent(unused / held)}){_others(more)}"
+            f"At the peak {size(unused)} of the {size(reserved)} reserved on {_place(one)} were unused "
+            f"({percent(unused / reserved)}){_others(more)}"
         ),
         advice=(
             f"{cause} Against fragmentation set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, and give "
             "inputs few distinct shapes."
         ),
-        how="reserved minus allocated bytes after the event with most allocated",
-        confidence=CONFIDENT if seen else UNSETTLED,
+        how="reserved minus allocated bytes at the peak of allocated bytes",
+        confidence=CONFIDENT if measured else UNSETTLED,
     )
 
 
 def _grown(one: Events) -> tuple[int, int]:
-    """How much was reserved anew for requests smaller than what was unused, and the most of that.
+    """Bytes newly reserved for requests smaller than the unused memory, and the maximum unused memory then.
 
-    Small requests have blocks of their own, which grow whatever else is unused.
+    Small requests have separate blocks, which grow regardless of other unused memory.
     """
     reserved = one.reserved
     if reserved is None:
         return 0, 0
     rise = reserved[1:] - reserved[:-1]
-    unused, asked = (reserved - one.level)[:-1], one.bytes[1:]
-    fits = (rise > 0) & (asked > SMALL_REQUEST) & (asked <= unused)
+    unused, requested = (reserved - one.level)[:-1], one.bytes[1:]
+    fits = (rise > 0) & (requested > SMALL_REQUEST) & (requested <= unused)
     return int(rise[fits].sum()), int(unused[fits].max(initial=0))

@@ -1,4 +1,4 @@
-"""Allocator events of one rank and device: running totals, and which free ends which allocation."""
+"""Allocator events of one rank and device: running totals, and pairs of allocation and free."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 OP = "op"
 NEVER = np.iinfo(np.int64).max
-"""Place of the free of an allocation that is never freed in the capture."""
+"""Index of the free of an allocation that is not freed in the capture."""
 RECORDED = "recorded"
 RELATIVE = "since the capture's start"
 _READ = (C.T_NS, C.RANK, C.DEVICE, C.BYTES, C.ADDRESS, C.TOTAL_ALLOCATED, C.TOTAL_RESERVED, C.OP_ROW)
@@ -46,7 +46,7 @@ class Events:
 
     @cached_property
     def key(self) -> dict[str, int]:
-        """What tells its rows from others."""
+        """Key columns of its rows."""
         return {C.RANK: self.rank, C.DEVICE: self.device}
 
     @cached_property
@@ -56,7 +56,7 @@ class Events:
 
     @cached_property
     def bytes(self) -> Ints:
-        """Bytes taken, negative where freed."""
+        """Allocated bytes, negative for frees."""
         return ints(self.frame, C.BYTES)
 
     @cached_property
@@ -66,7 +66,7 @@ class Events:
 
     @cached_property
     def level(self) -> Ints:
-        """Bytes allocated after each event; since the capture's start where no totals were recorded."""
+        """Bytes allocated after each event; since the capture's start if no totals were recorded."""
         return ints(self.frame, C.TOTAL_ALLOCATED) if self.recorded else np.cumsum(self.bytes)
 
     @cached_property
@@ -76,7 +76,7 @@ class Events:
 
     @cached_property
     def reserved(self) -> Ints | None:
-        """Bytes reserved after each event; None where unknown and on the host, where nothing is reserved."""
+        """Bytes reserved after each event; None if unknown and on the host, which has no reservation."""
         total = self.frame[C.TOTAL_RESERVED]
         if self.device == HOST_DEVICE or total.isna().any() or not (total > 0).any():
             return None
@@ -84,30 +84,29 @@ class Events:
 
     @cached_property
     def peak_at(self) -> int:
-        """Place of the first event after which most is allocated; -1 where that is before all of them."""
+        """Index of the event at the peak of allocated bytes; -1 if the peak is before the first event."""
         place = int(np.argmax(self.level))
         return place if self.level[place] > self.start else -1
 
     @cached_property
     def freed_at(self) -> Ints | None:
-        """Place of the event that frees what each event allocates, `NEVER` without one and for frees.
+        """Index of the event that frees each allocation, `NEVER` without one and for frees.
 
-        An address that is taken again was freed by then. None where addresses are missing: then
-        nothing can be paired.
+        An address that is allocated again was freed by then. None if addresses are missing.
         """
         if self.frame[C.ADDRESS].isna().any():
             return None
         address = ints(self.frame, C.ADDRESS)
         order = np.lexsort((np.arange(len(address)), address))
-        taken = self.bytes[order] > 0
-        paired = taken[:-1] & (address[order][:-1] == address[order][1:])
+        is_allocation = self.bytes[order] > 0
+        paired = is_allocation[:-1] & (address[order][:-1] == address[order][1:])
         found = np.full(len(address), NEVER, np.int64)
         found[order[:-1][paired]] = order[1:][paired]
         return found
 
     @cached_property
-    def kept(self) -> Flags | None:
-        """Whether each event is an allocation that nothing frees within the capture."""
+    def unfreed(self) -> Flags | None:
+        """Whether each event is an allocation that is not freed within the capture."""
         return None if self.freed_at is None else (self.bytes > 0) & (self.freed_at == NEVER)
 
     @cached_property
@@ -120,7 +119,7 @@ class Events:
 
 
 def read(run: Run) -> list[Events]:
-    """The allocator events of a run by rank and device, the host last; those of no bytes are left out."""
+    """The allocator events of a run by rank and device, the host last; events of 0 bytes are omitted."""
     frame = run.table("allocations", columns=_READ)
     frame = frame[frame[C.BYTES] != 0].reset_index(drop=True)
     if frame.empty:
@@ -135,9 +134,9 @@ def read(run: Run) -> list[Events]:
 
 
 def thinned(events: Events, most: int) -> Ints:
-    """Places of at most so many events, among them all extremes of consecutive groups of them.
+    """Indices of at most `most` events, including the extremes of consecutive groups.
 
-    Of each group the places where most and where least is allocated and where most is reserved are kept.
+    These are the maximum and minimum of allocated bytes and the maximum of reserved bytes of each group.
     """
     count = len(events.level)
     if count <= most:
@@ -149,14 +148,14 @@ def thinned(events: Events, most: int) -> Ints:
 
 
 def _largest(groups: Ints, values: Ints) -> Ints:
-    """The first place of the largest value of each group."""
+    """First index of the largest value of each group."""
     order = np.lexsort((np.arange(len(values)), -values, groups))
     first = np.concatenate(([True], groups[order][1:] != groups[order][:-1]))
     return order[first]
 
 
 def extremes(events: Events, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """Bytes allocated within windows: at their start, at their end, at least and at most."""
+    """Bytes allocated within windows: at the start, at the end, minimum and maximum."""
     levels = np.concatenate(([events.start], events.level))
     first = np.searchsorted(events.t_ns, start, side="left")
     last = np.maximum(first, np.searchsorted(events.t_ns, end, side="left"))

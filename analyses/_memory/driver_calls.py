@@ -1,4 +1,4 @@
-"""Calls that take device memory from the driver or give it back, and what they cost inside steps."""
+"""Driver calls that allocate or free device memory, and their cost in steps."""
 
 from __future__ import annotations
 
@@ -29,48 +29,48 @@ PATTERN = (
     r"^(?:cuda|hip)(?:Malloc|Free)(?:_v\d+)?$"
     r"|^(?:cu|hip)Mem(?:Alloc|Free|Create|Release|Map|Unmap|SetAccess)(?:_v\d+)?$"
 )
-"""Calls of the allocator for blocks of device memory; pinned memory and stream-ordered pools are others."""
-GIVES_BACK = r"Free|Release|Unmap"
+"""Calls of the allocator for device memory, without pinned memory and stream-ordered pools."""
+FREES = r"Free|Release|Unmap"
 EMPTY_CACHE = r"\bempty_cache$"
 CONFIDENCE = 0.6
-"""The host's time in the calls was measured; that the step would be shorter by it was not."""
+"""The host time in the calls was measured; the effect on the step was not."""
 FEWEST_STEPS = 2
-FEWEST_RETURNS = 50
-"""Where no steps are marked: a program that starts takes memory many times, but hardly gives it back."""
+FEWEST_FREES = 50
+"""Minimum frees without marked steps: a starting program allocates often, but rarely frees."""
 
 LATER = "later"
 COLUMNS = (
     RANK,
     Column("call", "", "call of the runtime or the driver"),
-    Column("later_ns", "ns", "its time in steps after the first; in the second half where none are marked"),
-    Column("later_count", "count", "its calls there"),
-    Column("later_steps", "count", "such steps with such calls"),
+    Column("later_ns", "ns", "its time in steps after the first; in the second half if none are marked"),
+    Column("later_count", "count", "its calls in the same part"),
+    Column("later_steps", "count", "steps after the first with such calls"),
     Column("sum_ns", "ns", "Σ of durations on the host, whole capture"),
     Column("count", "count", "calls, whole capture"),
 )
 PEAK_COLUMNS = (
-    Column(C.SOURCE, "", "who measured it"),
+    Column(C.SOURCE, "", "source of the measurement"),
     Column(C.DEVICE, "", "device index; missing for the process on the host"),
-    Column("measure", "", "what was measured"),
-    Column("size", "bytes", "most of it at once"),
+    Column("measure", "", "measured quantity"),
+    Column("size", "bytes", "peak"),
 )
 RULES = (
     Rule(
         "allocator_churn",
-        "in two or more steps after the first, the host takes device memory from the driver or gives it back "
-        "(cudaMalloc, cudaFree and their like), for 1% of a step or more, and the device idles for as long; "
-        "where no steps are marked, 50 or more calls give it back in the second half of the capture",
-        "a caching allocator has what it needs after the first step; each call blocks the host, and cudaFree "
-        "waits for the device; once may be an evaluation; without steps a start cannot be told from a loop, "
-        "but a start hardly gives memory back",
+        "in at least two steps after the first, the host allocates or frees device memory at the driver "
+        "(cudaMalloc, cudaFree and similar calls) for at least 1% of a step, and the device is idle for as "
+        "long; if no steps are marked, at least 50 calls free memory in the second half of the capture",
+        "a caching allocator needs no calls after the first step; each call blocks the host, and cudaFree "
+        "waits for the device; a single step may be an evaluation; without steps, start-up cannot be "
+        "distinguished from a loop, but start-up rarely frees memory",
     ),
 )
 
 
 def read(run: Run, steps: pd.DataFrame) -> pd.DataFrame:
-    """The calls, and whether each is after the warm-up: in a step after its rank's first.
+    """Read the calls, with a flag for those after warm-up: in a step after its rank's first.
 
-    Where no steps are marked, in the second half of the capture.
+    If no steps are marked, in the second half of the capture.
     """
     columns = [C.ROW_ID, C.NAME, C.RANK, C.TID, C.START_NS, C.DUR_NS, C.STEP, C.PARENT_ROW]
     kinds = pc.field(C.KIND).isin([str(HostKind.RUNTIME), str(HostKind.SYNC)])
@@ -82,16 +82,16 @@ def read(run: Run, steps: pd.DataFrame) -> pd.DataFrame:
 
 
 def _later(rows: pd.DataFrame, steps: pd.DataFrame, middle: float) -> Flags:
-    """Whether each call comes after the warm-up."""
+    """Whether each call is after warm-up."""
     if steps.empty:
         return ints(rows, C.START_NS) >= middle
-    firsts = steps.drop_duplicates(C.RANK).set_index(C.RANK)[C.STEP]
-    first = rows[C.RANK].map(firsts)
+    first_steps = steps.drop_duplicates(C.RANK).set_index(C.RANK)[C.STEP]
+    first = rows[C.RANK].map(first_steps)
     return (rows[C.STEP].notna() & (rows[C.STEP] != first).fillna(value=False)).to_numpy(bool)
 
 
 def table(calls: pd.DataFrame) -> pd.DataFrame:
-    """The calls by rank and name, those that cost most in later steps first."""
+    """Calls by rank and name, sorted by time in later steps."""
     own = ints(calls, C.DUR_NS)
     later = calls[LATER].to_numpy(bool)
     frame = pd.DataFrame(
@@ -114,25 +114,25 @@ def table(calls: pd.DataFrame) -> pd.DataFrame:
 
 
 def findings(run: Run, calls: pd.DataFrame) -> list[Finding]:
-    """Calls that come again and again."""
+    """Findings on recurring calls."""
     later = calls[calls[LATER]]
     if not len(later):
         return []
     spent = budget(run)
     if spent.marked:
-        again = int(later.groupby(C.RANK)[C.STEP].nunique().max()) >= FEWEST_STEPS
+        recurs = int(later.groupby(C.RANK)[C.STEP].nunique().max()) >= FEWEST_STEPS
     else:
-        again = int(matches(later[C.NAME], GIVES_BACK).sum()) >= FEWEST_RETURNS
+        recurs = int(matches(later[C.NAME], FREES).sum()) >= FEWEST_FREES
     blocked = _blocked(later)
     total = int(blocked.sum())
-    if not (again and spent.matters(total)):
+    if not (recurs and spent.matters(total)):
         return []
     saved = int(blocked.clip(upper=idle_by_rank(run, blocked.index)).sum())
     return [_finding(run, later, total, saved, spent)] if spent.matters(saved) else []
 
 
 def _blocked(calls: pd.DataFrame) -> pd.Series:
-    """Time in the calls by rank, on the thread of it that has most."""
+    """Time in the calls by rank, on the thread with most of it."""
     threads = calls.groupby([C.RANK, C.TID], sort=True)
     codes = threads.ngroup().to_numpy().astype(np.int64)
     index = threads.size().index
@@ -148,16 +148,16 @@ def _finding(run: Run, calls: pd.DataFrame, total: int, saved: int, spent: Budge
         code="allocator_churn",
         severity=spent.severity(saved),
         title=(
-            f"Device memory is taken from the driver or given back {count:,} times in {when}: "
-            f"{duration(spent.per_step(total))} of the host's time {spent.per}, "
+            f"Device memory is allocated or freed at the driver {count:,} times in {when}: "
+            f"{duration(spent.per_step(total))} of host time {spent.per}, "
             f"{percent(spent.share(total))} of it"
         ),
         advice=f"{_where(run, calls)} {_cause(run, calls)}",
         saving_ns_per_step=spent.per_step(saved),
         basis=Basis.ESTIMATED,
         how=(
-            "upper bound: the host's time in these calls, on the thread of each rank that has most, and at "
-            "most the idle time of the rank's busiest device, which work that is queued would hide"
+            "upper bound: host time in these calls on the thread of each rank with most of it, at most the "
+            "idle time of the rank's busiest device"
         ),
         confidence=CONFIDENCE,
         evidence={"host_intervals": [int(row) for row in longest[C.ROW_ID]]},
@@ -165,32 +165,32 @@ def _finding(run: Run, calls: pd.DataFrame, total: int, saved: int, spent: Budge
 
 
 def _where(run: Run, calls: pd.DataFrame) -> str:
-    """The op with most of the time, and the line of its longest call."""
+    """Op with most of the time, and the source line of its longest call."""
     ops = texts(host_rows(run, calls[C.PARENT_ROW], [C.NAME])[C.NAME], NO_OP)
     sums = calls.groupby(ops, sort=True)[C.DUR_NS].sum()
     op, part = str(sums.idxmax()), int(sums.max()) / max(int(sums.sum()), 1)
     longest = calls[ops == op].sort_values([C.DUR_NS, C.ROW_ID], ascending=[False, True]).head(1)
     line = str(source_lines(run, longest[C.ROW_ID].astype("Int64")).iloc[0])
-    place = "outside of recorded ops" if op == NO_OP else f"inside {op}"
+    place = "outside recorded ops" if op == NO_OP else f"inside {op}"
     return f"{percent(part)} of that time is {place}{f' at {line}' if line else ''}."
 
 
 def _cause(run: Run, calls: pd.DataFrame) -> str:
-    """What such calls come from, as far as it was seen."""
-    library = "or a library takes its workspace from the driver itself, which the ops above would show"
-    if not matches(calls[C.NAME], GIVES_BACK).any():
+    """Likely cause of such calls."""
+    library = "or a library allocates its workspace at the driver, which the ops above would show"
+    if not matches(calls[C.NAME], FREES).any():
         return (
-            f"Memory is only taken: sizes come up that the allocator's cache cannot serve, {library}. Give "
+            f"Memory is only allocated: the allocator's cache cannot serve some sizes, {library}. Give "
             "inputs few distinct shapes (pad or bucket them), run the largest batch first, or set "
             "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True."
         )
     where = pc.field(C.KIND) == str(HostKind.PYTHON)
     frames = run.table("host_intervals", columns=[C.NAME], where=where)[C.NAME]
     if matches(frames, EMPTY_CACHE).any():
-        return "The program calls empty_cache, which gives the cache back: remove that call from the loop."
+        return "The program calls empty_cache, which frees the cache: remove that call from the loop."
     return (
-        "Memory is given back and taken again: either allocations fail and are tried again once the cache is "
-        "emptied (`torch.cuda.memory_stats()['num_alloc_retries']` above zero says so; then use less memory "
+        "Memory is freed and allocated again: either allocations fail and are retried after emptying the "
+        "cache  (`torch.cuda.memory_stats()['num_alloc_retries']` above zero; then use less memory "
         "or set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True), or the program calls empty_cache (stacks "
         f"would show it), {library}."
     )

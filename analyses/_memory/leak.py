@@ -1,9 +1,9 @@
-"""Growth per step: the slope of Theil and Sen with its confidence interval.
+"""Growth per step: Theil-Sen slope with confidence interval.
 
-The slope is the median of the slopes between all pairs of steps; the interval holds the middle ones of
-them, by the variance of Kendall's statistic, at 95% confidence. Neither assumes normal noise. One jump, or
-growth that ends, leaves enough pairs without a slope for the interval to reach zero, where least squares
-would report growth. With 4 steps the interval is all slopes there are, whose exact confidence is 92%.
+The slope is the median of the slopes between all pairs of steps; the 95% confidence interval follows from the
+variance of Kendall's statistic. Neither assumes normal noise. After a single jump, or growth that ends, the
+interval includes zero, while least squares would report growth. With 4 steps the interval covers all slopes,
+with an exact confidence of 92%.
 
 Sources: Sen, Estimates of the regression coefficient based on Kendall's tau, 1968; Hollander and Wolfe,
 Nonparametric statistical methods.
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 NORMAL_95 = 1.959964
 MOST_POINTS = 1_000
-"""Pairs grow with the square; of more points that many, evenly spread, are taken."""
+"""Maximum number of points, evenly sampled, since the number of pairs is quadratic."""
 
 
 @dataclass(frozen=True)
 class Slope:
-    """Growth per step in whole bytes, with the ends of its 95% confidence interval."""
+    """Growth per step in bytes, with the bounds of its 95% confidence interval."""
 
     slope: int
     low: int
@@ -35,7 +35,7 @@ class Slope:
 
 
 def theil_sen(values: Ints) -> Slope:
-    """The slope of values over their places.
+    """Slope of values over their indices.
 
     Args:
         values: At least two values.

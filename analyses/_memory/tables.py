@@ -1,4 +1,4 @@
-"""The tables of `memory`, each from the allocator events of one rank and device."""
+"""Tables of `memory`, from the allocator events of one rank and device."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _Row = dict[str, object]
 
 
 def summary(events: Events, steps: pd.DataFrame) -> _Row:
-    """Peaks and ends of one device."""
+    """Peaks and final values of one device."""
     peak = events.peak_at
     moment = int(events.t_ns[max(peak, 0)])
-    reserved, kept = events.reserved, events.kept
+    reserved, unfreed = events.reserved, events.unfreed
     unused = None if reserved is None else reserved - events.level
     return {
         **events.key,
@@ -42,8 +42,8 @@ def summary(events: Events, steps: pd.DataFrame) -> _Row:
         "most_fragmentation": None if unused is None else int(unused.max()),
         "allocations": int((events.bytes > 0).sum()),
         "frees": int((events.bytes < 0).sum()),
-        "unfreed": None if kept is None else int(kept.sum()),
-        "unfreed_bytes": None if kept is None else int(events.bytes[kept].sum()),
+        "unfreed": None if unfreed is None else int(unfreed.sum()),
+        "unfreed_bytes": None if unfreed is None else int(events.bytes[unfreed].sum()),
         "totals": RECORDED if events.recorded else RELATIVE,
     }
 
@@ -55,7 +55,7 @@ def _step_at(steps: pd.DataFrame, moment: int) -> int | None:
 
 
 def timeline(events: Events) -> pd.DataFrame:
-    """Allocated and reserved bytes over time, thinned so that no extreme is lost."""
+    """Allocated and reserved bytes over time, thinned without losing extremes."""
     places = thinned(events, TIMELINE_POINTS)
     reserved = events.reserved
     return pd.DataFrame(
@@ -71,14 +71,14 @@ def timeline(events: Events) -> pd.DataFrame:
 
 
 def by_op(events: Events) -> pd.DataFrame:
-    """Allocated bytes by op, most first, with what of them stays and what is in use at the peak."""
+    """Allocated bytes by op, most first, with unfreed bytes and bytes in use at the peak."""
     size = np.maximum(events.bytes, 0)
     amounts: dict[str, object] = {"allocated": size, "allocations": events.bytes > 0}
-    for name, flags in (("unfreed", events.kept), ("live_at_peak", events.live_at_peak)):
+    for name, flags in (("unfreed", events.unfreed), ("live_at_peak", events.live_at_peak)):
         amounts[name] = _sizes(events, flags)
     amounts["largest"] = size
-    taken = pd.DataFrame({OP: events.frame[OP].astype(object), **amounts})[events.bytes > 0]
-    grouped = taken.groupby(OP, sort=True)
+    allocated = pd.DataFrame({OP: events.frame[OP].astype(object), **amounts})[events.bytes > 0]
+    grouped = allocated.groupby(OP, sort=True)
     table = grouped[["allocated", "allocations"]].sum()
     for name in ("unfreed", "live_at_peak"):
         table[name] = grouped[name].sum(min_count=1)
@@ -89,17 +89,17 @@ def by_op(events: Events) -> pd.DataFrame:
 
 
 def _sizes(events: Events, flags: Flags | None) -> object:
-    """The sizes of the flagged events, missing where it is unknown which they are."""
+    """The sizes of the flagged events, missing if the flags are unknown."""
     if flags is None:
         return pd.array([None] * len(events.bytes), dtype="Int64")
     return pd.array(np.where(flags, events.bytes, 0), dtype="Int64")
 
 
 def by_step(events: Events, steps: pd.DataFrame) -> pd.DataFrame:
-    """Floor, peak and net growth of the allocated bytes in each step, on the host's time."""
+    """Floor, peak and net growth of the allocated bytes in each step, at host times."""
     start = ints(steps, C.START_NS)
-    before, after, least, most = extremes(events, start, start + ints(steps, C.DUR_NS))
-    taken = np.concatenate(([0], np.cumsum(events.bytes > 0)))
+    before, after, lowest, highest = extremes(events, start, start + ints(steps, C.DUR_NS))
+    allocations = np.concatenate(([0], np.cumsum(events.bytes > 0)))
     first, last = (
         np.searchsorted(events.t_ns, edge, side="left") for edge in (start, start + ints(steps, C.DUR_NS))
     )
@@ -107,10 +107,10 @@ def by_step(events: Events, steps: pd.DataFrame) -> pd.DataFrame:
         {
             **events.key,
             C.STEP: ints(steps, C.STEP),
-            "floor": least,
-            "peak": most,
+            "floor": lowest,
+            "peak": highest,
             "net": after - before,
-            "allocations": taken[np.maximum(first, last)] - taken[first],
+            "allocations": allocations[np.maximum(first, last)] - allocations[first],
         }
     )
 

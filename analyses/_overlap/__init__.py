@@ -1,1 +1,1 @@
-"""What runs beside kernels: behind `overlap`."""
+"""Exposed and overlapped time, for `overlap`."""

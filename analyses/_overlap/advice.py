@@ -1,4 +1,4 @@
-"""What could be hidden that is not: the findings of `overlap`."""
+"""Findings of `overlap` on exposed copies and communication."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tracekit.schema import C, CopyKind, HostKind
 from .._shared.common import ints
 from .._shared.hosts import NO_OP, source_lines
 from .._shared.units import duration, percent
-from .exposed import ALONE, COLLECTIVE, COMMUNICATION, OP
+from .exposed import COLLECTIVE, COMMUNICATION, EXPOSED_NS, OP
 
 if TYPE_CHECKING:
     from tracekit.run import Run
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 ALL_COPIES = "all copies"
 ADVISED = (str(CopyKind.H2D), str(CopyKind.D2H), str(CopyKind.P2P))
 CONFIDENCE = 0.5
-"""That the time stands alone was measured; whether the program's dependencies let it be hidden was not."""
+"""The exposed time was measured; whether the program's dependencies allow overlap was not."""
 
 _DDP = r"(?i)DistributedDataParallel|ddp\.reducer"
 _FSDP = r"(?i)\bFSDP\b|FullyShardedDataParallel|fully_shard"
@@ -38,8 +38,8 @@ _SCHEMES = {
 }
 _TEXT = {
     "ddp": (
-        "DistributedDataParallel reduces gradients in buckets while backward runs, and the last bucket has "
-        "nothing to hide behind: try another `bucket_cap_mb`, `gradient_as_bucket_view=True`, a compressed "
+        "DistributedDataParallel reduces gradients in buckets during backward, and the last bucket cannot "
+        "overlap: try another `bucket_cap_mb`, `gradient_as_bucket_view=True`, a compressed "
         "gradient (`bf16_compress_hook`), or accumulate gradients under `no_sync()`"
     ),
     "fsdp": (
@@ -47,12 +47,12 @@ _TEXT = {
         "`backward_prefetch=BACKWARD_PRE`, or `set_modules_to_forward_prefetch`), or shard larger units"
     ),
     "other": (
-        "start it early with `async_op=True` and wait where the result is used, so that independent kernels "
-        "run meanwhile; where the next kernel needs the result (tensor parallelism), only splitting the work "
-        "in chunks or sending less helps"
+        "start it early with `async_op=True` and wait only before the result is used, so that independent "
+        "kernels overlap; if the next kernel needs the result (tensor parallelism), only splitting the work "
+        "into chunks or sending less helps"
     ),
     CopyKind.H2D: (
-        "copy the next batch on a side stream while this one is computed "
+        "copy the next batch on a side stream during the computation of the current one "
         "(`with torch.cuda.stream(side): x.to(device, non_blocking=True)`, then `wait_stream`)"
     ),
     CopyKind.D2H: (
@@ -64,13 +64,13 @@ _TEXT = {
 
 
 def findings(run: Run, found: dict[str, Exposed], spent: Budget, ranks: int) -> tuple[Finding, ...]:
-    """Communication, and copies of each direction, that stand alone for long.
+    """Findings on exposed communication and exposed copies of each direction.
 
     Args:
         run: The run.
-        found: What stands alone, by subject.
-        spent: The run's steps.
-        ranks: How many ranks have a device.
+        found: Exposed intervals, by subject.
+        spent: Time of the run's steps.
+        ranks: Number of ranks with a device.
     """
     return tuple(
         _finding(run, what, exposed, spent, ranks)
@@ -83,25 +83,25 @@ def findings(run: Run, found: dict[str, Exposed], spent: Budget, ranks: int) -> 
 
 def _finding(run: Run, what: str, exposed: Exposed, spent: Budget, ranks: int) -> Finding:
     top = exposed.rows
-    talk = what == COMMUNICATION
-    alone = spent.per_step(exposed.exposed_ns)
-    part = exposed.exposed_ns / exposed.whole_ns
-    subject = "Communication" if talk else f"{what} copies"
-    runs, none = ("runs", "no other kernel") if talk else ("run", "no kernel")
+    is_communication = what == COMMUNICATION
+    exposed_time = spent.per_step(exposed.exposed_ns)
+    part = exposed.exposed_ns / exposed.union_ns
+    subject = "communication" if is_communication else f"{what} copies"
     title = (
-        f"{subject} {runs} beside {none} for {duration(alone)} {spent.per}: {percent(part)} of "
-        f"{'its' if talk else 'their'} time, {percent(spent.share(exposed.exposed_ns))} of the step"
+        f"Exposed (non-overlapped) {subject}: {duration(exposed_time)} {spent.per}, {percent(part)} of "
+        f"{'its' if is_communication else 'their'} time, {percent(spent.share(exposed.exposed_ns))} of "
+        "the step"
     )
     return Finding(
-        code="exposed_communication" if talk else "exposed_copies",
+        code="exposed_communication" if is_communication else "exposed_copies",
         severity=spent.severity(exposed.hidable_ns),
         title=title if spent.marked else title.replace("of the step", "of the capture"),
         advice=f"{_where(run, exposed.ops)}: {_advice(run, what, exposed, ranks)}.",
         saving_ns_per_step=spent.per_step(exposed.hidable_ns),
         basis=Basis.ESTIMATED,
         how=(
-            "upper bound: the exposed time, at most the time of kernels that have nothing of the kind beside "
-            f"them; {spent.per}"
+            "upper bound: the exposed time, at most the time of kernels that do not overlap with it; "
+            f"{spent.per}"
         ),
         confidence=CONFIDENCE,
         evidence={
@@ -112,13 +112,13 @@ def _finding(run: Run, what: str, exposed: Exposed, spent: Budget, ranks: int) -
 
 
 def _where(run: Run, ops: pd.DataFrame) -> str:
-    """The op with most exposed time, and the line of its longest one."""
-    most = ops.iloc[int(ints(ops, ALONE).argmax())]
-    op, part = str(most[OP]), percent(int(most[ALONE]) / int(ops[ALONE].sum()))
+    """Op with most exposed time, and the source line of its longest interval."""
+    most = ops.iloc[int(ints(ops, EXPOSED_NS).argmax())]
+    op, part = str(most[OP]), percent(int(most[EXPOSED_NS]) / int(ops[EXPOSED_NS].sum()))
     if op == NO_OP:
-        return f"{part} was launched outside of any recorded op, the longest as {most[C.NAME]}"
-    asked = pd.Series([most[C.OP_ROW]], dtype="Int64")
-    line = str(source_lines(run.of_ranks(int(most[C.RANK])), asked).iloc[0])
+        return f"{part} was launched outside recorded ops, the longest as {most[C.NAME]}"
+    op_row = pd.Series([most[C.OP_ROW]], dtype="Int64")
+    line = str(source_lines(run.of_ranks(int(most[C.RANK])), op_row).iloc[0])
     return f"{part} was launched by {op}" + (f", the longest at {line}" if line else "")
 
 
@@ -127,17 +127,17 @@ def _advice(run: Run, what: str, exposed: Exposed, ranks: int) -> str:
         waits = (
             "part of the time may be waiting for the slowest rank, see `ranks`"
             if ranks > 1
-            else "import all ranks together to tell transfer from waiting for the slowest one"
+            else "import all ranks together to distinguish transfer from waiting for the slowest one"
         )
         return f"{_TEXT[_scheme(run, exposed.kinds)]}; {waits}"
     pageable = what != CopyKind.P2P and exposed.pageable
-    first = "pin the host memory first, pageable copies keep the host waiting; " if pageable else ""
+    first = "pin the host memory first, pageable copies block the host; " if pageable else ""
     return first + _TEXT[what]
 
 
 def _scheme(run: Run, kinds: pd.DataFrame) -> str:
-    """How the program communicates, where its ranges or ops and the collective with most time say so."""
-    most = kinds.iloc[int(ints(kinds, ALONE).argmax())]
+    """Communication scheme, from the collective with most time and the program's ranges or ops."""
+    most = kinds.iloc[int(ints(kinds, EXPOSED_NS).argmax())]
     pattern, scheme = _SCHEMES.get(str(most[COLLECTIVE]), (None, "other"))
     if pattern is None:
         return scheme

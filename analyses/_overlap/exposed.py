@@ -1,4 +1,4 @@
-"""What stands alone of copies and communication: measured rank by rank, then put together."""
+"""Exposed copies and communication: measured per rank, then combined."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ if TYPE_CHECKING:
 
 COMMUNICATION = "communication"
 WHAT = "what"
-ALONE = "alone"
+EXPOSED_NS = "exposed"
 OP, COLLECTIVE = "op", "collective"
 _RECORD = "record_param_comms"
-_ORDER = [ALONE, C.ROW_ID]
+_ORDER = [EXPOSED_NS, C.ROW_ID]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Exposed:
-    """What stands alone of one subject on some ranks.
+    """Exposed intervals of one subject on some ranks.
 
     Attributes:
-        rows: Its device intervals with the longest exposed time first, as many as a finding names.
-        ops: A row per op that launched any: the exposed time of them, and the interval with most of it.
+        rows: Device intervals with the longest exposed time, at most `EVIDENCE_ROWS`.
+        ops: A row per launching op: its exposed time, and the interval with most of it.
         kinds: Exposed time by kind of collective; empty for copies.
         pageable: Whether any copies from or to pageable memory.
-        exposed_ns: Of the ranks together; of a rank's devices the one with most.
-        hidable_ns: At most so much of it, since no more computation is there to hide it.
-        whole_ns: Length of the union, counted alike.
+        exposed_ns: Sum over ranks of that of the device with most of it.
+        hidable_ns: Upper bound of the part that can overlap, limited by the non-overlapped computation.
+        union_ns: Length of the union, summed likewise.
     """
 
     rows: pd.DataFrame
@@ -51,43 +51,43 @@ class Exposed:
     pageable: bool
     exposed_ns: int
     hidable_ns: int
-    whole_ns: int
+    union_ns: int
 
 
 def measured(run: Run, rows: pd.DataFrame, what: str, windows: pd.DataFrame) -> Exposed:
-    """What stands alone of one subject.
+    """Measure the exposed intervals of one subject.
 
     Args:
         run: The run.
-        rows: Its device intervals, each with what it is.
+        rows: Device intervals with their subject.
         what: The subject.
         windows: The profiled steps.
     """
     best: dict[int, tuple[int, int, int]] = {}
-    alone = []
+    exposed_parts = []
     for _, own in rows.groupby([C.RANK, C.DEVICE], sort=True):
         rank = int(own[C.RANK].iloc[0])
         found, listed = _on_device(own, what, windows[windows[C.RANK] == rank])
         best[rank] = max(best.get(rank, (0, 0, 0)), found)
-        alone.append(listed)
+        exposed_parts.append(listed)
     totals = np.array(list(best.values()), np.int64).sum(axis=0)
-    return _described(run, what, _longest_first(pd.concat(alone)), *(int(total) for total in totals))
+    return _described(run, what, _longest_first(pd.concat(exposed_parts)), *(int(total) for total in totals))
 
 
 def _on_device(
     own: pd.DataFrame, what: str, windows: pd.DataFrame
 ) -> tuple[tuple[int, int, int], pd.DataFrame]:
-    """Exposed, hidable and whole length on one device, and the intervals that are exposed."""
-    kept = own[own[WHAT] == what]
+    """Exposed, hidable and union length on one device, and the exposed intervals."""
+    selected = own[own[WHAT] == what]
     inside = measured_in(own, windows)
     unions = lanes(own)
     hiding = unions.computation if what == COMMUNICATION else unions.kernels
-    subject = intervals.union(*spans(kept))
-    exposed, free = intervals.subtract(subject, hiding), intervals.subtract(hiding, subject)
-    lengths = [intervals.length(intervals.intersect(one, inside)) for one in (exposed, free, subject)]
-    start, end = spans(kept)
-    listed = kept.assign(**{ALONE: covered(intervals.intersect(exposed, inside), start, end)})
-    return (lengths[0], min(lengths[0], lengths[1]), lengths[2]), listed[ints(listed, ALONE) > 0]
+    subject = intervals.union(*spans(selected))
+    exposed, uncovered = intervals.subtract(subject, hiding), intervals.subtract(hiding, subject)
+    lengths = [intervals.length(intervals.intersect(one, inside)) for one in (exposed, uncovered, subject)]
+    start, end = spans(selected)
+    listed = selected.assign(**{EXPOSED_NS: covered(intervals.intersect(exposed, inside), start, end)})
+    return (lengths[0], min(lengths[0], lengths[1]), lengths[2]), listed[ints(listed, EXPOSED_NS) > 0]
 
 
 def _longest_first(rows: pd.DataFrame) -> pd.DataFrame:
@@ -95,51 +95,51 @@ def _longest_first(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _described(
-    run: Run, what: str, rows: pd.DataFrame, exposed_ns: int, hidable_ns: int, whole_ns: int
+    run: Run, what: str, rows: pd.DataFrame, exposed_ns: int, hidable_ns: int, union_ns: int
 ) -> Exposed:
-    named = rows[[C.ROW_ID, C.RANK, C.OP_ROW, C.NAME, ALONE]].astype({C.NAME: object})
+    named = rows[[C.ROW_ID, C.RANK, C.OP_ROW, C.NAME, EXPOSED_NS]].astype({C.NAME: object})
     named = named.assign(**{OP: _op_names(run, rows) if len(rows) else ""})
     kinds = collective_kinds(run, rows) if what == COMMUNICATION else pd.Series([], dtype=object)
-    by_kind = rows[: len(kinds)].groupby(kinds.to_numpy(object), sort=True)[ALONE].sum()
+    by_kind = rows[: len(kinds)].groupby(kinds.to_numpy(object), sort=True)[EXPOSED_NS].sum()
     ends = pd.concat([rows[C.SRC_MEMORY].astype(object), rows[C.DST_MEMORY].astype(object)])
     return Exposed(
         rows=named.head(EVIDENCE_ROWS),
-        ops=_by_op(named.assign(longest=named[ALONE])),
+        ops=_by_op(named.assign(longest=named[EXPOSED_NS])),
         kinds=pd.DataFrame(
-            {COLLECTIVE: by_kind.index.to_numpy(object), ALONE: ints(by_kind.to_frame(), ALONE)}
+            {COLLECTIVE: by_kind.index.to_numpy(object), EXPOSED_NS: ints(by_kind.to_frame(), EXPOSED_NS)}
         ),
         pageable=bool((ends == Memory.PAGEABLE).any()),
         exposed_ns=exposed_ns,
         hidable_ns=hidable_ns,
-        whole_ns=whole_ns,
+        union_ns=union_ns,
     )
 
 
 def _by_op(named: pd.DataFrame) -> pd.DataFrame:
-    """Exposed time by op in the order of their names, with the longest interval of each."""
+    """Exposed time by op, sorted by name, with the longest interval of each."""
     ordered = named.sort_values(["longest", C.ROW_ID], ascending=[False, True])
-    longest = ordered.drop_duplicates(OP).drop(columns=ALONE)
-    sums = named.groupby(OP, sort=True)[ALONE].sum().reset_index()
+    longest = ordered.drop_duplicates(OP).drop(columns=EXPOSED_NS)
+    sums = named.groupby(OP, sort=True)[EXPOSED_NS].sum().reset_index()
     return sums.merge(longest, on=OP)
 
 
 def joined(parts: Sequence[Exposed]) -> Exposed:
-    """What stands alone of one subject on the ranks of all parts."""
+    """Combine the exposed intervals of one subject of all parts."""
     kinds = stacked([part.kinds for part in parts])
     return Exposed(
         rows=_longest_first(stacked([part.rows for part in parts])).head(EVIDENCE_ROWS),
         ops=_by_op(stacked([part.ops for part in parts])),
-        kinds=kinds.groupby(COLLECTIVE, sort=True)[ALONE].sum().reset_index(),
+        kinds=kinds.groupby(COLLECTIVE, sort=True)[EXPOSED_NS].sum().reset_index(),
         pageable=any(part.pageable for part in parts),
         exposed_ns=sum(part.exposed_ns for part in parts),
         hidable_ns=sum(part.hidable_ns for part in parts),
-        whole_ns=sum(part.whole_ns for part in parts),
+        union_ns=sum(part.union_ns for part in parts),
     )
 
 
 def _op_names(run: Run, rows: pd.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.object_]]:
-    """The launching ops; the one around it where the innermost is only the profiler's record of it."""
+    """Launching ops; the parent op if the innermost is only the profiler's record."""
     host = host_rows(run, rows[C.OP_ROW], [C.NAME, C.PARENT_ROW])
     outer = host_rows(run, host[C.PARENT_ROW], [C.NAME])[C.NAME]
-    bare = (host[C.NAME] == _RECORD) & outer.notna()
-    return texts(host[C.NAME].mask(bare, outer), NO_OP)
+    record_only = (host[C.NAME] == _RECORD) & outer.notna()
+    return texts(host[C.NAME].mask(record_only, outer), NO_OP)

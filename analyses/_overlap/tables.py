@@ -1,4 +1,4 @@
-"""The tables of `overlap`: unions with their exposed parts, collectives, and streams at work at once."""
+"""Tables of `overlap`: unions with their exposed parts, collectives, and concurrent streams."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def per_window(subject: Union, hiding: Union, windows: Union, key: dict[str, obj
     return _finished(total, exposed, key)
 
 
-def together(
+def combined(
     subject: Union, hiding: Union, windows: Union, key: dict[str, object], extra: dict[str, object]
 ) -> pd.DataFrame:
     """One row for all windows, which do not overlap."""
@@ -58,16 +58,18 @@ def _finished(
     )
 
 
-def collectives(run: Run, rows: pd.DataFrame, talk: pd.DataFrame) -> pd.DataFrame:
+def collectives(run: Run, rows: pd.DataFrame, communication: pd.DataFrame) -> pd.DataFrame:
     """Communication by kind of collective, most exposed first on each device."""
-    kinds = collective_kinds(run, talk)
+    kinds = collective_kinds(run, communication)
     unions: dict[object, Lanes] = {place: lanes(own) for place, own in rows.groupby(KEYS, sort=True)}
     parts = []
-    for (rank, device, kind), own in talk.groupby([C.RANK, C.DEVICE, kinds.to_numpy(object)], sort=True):
+    for (rank, device, kind), own in communication.groupby(
+        [C.RANK, C.DEVICE, kinds.to_numpy(object)], sort=True
+    ):
         subject = intervals.union(*spans(own))
         extra: dict[str, object] = {"sum_ns": int(ints(own, C.DUR_NS).sum()), "count": len(own)}
         key = {C.RANK: rank, C.DEVICE: device, "collective": kind}
-        parts.append(together(subject, unions[rank, device].computation, extent(own), key, extra))
+        parts.append(combined(subject, unions[rank, device].computation, extent(own), key, extra))
     order = [*KEYS, "exposed_ns", "collective"]
     return pd.concat(parts, ignore_index=True).sort_values(
         order, ascending=[True, True, False, True], ignore_index=True
@@ -93,12 +95,12 @@ def _concurrency(own: pd.DataFrame) -> dict[str, object]:
     running = np.cumsum(change[order])[:-1]
     lengths = np.diff(times[order])
     occupied, several = (int(lengths[running >= least].sum()) for least in (1, 2))
-    held = running[lengths > 0]
+    levels = running[lengths > 0]
     return {
         "streams": len(unions),
         "busy_ns": occupied,
         "concurrent_ns": several,
         "concurrent_share": float(share(np.array([several]), occupied)[0]),
-        "most_streams": int(held.max()) if len(held) else 0,
+        "most_streams": int(levels.max()) if len(levels) else 0,
         "sum_ns": sum(intervals.length(union) for union in unions),
     }

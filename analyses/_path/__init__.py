@@ -1,1 +1,1 @@
-"""The chain that bounds a step: behind `critical_path`."""
+"""Dependences of host and device intervals, for `critical_path`."""

@@ -1,16 +1,16 @@
-"""The device side of the critical path: what each interval on a stream had to wait for.
+"""Device side of the critical path: the dependencies of each interval on a stream.
 
-An interval starts after three things: the interval before it on its stream has ended (queue), its launch has
-reached the device (launch), and what its stream was told to wait for has ended (wait). The last of them
-binds it. A launch is taken to reach the device the *latency* after its call began, and not later than the
-interval started; the latency is the lower median of (device start − call start) over the launches that found
-their stream empty. A wait is considered where a `StreamWaitEvent` call stands between the launch before and
-its own; which interval it waited for is not recorded, so it is the last to end on another stream of the
-device among those launched before that call. Within one replay of a graph the last of it to end on another
-stream is taken for what an interval waited for.
+An interval has three dependencies: the end of the previous interval on its stream (queue), the arrival of its
+launch at the device (launch), and the end of the interval its stream waits for (wait). The last one is
+binding. A launch is assumed to arrive one *latency* after the start of its call, at the latest when the
+interval starts; the latency is the lower median of (device start − call start) over launches into an empty
+stream. A wait is assumed for a `StreamWaitEvent` call between the previous launch and its own; the awaited
+interval is not recorded, so it is the last one to end on another stream of the device among those launched
+before that call. Within one graph replay, an interval waits for the last of the graph's intervals to end on
+another stream.
 
-An interval that starts while the one before it on its stream still runs (programmatic dependent launch) is
-bound by that one, from its own start on.
+An interval that starts while the previous one on its stream still runs (programmatic dependent launch)
+depends on that one, from its own start on.
 """
 
 from __future__ import annotations
@@ -58,23 +58,23 @@ _KEPT = (C.ROW_ID, C.KIND, C.NAME, C.STEP, C.OP_ROW, C.SRC_MEMORY, C.DST_MEMORY)
 
 @dataclass(frozen=True)
 class Device:
-    """The busy intervals of one rank, stream by stream in the order they end.
+    """Busy intervals of one rank, by stream and end.
 
     Attributes:
-        frame: What else is asked of their rows, in this order.
+        frame: Further columns of their rows, in this order.
         lane: Number of the stream each is on, over all devices.
         bounds: First interval of each lane, and the number of intervals at the end.
         lanes: Device and stream of each lane.
         start: Starts.
         end: Ends.
-        call: Position of the launching call among the host's rows, -1 where it is unknown.
-        thread: Thread of that call, -1 where it is unknown.
-        begun: When that call began, else when the interval itself did.
-        previous: The interval before it on its stream, -1 if there is none.
-        waited: The interval its stream was told to wait for, -1 if no wait was seen.
-        binding: Which of `QUEUE`, `LAUNCH` and `WAIT` bound it; `NONE` if none is known.
-        latency: From the start of its call until the launch is taken to have reached the device.
-        syncs: Rows that say for which stream a call waited, where the profiler recorded them.
+        call: Position of the launching call among the host's rows, -1 if unknown.
+        thread: Thread of that call, -1 if unknown.
+        called: Start of that call, else of the interval.
+        previous: Previous interval on its stream, -1 if there is none.
+        waited: Interval its stream waited for, -1 without a wait.
+        binding: Binding dependency: `QUEUE`, `LAUNCH` or `WAIT`; `NONE` if unknown.
+        latency: Assumed time from the start of its call until the launch arrives at the device.
+        syncs: Recorded rows of the streams that calls waited for.
     """
 
     frame: pd.DataFrame
@@ -85,29 +85,29 @@ class Device:
     end: Ints
     call: Ints
     thread: Ints
-    begun: Ints
+    called: Ints
     previous: Ints
     waited: Ints
     binding: Ints
     latency: Ints
     syncs: pd.DataFrame
 
-    def last(self, lane: int, ended_by: Ints, begun_before: Ints) -> Ints:
-        """The last interval of a lane that has ended and was launched by then, -1 if there is none."""
+    def last(self, lane: int, ended_by: Ints, called_before: Ints) -> Ints:
+        """Last interval of a lane that was launched and has ended by then, -1 if there is none."""
         low, high = self.bounds[lane], self.bounds[lane + 1]
-        begun = np.maximum.accumulate(self.begun[low:high])
+        called = np.maximum.accumulate(self.called[low:high])
         ended = np.searchsorted(self.end[low:high], ended_by, side="right")
-        at = np.minimum(ended, np.searchsorted(begun, begun_before, side="left")) - 1
+        at = np.minimum(ended, np.searchsorted(called, called_before, side="left")) - 1
         return np.where(at >= 0, low + at, NO_PARENT)
 
 
 def ranks(run: Run) -> list[int]:
-    """Ranks with anything on a device."""
+    """Ranks with device intervals."""
     return sorted(int(rank) for rank in busy(run, [C.RANK])[C.RANK].unique())
 
 
 def read(run: Run, rank: int, host: Host) -> Device:
-    """The intervals of one rank with what bound each of them."""
+    """Read the intervals of one rank with their dependencies."""
     kinds = pc.field(C.KIND).isin([str(kind) for kind in (*BUSY_KINDS, DeviceKind.SYNC)])
     frame = run.table("device_intervals", columns=_READ, where=kinds & (pc.field(C.RANK) == rank))
     is_sync = (frame[C.KIND] == DeviceKind.SYNC).to_numpy(bool)
@@ -120,10 +120,10 @@ def read(run: Run, rank: int, host: Host) -> Device:
     order = np.lexsort((ints(frame, C.ROW_ID), start, end, lane))
     call = host.position(known(frame[C.LAUNCH_ROW]))[order]
     frame, lane, start, end = frame[[*_KEPT]].iloc[order], lane[order], start[order], end[order]
-    begun = np.where(call >= 0, host.start[call], start) if len(host.start) else start
+    called = np.where(call >= 0, host.start[call], start) if len(host.start) else start
     thread = np.where(call >= 0, host.thread[call], NO_PARENT) if len(host.start) else call
     bounds = np.searchsorted(lane, np.arange(len(lanes) + 1))
-    bare = Device(
+    unbound = Device(
         frame=frame.reset_index(drop=True),
         lane=lane,
         bounds=bounds,
@@ -132,18 +132,18 @@ def read(run: Run, rank: int, host: Host) -> Device:
         end=end,
         call=call,
         thread=thread,
-        begun=begun,
+        called=called,
         previous=_previous(bounds, start, end, ints(frame, C.ROW_ID)),
         waited=np.full(len(start), NO_PARENT),
         binding=np.zeros(len(start), np.int64),
         latency=np.zeros(len(start), np.int64),
         syncs=syncs,
     )
-    return _bound(bare, host)
+    return _bound(unbound, host)
 
 
 def _lanes(device: Ints, stream: Ints) -> tuple[Ints, list[tuple[int, int]]]:
-    """A number for each stream of each device, and which they are."""
+    """Lane number of each interval, and device and stream of each lane."""
     place, devices = pd.factorize(device, sort=True)
     own, streams = pd.factorize(stream, sort=True)
     lane, pairs = pd.factorize(place * len(streams) + own, sort=True)
@@ -151,9 +151,9 @@ def _lanes(device: Ints, stream: Ints) -> tuple[Ints, list[tuple[int, int]]]:
 
 
 def _previous(bounds: Ints, start: Ints, end: Ints, row_id: Ints) -> Ints:
-    """The last interval on the lane that ended by each start, or the one before if that still runs.
+    """Last interval on the lane that ended by each start, or the previous one if it still runs.
 
-    Equal times are told apart by their place.
+    Ties are resolved by position.
     """
     found = np.full(len(start), NO_PARENT)
     for low, high in pairwise(bounds.tolist()):
@@ -169,21 +169,21 @@ def _previous(bounds: Ints, start: Ints, end: Ints, row_id: Ints) -> Ints:
 
 
 def ended(device: Device, which: Ints) -> Ints:
-    """When each of these intervals ended; long ago where there is none."""
+    """End of each of these intervals, `-FAR` for none."""
     return np.where(which >= 0, device.end[which], -FAR)
 
 
 def _bound(device: Device, host: Host) -> Device:
-    """The same intervals, each with what it waited for."""
+    """Add the dependencies to the intervals."""
     start, launched = device.start, device.call >= 0
     queued = np.minimum(ended(device, device.previous), start)
-    elapsed = start - device.begun
-    empty = launched & (queued <= device.begun) & (elapsed >= 0)
+    elapsed = start - device.called
+    empty = launched & (queued <= device.called) & (elapsed >= 0)
     _, first = np.unique(device.call[empty], return_index=True)
     seen = np.sort(elapsed[empty][first])
     typical = int(seen[(len(seen) - 1) // 2]) if len(seen) else FAR
     latency = np.minimum(elapsed, typical)
-    reached = np.where(launched, device.begun + latency, -FAR)
+    reached = np.where(launched, device.called + latency, -FAR)
     waited = _waited(device, host)
     released = ended(device, waited)
     binding = np.where(queued > -FAR, QUEUE, NONE)
@@ -194,20 +194,20 @@ def _bound(device: Device, host: Host) -> Device:
 
 
 def _waited(device: Device, host: Host) -> Ints:
-    """The interval each one's stream was told to wait for, as far as the calls tell."""
+    """Interval that each interval's stream waited for, derived from the calls."""
     found = np.full(len(device.start), NO_PARENT)
     calls = np.flatnonzero(host.waits)
     named = device.syncs[matches(device.syncs[C.NAME], WAIT_ROW)]
     if len(named):
-        _told(device, host, named, found)
+        _with_stream(device, host, named, found)
     elif len(calls):
-        _untold(device, host, calls, found)
+        _without_stream(device, host, calls, found)
     _within_graphs(device, found)
     return found
 
 
 def _within_graphs(device: Device, found: Ints) -> None:
-    """What was launched by one call on several lanes: the last to end on another lane."""
+    """For intervals launched by one call on several lanes: the last one to end on another lane."""
     lanes = pd.DataFrame({"call": device.call, "lane": device.lane}).groupby("call")["lane"]
     spread = lanes.min() != lanes.max()
     calls = spread.index[spread].to_numpy(np.int64)
@@ -222,8 +222,8 @@ def _within_graphs(device: Device, found: Ints) -> None:
     found[rows] = best
 
 
-def _told(device: Device, host: Host, named: pd.DataFrame, found: Ints) -> None:
-    """Waits whose stream the profiler recorded."""
+def _with_stream(device: Device, host: Host, named: pd.DataFrame, found: Ints) -> None:
+    """Waits with a recorded stream."""
     call = host.position(named[C.LAUNCH_ROW].fillna(NO_PARENT).to_numpy(np.int64))
     stream = named[C.STREAM].fillna(NO_PARENT).to_numpy(np.int64)
     place = named[C.DEVICE].to_numpy(np.int64)
@@ -233,21 +233,21 @@ def _told(device: Device, host: Host, named: pd.DataFrame, found: Ints) -> None:
         _follow(device, host, mine, rows, found)
 
 
-def _untold(device: Device, host: Host, calls: Ints, found: Ints) -> None:
-    """Waits of which only the call is known: they count for whatever the thread launched next."""
+def _without_stream(device: Device, host: Host, calls: Ints, found: Ints) -> None:
+    """Waits without a recorded stream, which apply to the next launch of the thread."""
     for lane in range(len(device.lanes)):
         rows = np.arange(device.bounds[lane], device.bounds[lane + 1])
         _follow(device, host, calls, rows, found)
 
 
 def _follow(device: Device, host: Host, calls: Ints, rows: Ints, found: Ints) -> None:
-    """For intervals of one lane launched after one of these calls and before anything else on the lane."""
+    """Set the wait of intervals launched after one of these calls and before others on the lane."""
     rows = rows[device.call[rows] >= 0]
     if not len(calls) or not len(rows):
         return
     at = np.searchsorted(calls, device.call[rows]) - 1
     wait = calls[np.maximum(at, 0)]
-    before = np.where(device.previous[rows] >= 0, device.begun[device.previous[rows]], -FAR)
+    before = np.where(device.previous[rows] >= 0, device.called[device.previous[rows]], -FAR)
     seen: Bools = (at >= 0) & (host.thread[wait] == host.thread[device.call[rows]])
     seen &= host.start[wait] >= before
     rows, wait = rows[seen], wait[seen]

@@ -1,7 +1,8 @@
-"""The host side of the critical path: what each thread of a rank did at every instant, as arrays.
+"""Host side of the critical path: the activity of each thread of a rank over time, as arrays.
 
-Every thread is cut at the starts and ends of its intervals. A *slice* lies between two neighbouring cuts and
-belongs to the innermost interval that covers it, so the slices of a thread partition its time exactly.
+Every thread is cut at the starts and ends of its intervals. A *slice* is the time between two neighboring
+cuts and belongs to the innermost interval that covers it, so the slices of a thread partition its time
+exactly.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from tracekit.ingest import nesting
 from tracekit.schema import C, HostKind, Phase
 from tracekit.step_names import MARKER
 
+from .._shared.columns import LazyColumns, by_thread, moved, per_run, picked
 from .._shared.common import HOST_FUNCTION_PATTERN, LAUNCH_PATTERN, NO_PARENT, Places
-from .._shared.held import Held, by_thread, moved, per_run, picked
 from .._shared.hosts import NO_OP
 
 if TYPE_CHECKING:
@@ -31,18 +32,18 @@ if TYPE_CHECKING:
     from tracekit.intervals import Ints
     from tracekit.run import Run
 
-    from .._shared.held import Coded
+    from .._shared.columns import Coded
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Small: TypeAlias = npt.NDArray[np.integer[Any]]
-"""Numbers that need no 8 bytes: there are millions of rows."""
+"""Integers of fewer than 8 bytes, to save memory for millions of rows."""
 
 LAUNCH, RUNTIME, SYNC, OP, OUTSIDE, PROFILER = (
     "launch call",
     "runtime call",
     "sync call",
-    "host op",
-    "host outside ops",
+    "CPU op",
+    "CPU outside ATen ops",
     "profiler overhead",
 )
 KINDS = (LAUNCH, RUNTIME, SYNC, OP, OUTSIDE, PROFILER)
@@ -50,7 +51,7 @@ _BACKWARD = r"^autograd::engine::evaluate_function|Backward\d*$"
 _WAIT_EVENT = r"(?i)StreamWaitEvent"
 _ASYNC = r"(?i)async"
 _FREE = r"^(?:cuda|hip)Free(?:Host)?$"
-"""Calls that wait for the device where it has work, without saying so in their name."""
+"""Calls that wait for a busy device, although they are not named sync calls."""
 _READ = (C.ROW_ID, C.KIND, C.NAME, C.PID, C.TID, C.START_NS, C.DUR_NS, C.PHASE)
 _KIND_CODES = {
     HostKind.RUNTIME: KINDS.index(RUNTIME),
@@ -59,12 +60,12 @@ _KIND_CODES = {
     HostKind.OVERHEAD: KINDS.index(PROFILER),
 }
 _BLOCK = 1 << 18
-"""Starts that are put in order with the ends among them at a time, in the processor's cache."""
+"""Starts per block that are merged with ends, so that arrays fit the CPU cache."""
 
 
 @dataclass(frozen=True)
 class Host:
-    """Rows of one rank by thread, start and falling end; positions count them in this order.
+    """Rows of one rank by thread, start and descending end; positions refer to this order.
 
     Attributes:
         row_id: Id of each row.
@@ -75,11 +76,11 @@ class Host:
         kind: Index into `KINDS`.
         label: Index into `labels` of the innermost op or annotation at the row.
         labels: Names of ops and annotations; the last is `NO_OP`.
-        waits: Which rows let a stream wait for an event.
-        frees: Which rows are calls that free memory, which waits for the device.
-        asynchronous: Which rows are calls that say they do not wait.
-        backward: Which threads run the backward pass.
-        main: The thread that marks the steps, else the one that launches most outside of the backward pass.
+        waits: Whether each row is a stream-wait-event call.
+        frees: Whether each row is a call that frees memory, which waits for the device.
+        asynchronous: Whether each row is an asynchronous call by name.
+        backward: Whether each thread runs the backward pass.
+        main: The thread that marks the steps, else the one with most launches outside the backward pass.
     """
 
     row_id: Ints
@@ -98,7 +99,7 @@ class Host:
 
     @cached_property
     def slices(self) -> Slices:
-        """What every thread did at every instant."""
+        """Slices of all threads."""
         return _sliced(self)
 
     @cached_property
@@ -106,7 +107,7 @@ class Host:
         return Places(self.row_id)
 
     def position(self, row_ids: Ints) -> Ints:
-        """Where rows with these ids stand, -1 for those that are not there."""
+        """Positions of rows with these ids, -1 for absent ones."""
         return self._places.of(row_ids)
 
 
@@ -116,8 +117,8 @@ class Slices:
 
     Attributes:
         bounds: First slice of each thread, and the number of slices at the end.
-        cuts: Starts, `-FAR` for the first of a thread, and one such start more behind the last.
-        row: Position of the innermost row, -1 where the thread is in none.
+        cuts: Starts, `-FAR` for the first of a thread, and an additional `-FAR` after the last.
+        row: Position of the innermost row, -1 if there is none.
     """
 
     bounds: Ints
@@ -125,27 +126,27 @@ class Slices:
     row: Small
 
     def at(self, thread: Small, times: Ints) -> Ints:
-        """The slice of a thread that covers each instant; the earlier one at a cut's very end is not it."""
+        """Slice of a thread that covers each instant; ends are exclusive."""
         found = np.zeros(len(times), np.int64)
         for lane in present(thread):
             low, high = self.bounds[lane], self.bounds[lane + 1]
-            asked = thread == lane
-            inner = np.searchsorted(self.cuts[low:high], times[asked], side="right") - 1
-            found[asked] = low + np.maximum(inner, 0)
+            on_lane = thread == lane
+            inner = np.searchsorted(self.cuts[low:high], times[on_lane], side="right") - 1
+            found[on_lane] = low + np.maximum(inner, 0)
         return found
 
     def starts(self, number: Small) -> Ints:
-        """Starts of slices; the first of a thread reaches back without bound."""
+        """Starts of slices, unbounded for the first of a thread."""
         return self.cuts[number]
 
     def ends(self, number: Small) -> Ints:
-        """Ends of slices; the last of a thread reaches on without bound."""
+        """Ends of slices, unbounded for the last of a thread."""
         following = self.cuts[number + 1]
         return np.where(following == -FAR, FAR, following)
 
 
 def present(thread: Small) -> list[int]:
-    """Numbers of the threads that occur, without sorting; -1 stands for none.
+    """Numbers of the threads that occur, without sorting; -1 is none.
 
     Example:
         >>> present(np.array([3, -1, 0, 3]))
@@ -155,22 +156,22 @@ def present(thread: Small) -> list[int]:
 
 
 FAR = 1 << 61
-"""Before and after everything: slices without bound end here, and sums with it do not overflow."""
+"""Time beyond all others, for unbounded slices; sums with it do not overflow."""
 
 
 def read(run: Run, rank: int) -> Host:
-    """The host rows of one rank."""
+    """Read the host rows of one rank."""
     others = None if run.ranks == (rank,) else pc.field(C.RANK) == rank
-    held = Held(run, "host_intervals", _READ, where=others)
-    thread = per_run(_threads, held.table(C.PID, C.TID))
-    start, length, row_id = (held.numbers(name) for name in (C.START_NS, C.DUR_NS, C.ROW_ID))
+    columns = LazyColumns(run, "host_intervals", _READ, where=others)
+    thread = per_run(_threads, columns.table(C.PID, C.TID))
+    start, length, row_id = (columns.numbers(name) for name in (C.START_NS, C.DUR_NS, C.ROW_ID))
     order = _order(thread, start, length, row_id)
     thread = thread[order]
     start, row_id, end = moved(order, [start, row_id, length])
     end += start
     del length
-    kinds, names = (held.coded(name)[order] for name in (C.KIND, C.NAME))
-    backward = held.coded(C.PHASE).among(Phase.BACKWARD)[order]
+    kinds, names = (columns.coded(name)[order] for name in (C.KIND, C.NAME))
+    backward = columns.coded(C.PHASE).among(Phase.BACKWARD)[order]
     del order
     parent = nesting.parents(thread, start, end)
     kind, own, labels = _described(kinds, names)
@@ -198,7 +199,7 @@ def read(run: Run, rank: int) -> Host:
 
 
 def _order(thread: Small, start: Ints, length: Ints, row_id: Ints) -> Ints:
-    """By thread, start, falling end and id."""
+    """Order by thread, start, descending end and id."""
     return by_thread(thread, lambda rows: start[rows], lambda rows: -length[rows], lambda rows: row_id[rows])
 
 
@@ -210,7 +211,7 @@ def _threads(pid: Ints, tid: Ints) -> Small:
 
 
 def _described(kinds: Coded, names: Coded) -> tuple[Small, Small, list[str]]:
-    """Kind and label of each row, -1 for a row that gives no label of its own, and the labels' names."""
+    """Kind and label of each row, -1 for a row without its own label, and the label names."""
     kind = np.full(len(kinds.codes), KINDS.index(OUTSIDE), np.int8)
     for value, code in _KIND_CODES.items():
         kind[kinds.among(value)] = code
@@ -223,7 +224,7 @@ def _described(kinds: Coded, names: Coded) -> tuple[Small, Small, list[str]]:
 
 
 def _count(thread: Small) -> int:
-    """Number of threads; there is one at least."""
+    """Number of threads, at least 1."""
     return int(thread[-1]) + 1 if len(thread) else 1
 
 
@@ -237,15 +238,15 @@ def _main(thread: Small, marks: Bools, launches: Bools, backward: Bools) -> int:
 def _sliced(host: Host) -> Slices:
     threads = _count(host.thread)
     bounds = np.searchsorted(host.thread, np.arange(threads + 1, dtype=host.thread.dtype))
-    room = 2 * len(host.start) + threads + 1
-    cuts, row, filled = np.empty(room, np.int64), np.empty(room, np.int32), 0
+    size = 2 * len(host.start) + threads + 1
+    cuts, row, filled = np.empty(size, np.int64), np.empty(size, np.int32), 0
     first = []
     for low, high in pairwise(bounds.tolist()):
         first.append(filled)
         cuts[filled], row[filled] = -FAR, NO_PARENT
         filled += 1
         for time, inside in _cuts(host, slice(low, high)):
-            filled -= int(cuts[filled - 1] == time[0])  # nothing lies between two cuts at one time
+            filled -= int(cuts[filled - 1] == time[0])  # no empty slices
             cuts[filled : filled + len(time)], row[filled : filled + len(time)] = time, inside
             filled += len(time)
     cuts[filled] = -FAR
@@ -253,9 +254,9 @@ def _sliced(host: Host) -> Slices:
 
 
 def _cuts(host: Host, lane: slice) -> Iterator[tuple[Ints, Small]]:
-    """The cuts of one thread, each time once, in blocks: the time, and the row that the cut leads into.
+    """Yield the distinct cuts of one thread in blocks: time, and innermost row after the cut.
 
-    At one time what starts comes after what ends; of what starts the inner, of what ends the outer is last.
+    At equal times starts come after ends; of starts the inner one, of ends the outer one is last.
     """
     start, end, parent = host.start[lane], host.end[lane], host.parent[lane]
     by_end = np.argsort(end, kind="stable")
@@ -265,11 +266,12 @@ def _cuts(host: Host, lane: slice) -> Iterator[tuple[Ints, Small]]:
         reached = len(end)
         if rest < len(start):
             reached = bisect_right(by_end, start[rest], lo=passed, key=end.__getitem__)
-        gone, begun = by_end[passed:reached], np.arange(block, min(rest, len(start)))
-        gone, begun = gone[end[gone] > start[gone]], begun[end[begun] > start[begun]]
-        gone = gone[_changes(end[gone], before=True)]
-        time = np.concatenate((end[gone], start[begun]))
-        into = np.concatenate((parent[gone], begun.astype(np.int32) + np.int32(lane.start)))
+        ending, starting = by_end[passed:reached], np.arange(block, min(rest, len(start)))
+        ending = ending[end[ending] > start[ending]]
+        starting = starting[end[starting] > start[starting]]
+        ending = ending[_changes(end[ending], before=True)]
+        time = np.concatenate((end[ending], start[starting]))
+        into = np.concatenate((parent[ending], starting.astype(np.int32) + np.int32(lane.start)))
         order = np.argsort(time, kind="stable")
         order = order[_changes(time[order], before=False)]
         if len(order):
@@ -278,7 +280,7 @@ def _cuts(host: Host, lane: slice) -> Iterator[tuple[Ints, Small]]:
 
 
 def _changes(times: Ints, *, before: bool) -> Bools:
-    """Which of these sorted times differ from the one before, or from the one behind."""
+    """Whether each of these sorted times differs from the previous or the next one."""
     differs = times[1:] != times[:-1]
     parts = ([True], differs) if before else (differs, [True])
     found: Bools = np.concatenate(parts)[: len(times)].astype(np.bool_, copy=False)

@@ -1,9 +1,9 @@
-"""The longest path to every node: intervals in one pass over their chains, the rest one by one.
+"""Longest path to every node: device intervals as chains, other nodes individually.
 
-Neighbours on a stream that wait for nothing else, and were launched after the same wait of the host, form a
-chain. With A the sum of what its intervals take up to one of them, and B the most that any launch of theirs
-leads to from that wait, the time of an interval is the later of the time before the chain plus A and the
-time of that wait plus B. So only chains, and the waits of the host, are gone through one after the other.
+Neighboring intervals on a stream without other dependencies, launched after the same host wait, form a chain.
+Let A be the sum of durations in the chain up to an interval, and B the maximum path length from that wait
+through any launch in the chain up to it. The time of the interval is the maximum of the time before the chain
+plus A and the time of the wait plus B. Only chains and host waits are processed sequentially.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ Three = tuple["Ints", "Ints", "Ints"]
 
 @dataclass(frozen=True, kw_only=True)
 class Longest:
-    """Nodes with what each depends on: first the intervals, lane by lane, then others, the root and never.
+    """Nodes with their dependencies: first intervals by lane, then others, the root and `never`.
 
     Attributes:
         intervals: Number of intervals.
         lane: Lane of each interval.
-        place: Place of each node but the last two in the order in which they are worked out.
-        recorded: Recorded time of every node; what comes later in the order counts with that.
-        sources: What each node but the last two depends on. Of an interval: what its launch follows, the
-            interval before it, and the one its stream was told to wait for.
+        place: Position of each node except the last two in the processing order.
+        recorded: Recorded time of every node, used for dependencies later in the order.
+        sources: Dependencies of each node except the last two. For an interval: the predecessor of its
+            launch, the previous interval, and the interval its stream waited for.
     """
 
     intervals: int
@@ -46,42 +46,42 @@ class Longest:
 
     @property
     def never(self) -> int:
-        """The node that lies before everything."""
+        """Node of absent dependencies, before all times."""
         return len(self.recorded) - 1
 
     @cached_property
     def _launch(self) -> Ints:
-        """What each interval's launch follows; where none is known, that of the interval before."""
+        """Predecessor of each interval's launch; if unknown, that of the previous interval."""
         own = self.sources[0][: self.intervals]
         known = np.where(own == self.never, 0, np.arange(self.intervals))
         return own[np.maximum.accumulate(known)]
 
     @cached_property
     def _first(self) -> Bools:
-        """Which intervals begin a chain."""
+        """Whether each interval starts a chain."""
         count = self.intervals
         place, before = self.place[:count], np.arange(count) - 1
-        earlier, asked = np.append(self.place, [-1, -1]), self._asked
+        earlier, has_dependents = np.append(self.place, [-1, -1]), self._has_dependents
         first: Bools = self.sources[1][:count] != before
         first |= self.sources[2][:count] != self.never
         first |= self._launch != self._launch[before]
-        first |= (self.lane != self.lane[before]) | asked[before] | (place <= place[before])
+        first |= (self.lane != self.lane[before]) | has_dependents[before] | (place <= place[before])
         late = earlier[self._launch] >= place
         first |= late | late[before]
         first[:1] = True
         return first
 
     @cached_property
-    def _asked(self) -> Bools:
-        """Which intervals something else depends on than their neighbour."""
+    def _has_dependents(self) -> Bools:
+        """Whether nodes other than its neighbor depend on each interval."""
         count = self.intervals
-        asked = np.zeros(len(self.recorded), np.bool_)
-        apart = self.sources[1][:count] != np.arange(count) - 1
-        asked[self.sources[1][:count][apart]] = True
-        asked[self.sources[2][:count]] = True
+        result = np.zeros(len(self.recorded), np.bool_)
+        separate = self.sources[1][:count] != np.arange(count) - 1
+        result[self.sources[1][:count][separate]] = True
+        result[self.sources[2][:count]] = True
         for sources in self.sources:
-            asked[sources[count:]] = True
-        return asked[:count]
+            result[sources[count:]] = True
+        return result[:count]
 
     @cached_property
     def _chain(self) -> Small:
@@ -98,7 +98,7 @@ class Longest:
 
     @cached_property
     def _nodes(self) -> Ints:
-        """What is gone through: the first of each chain, and all that is no interval."""
+        """Sequentially processed nodes: the first of each chain, and all that are not intervals."""
         return np.concatenate((self._heads, np.arange(self.intervals, len(self.place))))
 
     @cached_property
@@ -107,58 +107,58 @@ class Longest:
 
     @cached_property
     def _slots(self) -> Ints:
-        """Where the time of a node is kept: a chain's is that of its last interval."""
+        """Slot of the time of each node; that of a chain is the time of its last interval."""
         slots = np.full(len(self.recorded), len(self._nodes) + 1, np.int64)
         slots[self._lasts] = np.arange(len(self._heads))
         slots[self.intervals :] = len(self._heads) + np.arange(len(self.recorded) - self.intervals)
         return slots
 
     def times(self, weights: Three, cost: Ints, waited: Ints) -> tuple[Ints, Ints]:
-        """The time of every interval, and that of every other node with the root and never behind them.
+        """Times of all intervals, and times of all other nodes followed by root and never.
 
         Args:
-            weights: The time from each dependence to its node.
-            cost: What each node takes.
-            waited: The third of the sources, where it is another now: none for some nodes but intervals.
+            weights: Time from each dependency to its node.
+            cost: Duration of each node.
+            waited: Third source, which may be removed for nodes other than intervals.
         """
         chains, count = len(self._heads), self.intervals
         sums, best = self._inside(weights, cost)
-        launch, before, told = self.sources[0], self.sources[1], waited
-        behind = sums[self._lasts]
+        launch, before, third_source = self.sources[0], self.sources[1], waited
+        chain_sum = sums[self._lasts]
         after_wait = weights[2][self._heads] - weights[1][self._heads]
         rest = slice(count, None)
         edges = (
             (self._launch[self._heads], launch[rest], best[self._lasts], weights[0][rest]),
-            (before[self._heads], before[rest], behind, weights[1][rest]),
-            (told[self._heads], told[rest], behind + after_wait, weights[2][rest]),
+            (before[self._heads], before[rest], chain_sum, weights[1][rest]),
+            (third_source[self._heads], third_source[rest], chain_sum + after_wait, weights[2][rest]),
         )
         spent = np.concatenate((np.zeros(chains, np.int64), cost[rest]))
         sources = [np.concatenate((head, other)) for head, other, _, _ in edges]
         lengths = [np.concatenate((inside, other)) + spent for _, _, inside, other in edges]
-        kept, froms = self._gone_through(sources, lengths)
+        slots, froms = self._process(sources, lengths)
         chain = self._chain
-        first, second, third = (kept[one[:chains]] for one in froms)
+        first, second, third = (slots[one[:chains]] for one in froms)
         found = np.maximum(first[chain] + best, np.maximum(second, third + after_wait)[chain] + sums)
-        return found, kept[chains : chains + len(self.recorded) - count]
+        return found, slots[chains : chains + len(self.recorded) - count]
 
     def _inside(self, weights: Three, cost: Ints) -> tuple[Ints, Ints]:
-        """For each interval the time from before its chain, and the most from the wait before it."""
+        """For each interval the time from the start of its chain, and the maximum from the preceding wait."""
         count = self.intervals
-        taken = weights[1][:count] + cost[:count]
-        total = np.cumsum(taken)
-        sums: Ints = total - (total - taken)[self._heads][self._chain]
+        durations = weights[1][:count] + cost[:count]
+        total = np.cumsum(durations)
+        sums: Ints = total - (total - durations)[self._heads][self._chain]
         known = self.sources[0][:count] != self.never
         reach = np.where(known, weights[0][:count] + cost[:count] - sums, -FAR)
         best = pd.Series(reach).groupby(self._chain, sort=False).cummax()
         return sums, sums + np.asarray(best, np.int64)
 
-    def _gone_through(self, sources: list[Ints], lengths: list[Ints]) -> tuple[Ints, list[Ints]]:
-        """The time in every slot, and the slot each source is in; recorded times lie behind the slots."""
+    def _process(self, sources: list[Ints], lengths: list[Ints]) -> tuple[Ints, list[Ints]]:
+        """Time of every slot, and the slot of each source; recorded times follow the slots."""
         order, place = self._order, np.append(self.place, [-1, -1])
         late = [place[one] >= self.place[self._nodes] for one in sources]
         fixed = np.concatenate([one[is_late] for one, is_late in zip(sources, late, strict=True)])
-        kept = np.zeros(len(self._nodes), np.int64).tolist()
-        kept += [*self.recorded[-2:].tolist(), *self.recorded[fixed].tolist()]
+        slots = np.zeros(len(self._nodes), np.int64).tolist()
+        slots += [*self.recorded[-2:].tolist(), *self.recorded[fixed].tolist()]
         froms, used = [self._slots[one] for one in sources], len(self._nodes) + 2
         for one, is_late in zip(froms, late, strict=True):
             one[is_late] = used + np.arange(int(is_late.sum()))
@@ -167,10 +167,10 @@ class Longest:
         for slot, one, to_one, two, to_two, three, to_three in zip(
             order.tolist(), *(part[order].tolist() for part in edges), strict=True
         ):
-            time = kept[one] + to_one
-            other = kept[two] + to_two
+            time = slots[one] + to_one
+            other = slots[two] + to_two
             if other > time:
                 time = other
-            other = kept[three] + to_three
-            kept[slot] = other if other > time else time
-        return np.array(kept, np.int64), froms
+            other = slots[three] + to_three
+            slots[slot] = other if other > time else time
+        return np.array(slots, np.int64), froms

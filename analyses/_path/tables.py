@@ -1,4 +1,4 @@
-"""Tables of the critical path: what is on it, and what removing a part of it would save."""
+"""Tables of the critical path: its segments, and what-if savings of removing parts of it."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from .whatif import WhatIf
 
 LISTED = 50
-"""Longest segments that are listed: enough to look at."""
+"""Number of longest segments listed."""
 OPS_TRIED = 3
-"""Ops of the host and of the device that are removed in turn; with the four classes ten passes at most."""
+"""Ops of the host and of the device removed in turn; with the four classes at most ten passes."""
 
 DEVICE_KINDS = (COMPUTE, COMMUNICATE, MEMCPY, MEMSET, GRAPH)
 HOST_KINDS = (OP, OUTSIDE, RUNTIME)
-"""Kinds that are an op's own host time."""
+"""Kinds of an op's own host time."""
 _CLASS_KINDS = {
     LAUNCHES: (LAUNCH, LAUNCH_DELAY),
     COPIES: (MEMCPY,),
@@ -42,7 +42,7 @@ _CLASS_KINDS = {
 }
 WHAT_IF = [C.RANK, "removed", "where", "saving_ns", "saving_share", "new_step_ns", "path_ns"]
 TOTAL = "total_ns"
-"""Saving over all steps of a rank: what findings add up, no column of the result."""
+"""Saving over all steps of a rank, for findings; not a column of the result."""
 _TEXT = (C.KIND, "op")
 _COUNTED = ("path_ns", "share", "segments")
 
@@ -78,53 +78,53 @@ def _ids(rows: Small, absent: Bools) -> pd.api.extensions.ExtensionArray:
 
 
 def inside(path: pd.DataFrame, steps: Union) -> pd.DataFrame:
-    """The segments of a path with only the time that lies in the steps."""
+    """Restrict the segments of a path to the time in steps."""
     start, length = ints(path, C.START_NS), ints(path, C.DUR_NS)
     return path.assign(**{C.DUR_NS: covered(steps, start, start + length)})
 
 
 def joined(paths: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """The paths of all ranks, with one list of kinds and of ops, in the order of their names."""
+    """Concatenate the paths of all ranks, with common sorted categories."""
     named = {name: _sorted([path[name] for path in paths]) for name in (C.KIND, "op")}
-    whole = paths[0] if len(paths) == 1 else pd.concat(paths, ignore_index=True)
-    return whole.assign(**named)
+    combined = paths[0] if len(paths) == 1 else pd.concat(paths, ignore_index=True)
+    return combined.assign(**named)
 
 
 def _sorted(columns: Sequence[pd.Series]) -> pd.Categorical:
-    whole = union_categoricals([column.cat.remove_unused_categories() for column in columns])
-    return whole.reorder_categories(sorted(whole.categories))
+    combined = union_categoricals([column.cat.remove_unused_categories() for column in columns])
+    return combined.reorder_categories(sorted(combined.categories))
 
 
 def tables(run: Run, paths: pd.DataFrame, what_if: pd.DataFrame, *, marked: bool) -> dict[str, pd.DataFrame]:
-    """Every table of the analysis; per step only where steps are marked."""
-    made = {
+    """All tables of the analysis; per step only if steps are marked."""
+    result = {
         "by_kind": _totals(paths, [C.RANK, C.KIND], [C.RANK]),
         "what_if": what_if[WHAT_IF],
         "by_op": _totals(paths, [C.RANK, C.KIND, "op"], [C.RANK]),
         "segments": _longest(paths),
     }
     if marked:
-        made["per_step"] = _totals(paths, [C.RANK, C.STEP, C.KIND], [C.RANK, C.STEP])
-    return made
+        result["per_step"] = _totals(paths, [C.RANK, C.STEP, C.KIND], [C.RANK, C.STEP])
+    return result
 
 
-def _totals(paths: pd.DataFrame, keys: list[str], whole: list[str]) -> pd.DataFrame:
+def _totals(paths: pd.DataFrame, keys: list[str], window: list[str]) -> pd.DataFrame:
     """Time, share of the windows and number of segments by keys, the longest of each window first."""
     grouped = paths.groupby(keys, sort=True, observed=True)[C.DUR_NS]
     table = grouped.agg(path_ns="sum", segments="count").reset_index()
     table = table.astype({name: str for name in _TEXT if name in keys})
-    windows = table.groupby(whole)["path_ns"].transform("sum")
+    windows = table.groupby(window)["path_ns"].transform("sum")
     table["share"] = share(table["path_ns"], windows.to_numpy(np.int64))
-    order = [*whole, "path_ns", *(key for key in keys if key not in whole)]
-    rising = [name != "path_ns" for name in order]
-    return table.sort_values(order, ascending=rising, ignore_index=True)[[*keys, *_COUNTED]]
+    order = [*window, "path_ns", *(key for key in keys if key not in window)]
+    ascending = [name != "path_ns" for name in order]
+    return table.sort_values(order, ascending=ascending, ignore_index=True)[[*keys, *_COUNTED]]
 
 
 def _longest(paths: pd.DataFrame) -> pd.DataFrame:
     length = ints(paths, C.DUR_NS)
-    least = np.partition(length, -LISTED)[-LISTED] if len(length) > LISTED else 0
+    threshold = np.partition(length, -LISTED)[-LISTED] if len(length) > LISTED else 0
     ordered = (
-        paths[length >= least]
+        paths[length >= threshold]
         .astype({C.KIND: object, "op": object})
         .sort_values(
             [C.DUR_NS, C.RANK, C.START_NS, C.STEP, C.KIND], ascending=[False, True, True, True, True]
@@ -135,14 +135,22 @@ def _longest(paths: pd.DataFrame) -> pd.DataFrame:
 
 
 def what_if(model: WhatIf, path: pd.DataFrame, steps: int) -> pd.DataFrame:
-    """The candidates of one rank, the largest saving first; amounts are per step."""
+    """What-if savings of one rank, largest first; amounts are per step."""
     candidates = _candidates(path, waits=model.waits)
     savings = model.savings([(where, what) for where, what, _ in candidates])
     rows = []
     for (where, what, on_path), saving in zip(candidates, savings, strict=True):
-        left = model.span_ns - saving
+        remaining = model.span_ns - saving
         rows.append(
-            (what, where, saving // steps, saving / model.span_ns, left // steps, on_path // steps, saving)
+            (
+                what,
+                where,
+                saving // steps,
+                saving / model.span_ns,
+                remaining // steps,
+                on_path // steps,
+                saving,
+            )
         )
     amounts = dict.fromkeys(("saving_ns", "new_step_ns", "path_ns", TOTAL), np.int64)
     table = pd.DataFrame(rows, columns=[*WHAT_IF[1:], TOTAL]).astype(amounts)
@@ -151,19 +159,19 @@ def what_if(model: WhatIf, path: pd.DataFrame, steps: int) -> pd.DataFrame:
 
 
 def _candidates(path: pd.DataFrame, *, waits: bool) -> list[tuple[str, str, int]]:
-    """What is on the path and worth trying without, with its time on the path.
+    """Parts of the path to remove, with their time on the path.
 
-    A wait that returns the instant the device is done takes no time of its own, and is tried all the same.
+    Waits are included even without time of their own: a wait may return at the instant the device finishes.
     """
     by_kind = path.groupby(C.KIND, observed=True)[C.DUR_NS].sum()
-    tried = []
+    candidates = []
     for where, kinds in ((DEVICE_OP, DEVICE_KINDS), (HOST_OP, HOST_KINDS)):
         own = path[path[C.KIND].isin(kinds)]
         ops = own.groupby("op", observed=True)[C.DUR_NS].sum().reset_index().astype({"op": object})
         top = ops.sort_values([C.DUR_NS, "op"], ascending=[False, True]).head(OPS_TRIED)
-        tried += [(where, str(op), int(ns)) for op, ns in zip(top["op"], top[C.DUR_NS], strict=True)]
+        candidates += [(where, str(op), int(ns)) for op, ns in zip(top["op"], top[C.DUR_NS], strict=True)]
     for name in CLASSES:
         own_kinds = [kind for kind in _CLASS_KINDS[name] if kind in by_kind.index]
         if own_kinds or (name == WAITS and waits):
-            tried.append((CLASS, name, int(by_kind[own_kinds].sum())))
-    return tried
+            candidates.append((CLASS, name, int(by_kind[own_kinds].sum())))
+    return candidates

@@ -1,8 +1,8 @@
-"""The walk back along the critical path, and the segments it consists of.
+"""Backward walk along the critical path, and the resulting segments.
 
-The walk is a plain loop, and touches only what is on the path. Neighbours on a stream that lead to each other
-are passed in one turn, and told one by one afterwards; neither is time on the host walked: a stretch between
-two waits is cut into its slices afterwards, all of them at once.
+The walk is a Python loop over the nodes on the path. Runs of neighboring intervals on a stream that depend on
+each other are one step of the loop and expanded afterwards; host time between two waits is also one step, and
+cut into slices afterwards, vectorized.
 """
 
 from __future__ import annotations
@@ -55,28 +55,28 @@ ALL_KINDS = (
     UNKNOWN,
 )
 SHORT_GAP_NS = 30_000
-"""Up to this long a gap before queued work is the device's own delay, as `idle_gaps` has it."""
+"""Maximum length of a gap before queued work that is a device delay, as in `idle_gaps`."""
 
 WRAPPER = "record_param_comms"
-"""An op that wraps every collective, whichever it is: the kernel's family says more."""
+"""Op around every collective; the kernel's family is a more specific label."""
 
 WINDOW = "window"
-"""Column of the number of the window a segment is of."""
-_BUSY, _LAUNCHED, _QUEUED, _HANDED, _HOST, _LOST, _RUN = range(7)
+"""Column with the window number of a segment."""
+_BUSY, _LAUNCHED, _QUEUED, _HANDOVER, _HOST, _UNKNOWN, _RUN = range(7)
 _Step = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True)
 class Graph:
-    """One rank: its host, its device, where one waits for the other, and names for what the device did.
+    """Dependency graph of one rank: host, device, joins, and labels of device intervals.
 
     Attributes:
-        host: The host's threads.
-        device: The device's streams.
-        joins: Waits of the threads.
+        host: Host threads.
+        device: Device streams.
+        joins: Waits of host threads.
         kind: Index into `ALL_KINDS` of each device interval.
         label: Index into `labels` of each device interval: the op that launched it, else its family.
-        labels: The host's labels, then families.
+        labels: Host labels, then kernel families.
     """
 
     host: Host
@@ -88,7 +88,7 @@ class Graph:
 
 
 def graph(run: Run, rank: int) -> Graph:
-    """The dependences of one rank."""
+    """Read the dependency graph of one rank."""
     host = path_host.read(run, rank)
     device = path_device.read(run, rank, host)
     joins = path_joins.find(host, device)
@@ -118,7 +118,7 @@ def _labels(host: Host, device: Device) -> tuple[Ints, list[str]]:
 
 @dataclass(frozen=True)
 class Window:
-    """What a path is walked over: its ends, and the interval it ends with, -1 where it ends on the host."""
+    """Window of a path: its bounds, and the interval it ends with, -1 if it ends on the host."""
 
     start: int
     end: int
@@ -126,40 +126,40 @@ class Window:
 
 
 class Walker:
-    """Walks paths of one rank; what the loop looks up is prepared once."""
+    """Walks paths of one rank, with lookup columns prepared once."""
 
     def __init__(self, graph: Graph) -> None:
         host, device, joins = graph.host, graph.device, graph.joins
         self._graph = graph
         launched = device.call >= 0
-        begun = np.minimum(device.begun, device.start)
-        done = np.where(launched, host.end[device.call], begun) if len(host.end) else begun
+        called = np.minimum(device.called, device.start)
+        done = np.where(launched, host.end[device.call], called) if len(host.end) else called
         source = np.where(device.binding == path_device.WAIT, device.waited, device.previous)
-        before = joins.last(device.thread, begun, bound=True)
-        done = np.maximum(begun, np.minimum(done, device.start))
+        before = joins.last(device.thread, called, bound=True)
+        done = np.maximum(called, np.minimum(done, device.start))
         bound = device.binding == path_device.LAUNCH
         self._intervals = _columns(
-            device.start, bound, source, done, device.thread, before, _firsts(device, bound, source)
+            device.start, bound, source, done, device.thread, before, _run_starts(device, bound, source)
         )
         self._ends = device.end.data
         low = np.where(joins.is_call, path_device.ended(device, joins.target), joins.end)
         target = np.where(joins.is_call, joins.target, NO_PARENT)
         earlier = joins.last(joins.source_thread, joins.source, bound=True)
         self._joins = _columns(low, target, joins.source, joins.source_thread, earlier)
-        self._most = len(device.start) + len(low) + 1  # equal times cannot make it go round
+        self._most = len(device.start) + len(low) + 1  # bounds the loop in case of cycles at equal times
 
     def paths(self, windows: Sequence[Window]) -> pd.DataFrame:
-        """The segments of the critical path of each window, in order of time: they sum to it exactly."""
+        """Segments of the critical path of each window, sorted by time; they partition the window exactly."""
         path = self.pieces(windows)
         order = np.lexsort((path["start"], path[WINDOW]))
         return pd.DataFrame({name: path.pop(name)[order] for name in [*path]}, copy=False)
 
     def pieces(self, windows: Sequence[Window]) -> dict[str, Small]:
-        """The same as columns, in no order."""
+        """Segments as columns, unsorted."""
         walked = [self._walk(window) for window in windows]
         number = np.repeat(np.arange(len(windows)), [len(own) for own in walked])
         steps = np.fromiter(_flat(walked), np.int64, 4 * len(number)).reshape(-1, 4).T
-        steps = _told(self._graph.device, np.vstack((steps, number)))
+        steps = _expanded(self._graph.device, np.vstack((steps, number)))
         low = np.array([window.start for window in windows], np.int64)
         high = np.array([window.end for window in windows], np.int64)
         steps[2] = np.maximum(steps[2], low[steps[4]])
@@ -180,11 +180,11 @@ class Walker:
                 at, interval, thread, join = self._from_device(steps, at, interval)
             else:
                 at, interval, thread, join = self._from_host(steps, at, thread, join)
-        steps.append((_LOST, 0, -FAR, at))
+        steps.append((_UNKNOWN, 0, -FAR, at))
         return steps
 
     def _along_stream(self, steps: list[_Step], at: int, interval: int, until: int) -> tuple[int, int]:
-        """Back along a stream as far as its intervals lead to each other, or end after an instant."""
+        """Walk back along a stream while its intervals depend on each other and end after an instant."""
         first = self._intervals[-1][interval]
         if first == interval or self._ends[interval - 1] <= until:
             return at, interval
@@ -199,7 +199,7 @@ class Walker:
             steps.append((_LAUNCHED, interval, done, start))
             return done, NO_PARENT, thread, join
         if source < 0:
-            steps.append((_LOST, interval, -FAR, start))
+            steps.append((_UNKNOWN, interval, -FAR, start))
             return -FAR, NO_PARENT, NO_PARENT, NO_PARENT
         end = min(self._ends[source], start)
         steps.append((_QUEUED, interval, end, start))
@@ -213,21 +213,21 @@ class Walker:
         steps.append((_HOST, thread, low, at))
         if target >= 0:
             return low, target, NO_PARENT, NO_PARENT
-        steps.append((_HANDED, thread, source, low))
+        steps.append((_HANDOVER, thread, source, low))
         return source, NO_PARENT, other, before
 
 
-def _firsts(device: Device, bound: Bools, source: Ints) -> Ints:
-    """The first interval of the neighbours on a stream that lead back to each other from each interval."""
+def _run_starts(device: Device, bound: Bools, source: Ints) -> Ints:
+    """First interval of the run of dependent neighbors on a stream, for each interval."""
     place = np.arange(len(source))
-    apart = bound | (source != place - 1)
-    apart[1:] |= device.lane[1:] != device.lane[:-1]
-    apart[:1] = True
-    return np.maximum.accumulate(np.where(apart, place, 0))
+    separate = bound | (source != place - 1)
+    separate[1:] |= device.lane[1:] != device.lane[:-1]
+    separate[:1] = True
+    return np.maximum.accumulate(np.where(separate, place, 0))
 
 
-def _told(device: Device, steps: Ints) -> Ints:
-    """The same steps, with each interval of a run, but for its first, and the gap before it as steps."""
+def _expanded(device: Device, steps: Ints) -> Ints:
+    """Expand runs: each interval except the first, and the gap before it, become steps."""
     is_run = steps[0] == _RUN
     _, last, first, at, number = steps[:, is_run]
     counts = last - first
@@ -244,7 +244,7 @@ def _told(device: Device, steps: Ints) -> Ints:
 
 
 def _columns(*parts: Small) -> tuple[memoryview, ...]:
-    """Columns of numbers as what gives Python's own at once: the walk looks at few rows, one by one."""
+    """Columns as memory views, whose items are Python integers: the walk reads few rows, individually."""
     return tuple(np.ascontiguousarray(part).data for part in parts)
 
 
@@ -253,16 +253,16 @@ def _flat(walked: list[list[_Step]]) -> Iterator[int]:
 
 
 def _segments(graph: Graph, steps: Ints) -> dict[str, Small]:
-    """Steps of the walks inside their windows as segments; stretches on the host cut into their slices.
+    """Convert steps of the walks inside their windows to segments, with host time cut into slices.
 
     Args:
-        graph: What was walked.
-        steps: What each step is, of which interval or thread, its start, its end, and its window's number.
+        graph: The dependency graph.
+        steps: Kind of each step, interval or thread, start, end, and window number.
     """
-    solid = steps[3] > steps[2]
-    hosted = steps[0] == _HOST
-    device = _of_device(graph, *steps[:, solid & ~hosted])
-    host = _of_host(graph, *steps[1:, solid & hosted])
+    nonempty = steps[3] > steps[2]
+    on_host = steps[0] == _HOST
+    device = _of_device(graph, *steps[:, nonempty & ~on_host])
+    host = _of_host(graph, *steps[1:, nonempty & on_host])
     return {name: np.concatenate((device.pop(name), host.pop(name))) for name in [*device]}
 
 
@@ -271,10 +271,10 @@ def _of_device(
 ) -> dict[str, Small]:
     long = end - start > SHORT_GAP_NS
     queued = np.where(long, ALL_KINDS.index(DEVICE_GAP), ALL_KINDS.index(QUEUE_DELAY))
-    handed = what == _HANDED
-    interval = np.where(handed, 0, which)
+    is_handover = what == _HANDOVER
+    interval = np.where(is_handover, 0, which)
     kind = np.select(
-        [what == _BUSY, what == _LAUNCHED, what == _QUEUED, handed],
+        [what == _BUSY, what == _LAUNCHED, what == _QUEUED, is_handover],
         [
             graph.kind[interval],
             np.full(len(what), ALL_KINDS.index(LAUNCH_DELAY)),
@@ -289,8 +289,8 @@ def _of_device(
         "start": start,
         "end": end,
         "kind": kind.astype(np.int8),
-        "label": np.where(handed, none, graph.label[interval]).astype(np.int32),
-        "interval": np.where(handed, NO_PARENT, which).astype(np.int32),
+        "label": np.where(is_handover, none, graph.label[interval]).astype(np.int32),
+        "interval": np.where(is_handover, NO_PARENT, which).astype(np.int32),
         "slice": np.full(len(what), NO_PARENT, np.int32),
     }
 
@@ -299,15 +299,15 @@ def _of_host(graph: Graph, thread: Ints, start: Ints, end: Ints, window: Ints) -
     slices = graph.host.slices
     first, last = slices.at(thread, start), slices.at(thread, end - 1)
     counts = last - first + 1
-    stretch = np.repeat(np.arange(len(start), dtype=np.int32), counts)
-    number = np.arange(len(stretch)) - np.repeat(np.cumsum(counts) - counts - first, counts)
+    segment = np.repeat(np.arange(len(start), dtype=np.int32), counts)
+    number = np.arange(len(segment)) - np.repeat(np.cumsum(counts) - counts - first, counts)
     number = number.astype(np.int32)
     kind, label = described(graph.host, number)
     kind[slices.starts(number) == -FAR] = ALL_KINDS.index(UNKNOWN)
     return {
-        WINDOW: window.astype(np.int32)[stretch],
-        "start": np.maximum(slices.starts(number), start[stretch]),
-        "end": np.minimum(slices.ends(number), end[stretch]),
+        WINDOW: window.astype(np.int32)[segment],
+        "start": np.maximum(slices.starts(number), start[segment]),
+        "end": np.minimum(slices.ends(number), end[segment]),
         "kind": kind,
         "label": label,
         "interval": np.full(len(number), NO_PARENT, np.int32),
@@ -316,7 +316,7 @@ def _of_host(graph: Graph, thread: Ints, start: Ints, end: Ints, window: Ints) -
 
 
 def described(host: Host, number: Small) -> tuple[Small, Small]:
-    """Kind and label of slices of the host."""
+    """Kind and label of host slices."""
     row = host.slices.row[number]
     none = row < 0
     known = len(host.kind) > 0

@@ -1,14 +1,14 @@
-"""What a rank's time would be without something: the longest path through its dependences, worked out again.
+"""What-if step time with a part removed: the longest path through the dependencies of a rank, recomputed.
 
-The nodes are the device intervals and the waits of host threads; the host time between two of them is a
-weight, so ops and calls that wait for nothing cost no node. Times follow in one pass in the order recorded,
-in exact integers (`_path.longest`): each is at the latest of what it depends on plus the time from there.
-Weights are the recorded ones for what bound a node, and the least that is known for what did not: nothing
-for a stream, the usual latency for a launch. With nothing removed the pass gives the recorded times.
+The nodes are the device intervals and the waits of host threads; the host time between two of them is an
+edge weight, so ops and calls that do not wait need no node. Times are computed in one pass in recorded order,
+in exact integers (`_path.longest`): the time of a node is the maximum over its dependencies of their time
+plus the weight. Weights are the recorded ones for binding dependencies, and the minimum for others: zero for
+a stream, the typical latency for a launch. With nothing removed the pass yields the recorded times.
 
-What the dependences do not say: a launch call that stood still because the queue was full keeps its length,
-as does the call of a pageable copy, which copies on the host too; kernels that share a device do not slow
-each other down; and other ranks do not move.
+Limits of the model: a launch call that blocked because the queue was full keeps its length, as does the call
+of a pageable copy, which also copies on the host; concurrent kernels do not slow each other down; and other
+ranks are unchanged.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ if TYPE_CHECKING:
     from .removed import Removed
     from .walk import Graph, Window
 
-    Cut = Callable[["_Stretch"], Ints]
+    Cut = Callable[["_Range"], Ints]
 
 DEVICE_OP, HOST_OP, CLASS = "device", "host", "all"
 NOTHING = "nothing"
 LAUNCHES, COPIES, WAITS, COMMUNICATION = "launch overhead", "copies", "sync waits", "communication"
 CLASSES = (LAUNCHES, COPIES, WAITS, COMMUNICATION)
-_KEPT = (LAUNCH, SYNC)
-"""Kinds of host time that do not count as an op's own."""
+_NOT_OWN = (LAUNCH, SYNC)
+"""Kinds of host time that are not an op's own."""
 
 
 @dataclass(frozen=True)
 class Span:
-    """What is measured: from when on things are removed, and what it ends with.
+    """Measured time span, its end conditions, and the steps in which parts are removed.
 
     Attributes:
         window: From the start of the first step to the last end of all, or the capture.
-        host_end: When the main thread is done with the steps; before everything where that does not count.
-        device: Which intervals must be done.
-        steps: The steps, united, or the capture: only what lies in them is removed.
+        host_end: Time when the main thread finishes the steps; `-FAR` if that does not count.
+        device: Whether each interval must finish.
+        steps: Union of the steps, or the capture: only time in them is removed.
     """
 
     window: Window
@@ -66,16 +66,16 @@ class Span:
 
     @property
     def start(self) -> int:
-        """From when on the path is measured."""
+        """Start of the measured time."""
         return self.window.start
 
     @property
     def end(self) -> int:
-        """When the last of its ends was recorded."""
+        """Recorded end of the measured time."""
         return self.window.end
 
-    def holds(self, times: Ints) -> Bools:
-        """Which instants lie in a step."""
+    def contains(self, times: Ints) -> Bools:
+        """Whether each instant is in a step."""
         starts, ends = self.steps
         place = np.searchsorted(starts, times, side="right") - 1
         found: Bools = (place >= 0) & (times <= ends[np.maximum(place, 0)])
@@ -83,10 +83,10 @@ class Span:
 
 
 @dataclass(frozen=True)
-class _Stretch:
-    """Time of threads between two instants of each: the slices of both, and how much of these is before.
+class _Range:
+    """Thread time between two instants: the slices of both, and the parts of these before the instants.
 
-    Slices are told by their places among all that are asked about.
+    Slices are given as indices into the queried slices.
     """
 
     first: Small
@@ -96,18 +96,18 @@ class _Stretch:
 
 
 @dataclass(frozen=True)
-class _Stretches:
-    """Where time of threads is weighed, and the slices asked about: those at the ends of the stretches."""
+class _Ranges:
+    """Time ranges of edge weights, and the queried slices at their ends."""
 
-    asked: Ints
-    launches: _Stretch
-    arrivals: _Stretch
-    waits: _Stretch
-    rest: _Stretch
+    queried: Ints
+    launches: _Range
+    arrivals: _Range
+    waits: _Range
+    rest: _Range
 
 
 class WhatIf:
-    """The dependences of one rank as arrays, and the pass over them."""
+    """Dependencies of one rank as arrays, and the pass over them."""
 
     def __init__(self, graph: Graph, span: Span) -> None:
         self._graph, self._span = graph, span
@@ -116,7 +116,7 @@ class WhatIf:
         self._total = self._intervals + self._pairs + self._waits
         self._root, self._never = self._total, self._total + 1
         device, joins = graph.device, graph.joins
-        by = np.minimum(device.begun, device.start)
+        by = np.minimum(device.called, device.start)
         self._launched_after = joins.last(device.thread, by, bound=False)
         self._thread = np.maximum(device.thread, 0)
         self._arrived_after = joins.last(joins.source_thread, joins.source, bound=False)
@@ -125,7 +125,7 @@ class WhatIf:
 
     @cached_property
     def recorded(self) -> int:
-        """The end that follows with nothing removed: the recorded one."""
+        """End with nothing removed, which is the recorded one."""
         return self.end(NOTHING, "")
 
     @property
@@ -137,24 +137,28 @@ class WhatIf:
     def waits(self) -> bool:
         """Whether any call waited for the device in the steps."""
         joins = self._graph.joins
-        return bool((joins.is_call & joins.bound & self._span.holds(joins.end)).any())
+        return bool((joins.is_call & joins.bound & self._span.contains(joins.end)).any())
 
-    def savings(self, tried: Sequence[tuple[str, str]]) -> list[int]:
-        """By how much the span would be shorter without each of these, ns."""
-        gone = self._gone([(where, what) for where, what in tried if _is_of_host(where, what)])
-        ends = [self.end(where, what, gone.get((where, what))) for where, what in tried]
+    def savings(self, candidates: Sequence[tuple[str, str]]) -> list[int]:
+        """Reduction of the span without each of these, ns."""
+        removed_parts = self._removed_host_time(
+            [(where, what) for where, what in candidates if _is_of_host(where, what)]
+        )
+        ends = [self.end(where, what, removed_parts.get((where, what))) for where, what in candidates]
         return [min(max(0, self.recorded - end), self.span_ns) for end in ends]
 
     def end(self, where: str, what: str, gone: Removed | None = None) -> int:
-        """When the span would end without this, which takes this time of the host away."""
+        """End of the span without this part, which removes the given host time."""
         cut = _cut(gone)
-        on_device, others = self._longest.times(*self._weights(where, what, cut), self._told(where, what))
+        on_device, others = self._longest.times(
+            *self._weights(where, what, cut), self._third_source(where, what)
+        )
         device = on_device[self._span.device]
         ends = [int(device.max())] if len(device) else []
         if self._span.host_end > -FAR:
             join = self._main_after
             base = int(others[self._join_node(join) - self._intervals].item())
-            rest = self._span.host_end - self._origin(join) - cut(self._stretches.rest)
+            rest = self._span.host_end - self._origin(join) - cut(self._ranges.rest)
             ends.append(base + int(rest.item()))
         return max(ends, default=self._span.end)
 
@@ -181,18 +185,18 @@ class WhatIf:
         device = self._graph.device
         ready = np.concatenate((device.start, joins.end[joins.pairs[0]], joins.end))
         parts = (self._intervals, self._pairs, self._waits)
-        stage = np.repeat([2, 0, 1], parts)  # at one time a wait ends before an interval starts
+        stage = np.repeat([2, 0, 1], parts)  # at equal times waits end before intervals start
         later = np.concatenate((device.end, np.zeros(self._pairs + self._waits, np.int64)))
         return np.lexsort((np.arange(self._total), later, stage, ready))
 
     @cached_property
     def _sources(self) -> tuple[Ints, Ints, Ints]:
-        """What each node depends on."""
+        """Dependencies of each node."""
         device = self._graph.device
         never = self._never
         launched = np.where(device.call >= 0, self._join_node(self._launched_after), never)
-        alone = (device.call < 0) & (device.previous < 0)
-        first = [np.where(alone, self._root, launched), self._graph.joins.pairs[1]]
+        unlinked = (device.call < 0) & (device.previous < 0)
+        first = [np.where(unlinked, self._root, launched), self._graph.joins.pairs[1]]
         second = [np.where(device.previous >= 0, device.previous, never), self._chained]
         third = [np.where(device.waited >= 0, device.waited, never), np.full(self._pairs, never)]
         first.append(self._join_node(self._arrived_after))
@@ -202,42 +206,42 @@ class WhatIf:
         third.append(last)
         return np.concatenate(first), np.concatenate(second), np.concatenate(third)
 
-    def _told(self, where: str, what: str) -> Ints:
-        """The third of what each node depends on: without waits, no call waits for the device."""
+    def _third_source(self, where: str, what: str) -> Ints:
+        """Third dependency of each node; if waits are removed, calls do not wait for the device."""
         third = self._sources[2]
         if (where, what) != (CLASS, WAITS):
             return third
         joins = self._graph.joins
         gone = np.zeros(self._total, np.bool_)
-        gone[self._total - self._waits :] = joins.is_call & self._span.holds(joins.end)
+        gone[self._total - self._waits :] = joins.is_call & self._span.contains(joins.end)
         return np.where(gone, self._never, third)
 
     @cached_property
     def _chained(self) -> Ints:
-        """For each dependence of a join the one before of the same join: together they are its latest."""
+        """Previous dependency of the same join for each dependency, so that a chain gives the latest one."""
         number = self._graph.joins.pairs[0]
         same = np.concatenate(([False], number[1:] == number[:-1]))[: len(number)]
         return np.where(same, self._intervals + np.arange(len(number)) - 1, self._never)
 
     def _weights(self, where: str, what: str, cut: Cut) -> tuple[tuple[Ints, Ints, Ints], Ints]:
-        """The time from each dependence to its node, and what the node itself takes."""
+        """Time from each dependency to its node, and duration of the node."""
         device, joins, start = self._graph.device, self._graph.joins, self._span.start
         launching, waiting = ((where, what) == (CLASS, name) for name in (LAUNCHES, WAITS))
         origin = self._origin(self._launched_after)
-        latency = np.where(launching & self._span.holds(device.start), 0, device.latency)
-        launched = device.begun - origin - cut(self._stretches.launches) + latency
-        alone = (device.call < 0) & (device.previous < 0)
-        launched = np.where(alone, device.start - start, launched)
+        latency = np.where(launching & self._span.contains(device.start), 0, device.latency)
+        launched = device.called - origin - cut(self._ranges.launches) + latency
+        unlinked = (device.call < 0) & (device.previous < 0)
+        launched = np.where(unlinked, device.start - start, launched)
         gone = self._removed(where, what)
         gap = device.start - path_device.ended(device, device.previous)
-        gap = np.where(gone[device.previous], np.maximum(gap, 0), gap)  # one that is gone overlaps nothing
+        gap = np.where(gone[device.previous], np.maximum(gap, 0), gap)  # a removed interval does not overlap
         queued = np.where(device.binding == path_device.QUEUE, gap, 0)
         gap = device.start - path_device.ended(device, device.waited)
         waited = np.where(device.binding == path_device.WAIT, gap, 0)
         origin = self._origin(self._arrived_after)
-        arrived = joins.source - origin - cut(self._stretches.arrivals)
-        spent = np.where(joins.is_call, cut(self._stretches.waits), 0)
-        cost = np.where(joins.is_call & self._span.holds(joins.end) & waiting, 0, joins.cost - spent)
+        arrived = joins.source - origin - cut(self._ranges.arrivals)
+        spent = np.where(joins.is_call, cut(self._ranges.waits), 0)
+        cost = np.where(joins.is_call & self._span.contains(joins.end) & waiting, 0, joins.cost - spent)
         no_pair, no_wait = np.zeros(self._pairs, np.int64), np.zeros(self._waits, np.int64)
         lasted = np.where(gone, 0, device.end - device.start)
         return (
@@ -251,52 +255,52 @@ class WhatIf:
         return ends[join]
 
     def _removed(self, where: str, what: str) -> Bools:
-        """Which device intervals take no time."""
+        """Whether each device interval is removed."""
         graph = self._graph
         chosen = np.zeros(self._intervals, np.bool_)
         if where == DEVICE_OP:
             chosen = graph.label == graph.labels.index(what)
         elif where == CLASS and what in (COPIES, COMMUNICATION):
             chosen = graph.kind == ALL_KINDS.index(MEMCPY if what == COPIES else COMMUNICATE)
-        return chosen & self._span.holds(graph.device.start)
+        return chosen & self._span.contains(graph.device.start)
 
-    def _gone(self, tried: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Removed]:
-        """Which time of the host each of these takes away."""
+    def _removed_host_time(self, candidates: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Removed]:
+        """Host time removed by each of these."""
         host, codes = self._graph.host, np.zeros(len(self._graph.host.kind) + 1, np.int8)
         rows = codes[:-1]
-        for number, (where, what) in enumerate(tried, 1):
+        for number, (where, what) in enumerate(candidates, 1):
             if where == CLASS:
                 rows[host.kind == KINDS.index(LAUNCH)] = number
                 continue
             own = host.label == self._graph.labels.index(what)
-            for kind in _KEPT:
+            for kind in _NOT_OWN:
                 own &= host.kind != KINDS.index(kind)
             rows[own] = number
             if what == NO_OP:
                 codes[-1] = number
-        asked, steps = self._stretches.asked, self._span.steps
-        found = removed(host.slices, codes, len(tried), asked=asked, steps=steps)
-        return dict(zip(tried, found, strict=True))
+        queried, steps = self._ranges.queried, self._span.steps
+        found = removed(host.slices, codes, len(candidates), queried=queried, steps=steps)
+        return dict(zip(candidates, found, strict=True))
 
     @cached_property
-    def _stretches(self) -> _Stretches:
+    def _ranges(self) -> _Ranges:
         device, joins, slices = self._graph.device, self._graph.joins, self._graph.host.slices
         main, host_end = np.array([self._graph.host.main]), np.array([self._span.host_end])
         parts = (
-            (self._thread, self._origin(self._launched_after), device.begun),
+            (self._thread, self._origin(self._launched_after), device.called),
             (joins.source_thread, self._origin(self._arrived_after), joins.source),
             (joins.thread, joins.end - joins.cost, joins.end),
             (main, self._origin(self._main_after), host_end),
         )
         ends = [(slices.at(thread, by), by) for thread, *both in parts for by in both]
-        asked, place = np.unique(np.concatenate([at for at, _ in ends]), return_inverse=True)
+        queried, place = np.unique(np.concatenate([at for at, _ in ends]), return_inverse=True)
         places = np.split(place.astype(np.int32), np.cumsum([len(at) for at, _ in ends])[:-1])
         before = [covered(self._span.steps, slices.starts(at), by) for at, by in ends]
-        made = [
-            _Stretch(places[one], places[one + 1], before[one], before[one + 1])
+        ranges = [
+            _Range(places[one], places[one + 1], before[one], before[one + 1])
             for one in range(0, len(ends), 2)
         ]
-        return _Stretches(asked, *made)
+        return _Ranges(queried, *ranges)
 
 
 def _is_of_host(where: str, what: str) -> bool:
@@ -304,7 +308,7 @@ def _is_of_host(where: str, what: str) -> bool:
 
 
 def _cut(gone: Removed | None) -> Cut:
-    """A function that gives the removed time of stretches of threads."""
+    """Function that returns the removed time in ranges of threads."""
     if gone is None:
         return lambda one: np.zeros(len(one.first), np.int64)
     return lambda one: gone.until(one.last, one.last_part) - gone.until(one.first, one.first_part)

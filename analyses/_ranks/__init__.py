@@ -1,1 +1,1 @@
-"""What ranks tell together: behind `ranks`."""
+"""Measures of ranks and matched collectives, for `ranks`."""

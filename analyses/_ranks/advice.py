@@ -25,26 +25,26 @@ LAST_SHARE = 0.5
 CAUSED_SHARE = 2 / 3
 EXPLAINS = 0.5
 NEARLY_ALL, FEW = 0.9, 1 / 3
-"""So much of the waiting in so few of its collectives may be one event, such as a start."""
+"""Share of the wait in a share of the collectives that may indicate a single event, such as a start."""
 IMBALANCE = 0.05
 EXPLAINED = 0.8
-"""Confidence where its total time, not that before each collective, explains the waiting."""
+"""Confidence if the rank's total time, not that before each collective, explains the wait."""
 UNEXPLAINED = 0.6
-"""Confidence where the waiting was measured and no cause of it was seen."""
+"""Confidence if the wait was measured without a known cause."""
 
 RULES = (
     Rule(
         "straggler",
-        "one rank is last in at least 50% of at least 10 matched collectives, causes two thirds of all "
-        "waiting, and the others wait for it for 3% of a step or more",
-        "in a balanced job the last rank changes and waits are short; of two equal ranks each is last half "
-        "of the time, but neither causes two thirds of the waiting",
+        "one rank is last in at least 50% of at least 10 matched collectives and causes two thirds of all "
+        "wait time; the others wait for it for at least 3% of a step",
+        "in a balanced job the last rank varies and waits are short; of two equal ranks each is last half "
+        "of the time, but neither causes two thirds of the wait time",
     ),
     Rule(
         "rank_imbalance",
-        "the kernels of one rank, communication left out, take over 5% longer than the mean of the ranks, "
-        "and that is 1% of a step or more; silent where it is a straggler for that reason",
-        "ranks of equal work differ by 1 to 3% (clocks, memory); all ranks wait for the longest",
+        "the kernels of one rank, without communication, take over 5% longer than the mean of the ranks, "
+        "and that is at least 1% of a step; not reported if the rank is a straggler for that reason",
+        "ranks with equal work differ by 1 to 3% (clocks, memory); all ranks wait for the slowest",
     ),
 )
 _CAUSES = {
@@ -55,18 +55,18 @@ _CAUSES = {
 
 
 def findings(parts: list[Part], tables: dict[str, pd.DataFrame], spent: Budget) -> tuple[Finding, ...]:
-    """Who keeps the others waiting and why, and whose kernels take longest."""
+    """Findings on a straggler with its cause, and on the rank with the longest kernels."""
     late = _straggler(tables, spent, len(parts))
     found = [] if late is None else [_late(parts, late, spent)]
     uneven = _imbalanced(tables["per_rank"], spent, len(parts))
     if uneven is not None and not (late and late["cause"] == 0 and late[C.RANK] == uneven[C.RANK]):
-        talks = any(len(one.collectives) for one in parts)
-        found.append(_uneven(parts, uneven, spent, talks=talks))
+        communicates = any(len(one.collectives) for one in parts)
+        found.append(_uneven(parts, uneven, spent, communicates=communicates))
     return tuple(found)
 
 
 def _straggler(tables: dict[str, pd.DataFrame], spent: Budget, ranks: int) -> dict[str, Any] | None:
-    """The row of the straggler, with the place of the cause in `_CAUSES`, or -1."""
+    """The row of the straggler, with the index of the cause in `_CAUSES`, or -1."""
     if "stragglers" not in tables or tables["stragglers"].empty:
         return None
     table = tables["stragglers"]
@@ -96,8 +96,8 @@ def _late(parts: list[Part], row: dict[str, Any], spent: Budget) -> Finding:
         saving_ns_per_step=spent.per_step(gain),
         basis=Basis.ESTIMATED,
         how=(
-            "for each collective it was last in, the time by which it came after the next to last, at most "
-            f"the mean exposed wait of the others; {spent.per}"
+            "for each collective in which it was last, the time it arrived after the next-to-last rank, "
+            f"at most the mean exposed wait of the others; {spent.per}"
         ),
         confidence=EXPLAINED if row["cause"] >= 0 else UNEXPLAINED,
         evidence={"device_intervals": [int(one) for one in top[C.ROW_ID]]},
@@ -105,15 +105,15 @@ def _late(parts: list[Part], row: dict[str, Any], spent: Budget) -> Finding:
 
 
 def _few(last: pd.DataFrame) -> str:
-    """A sentence where few of the collectives it was last in make nearly all of the waiting."""
+    """Sentence for a few collectives that cause nearly all of the wait."""
     caused = np.cumsum(ints(last, "caused_ns"))
     count = int(np.searchsorted(caused, NEARLY_ALL * caused[-1])) + 1
     if count > FEW * len(caused):
         return ""
     which = "One" if count == 1 else f"{count:,}"
     return (
-        f" {which} of the {len(caused):,} collectives it was last in make{'s' * (count == 1)} "
-        f"{percent(int(caused[count - 1]) / int(caused[-1]))} of the waiting: see whether that comes again."
+        f" {which} of the {len(caused):,} collectives in which it was last cause{'s' * (count == 1)} "
+        f"{percent(int(caused[count - 1]) / int(caused[-1]))} of the wait: check whether that recurs."
     )
 
 
@@ -121,27 +121,27 @@ def _late_advice(parts: list[Part], row: dict[str, Any], spent: Budget) -> str:
     rank = int(row[C.RANK])
     if row["cause"] < 0:
         return (
-            f"Neither longer kernels nor copies nor idle time of rank {rank} explain half of the waiting. "
-            "Compare its kernels one by one with another rank's, and its clocks and temperature."
+            f"Neither longer kernels nor copies nor idle time of rank {rank} explain half of the wait. "
+            "Compare its kernels with those of another rank, and its clocks and temperature."
         )
     excess = int(row[list(_CAUSES)[row["cause"]]])
     more = f"{duration(spent.per_step(excess * len(parts)))} {spent.per}"
-    said = f"{list(_CAUSES.values())[row['cause']]}, by {more} against the median of the others"
+    reason = f"{list(_CAUSES.values())[row['cause']]}, by {more} against the median of the others"
     if row["cause"] == 0:
         return (
-            f"Rank {rank} is late because {said}{_family_note(parts, rank)}. Balance the work between the "
+            f"Rank {rank} is late because {reason}{_family_note(parts, rank)}. Balance the work between the "
             "ranks (batch, sequence lengths, layers, shards); with equal work compare the devices' clocks."
         )
     if row["cause"] == 1:
         return (
-            f"Rank {rank} is late because {said}: its host launches late. `idle_gaps` tells what its host "
-            "did; data loading, logging or checkpoints on one rank only, and its CPU binding, may be why."
+            f"Rank {rank} is late because {reason}: its host launches late. `idle_gaps` shows what its host "
+            "did; possible causes: data loading, logging or checkpoints on one rank only, and CPU binding."
         )
-    return f"Rank {rank} is late because {said}: see `overlap` and `h2d_copies` for its copies."
+    return f"Rank {rank} is late because {reason}: see `overlap` and `h2d_copies` for its copies."
 
 
 def _family_note(parts: list[Part], rank: int) -> str:
-    """The family of kernels that takes most more time on the rank than on the median of the others."""
+    """Kernel family with the largest excess of time over the median of the other ranks."""
     kernels = pd.concat([one.kernels for one in parts if len(one.kernels)] or [parts[0].kernels])
     if kernels.empty:
         return ""
@@ -162,7 +162,7 @@ def _ranks(parts: list[Part]) -> list[int]:
 
 
 def _imbalanced(table: pd.DataFrame, spent: Budget, ranks: int) -> dict[str, Any] | None:
-    """The rank with the longest computation, if it is far from the mean."""
+    """Rank with the longest computation, if it exceeds the mean by the threshold."""
     busiest = table.groupby(C.RANK)["computation_ns"].max()
     values = busiest.to_numpy(np.int64)
     mean = int(values.sum()) // len(values)
@@ -177,7 +177,7 @@ def _imbalanced(table: pd.DataFrame, spent: Budget, ranks: int) -> dict[str, Any
     }
 
 
-def _uneven(parts: list[Part], row: dict[str, Any], spent: Budget, *, talks: bool) -> Finding:
+def _uneven(parts: list[Part], row: dict[str, Any], spent: Budget, *, communicates: bool) -> Finding:
     rank, excess = row[C.RANK], row["excess"] * row["ranks"]
     return Finding(
         code="rank_imbalance",
@@ -190,10 +190,10 @@ def _uneven(parts: list[Part], row: dict[str, Any], spent: Budget, *, talks: boo
             f"Rank {rank} has more work{_family_note(parts, rank)}: balance batch, sequence lengths, layers "
             "or shards between the ranks; with equal work compare the devices' clocks."
         ),
-        saving_ns_per_step=spent.per_step(excess) if talks else None,
-        basis=Basis.ESTIMATED if talks else None,
-        how="longest computation minus the mean of the ranks, as far as the others wait for it"
-        if talks
+        saving_ns_per_step=spent.per_step(excess) if communicates else None,
+        basis=Basis.ESTIMATED if communicates else None,
+        how="longest computation minus the mean of the ranks, if the others wait for it"
+        if communicates
         else "",
         confidence=UNEXPLAINED,
         evidence={"device_intervals": _longest(parts, rank)},
@@ -201,7 +201,7 @@ def _uneven(parts: list[Part], row: dict[str, Any], spent: Budget, *, talks: boo
 
 
 def _longest(parts: list[Part], rank: int) -> list[int]:
-    """Communication kernels of the rank, in which the others wait for it."""
+    """Communication kernels of the rank during which the others wait for it."""
     rows = pd.concat([one.collectives for one in parts if len(one.collectives)] or [parts[0].collectives])
     mine = rows[rows[C.RANK] == rank].sort_values([C.DUR_NS, C.ROW_ID])
     return [int(row) for row in ints(mine.head(EVIDENCE_ROWS), C.ROW_ID)]

@@ -1,4 +1,4 @@
-"""What `ranks` takes from each rank alone: small tables, so that ranks can be read apart."""
+"""Measurements of single ranks for `ranks`: small tables, so that ranks can be read separately."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _NO_STREAM = -1
 
 @dataclass(frozen=True)
 class Part:
-    """One rank.
+    """Tables of one rank.
 
     Attributes:
         devices: A row per device: times over the measured windows.
         steps: A row per profiled step: its length, and the computation in it on the busiest device.
         collectives: A row per communication kernel, in order.
-        kernels: A row per family of the other kernels: how many, and the sum of their durations.
+        kernels: A row per family of the other kernels: number and sum of durations.
     """
 
     devices: pd.DataFrame
@@ -46,12 +46,12 @@ class Part:
 
 
 def part(run: Run, rank: int, windows: pd.DataFrame) -> Part | None:
-    """Measure one rank; None where nothing of it ran on a device.
+    """Measure one rank; None without device intervals.
 
     Args:
         run: The run.
         rank: The rank.
-        windows: Its profiled steps with start and end, in order; empty where none are marked.
+        windows: Its profiled steps with start and end, in order; empty if none are marked.
     """
     kinds = pc.field(C.KIND).isin([str(kind) for kind in BUSY_KINDS])
     rows = run.table("device_intervals", columns=_READ, where=kinds & (pc.field(C.RANK) == rank))
@@ -74,23 +74,23 @@ def _families(names: pd.Series) -> pd.Series:
 
 
 def _kernels(rows: pd.DataFrame, *, marked: bool) -> pd.DataFrame:
-    """Computation by family; of the profiled steps where they are marked."""
-    kept = (rows[C.KIND] == DeviceKind.KERNEL).to_numpy(bool) & ~communicates(rows)
-    kept &= rows[C.STEP].notna().to_numpy(bool) | (not marked)
-    own = rows[kept]
+    """Computation by family, in profiled steps if steps are marked."""
+    selected = (rows[C.KIND] == DeviceKind.KERNEL).to_numpy(bool) & ~communicates(rows)
+    selected &= rows[C.STEP].notna().to_numpy(bool) | (not marked)
+    own = rows[selected]
     sums = own.groupby([own[C.RANK], _families(own[C.NAME]).rename("family")], sort=True)[C.DUR_NS]
     return sums.agg(sum_ns="sum", count="size").reset_index()
 
 
 def _device(own: pd.DataFrame, unions: Lanes, windows: pd.DataFrame) -> dict[str, object]:
-    """One device over its profiled steps, over the whole capture where none are marked."""
+    """Times of one device in its profiled steps, or the capture if none are marked."""
     inside = measured_in(own, windows)
 
     def amount(union: Union) -> int:
         return intervals.length(intervals.intersect(union, inside))
 
     window, active = intervals.length(inside), amount(unions.kernels)
-    occupied, computation, talk = (
+    occupied, computation, communication = (
         amount(union) for union in (unions.occupied, unions.computation, unions.communication)
     )
     return {
@@ -99,7 +99,7 @@ def _device(own: pd.DataFrame, unions: Lanes, windows: pd.DataFrame) -> dict[str
         "window_ns": window,
         "computation_ns": computation,
         "communication_exposed_ns": active - computation,
-        "communication_overlapped_ns": talk - (active - computation),
+        "communication_overlapped_ns": communication - (active - computation),
         "other_ns": occupied - active,
         "idle_ns": window - occupied,
     }
@@ -119,7 +119,7 @@ def _steps(rank: int, windows: pd.DataFrame, unions: list[Lanes]) -> pd.DataFram
 
 
 def own_lengths(start: Ints, end: Ints) -> Ints:
-    """The part of each window after all earlier ones: the period between their ends where they overlap.
+    """Part of each window after all earlier ones: the period between their ends if they overlap.
 
     Example:
         >>> own_lengths(np.array([0, 10]), np.array([12, 25]))
@@ -133,24 +133,26 @@ def own_lengths(start: Ints, end: Ints) -> Ints:
 
 
 def _collectives(run: Run, rows: pd.DataFrame, unions: dict[int, Lanes]) -> pd.DataFrame:
-    """Communication kernels with how much of each no other kernel hides."""
-    talk = rows[communicates(rows)].sort_values([C.DEVICE, C.START_NS, C.DUR_NS, C.ROW_ID], ignore_index=True)
-    start, end = spans(talk)
-    alone = ints(talk, C.DUR_NS).copy()
+    """Communication kernels with their exposed time."""
+    kernels = rows[communicates(rows)].sort_values(
+        [C.DEVICE, C.START_NS, C.DUR_NS, C.ROW_ID], ignore_index=True
+    )
+    start, end = spans(kernels)
+    exposed = ints(kernels, C.DUR_NS).copy()
     for device, one in unions.items():
-        mine = (talk[C.DEVICE] == device).to_numpy(bool)
-        alone[mine] -= covered(one.computation, start[mine], end[mine])
+        mine = (kernels[C.DEVICE] == device).to_numpy(bool)
+        exposed[mine] -= covered(one.computation, start[mine], end[mine])
     return pd.DataFrame(
         {
-            C.ROW_ID: talk[C.ROW_ID],
-            C.RANK: talk[C.RANK],
-            C.DEVICE: talk[C.DEVICE],
-            C.STREAM: talk[C.STREAM].fillna(_NO_STREAM).astype(np.int64),
-            C.STEP: talk[C.STEP],
+            C.ROW_ID: kernels[C.ROW_ID],
+            C.RANK: kernels[C.RANK],
+            C.DEVICE: kernels[C.DEVICE],
+            C.STREAM: kernels[C.STREAM].fillna(_NO_STREAM).astype(np.int64),
+            C.STEP: kernels[C.STEP],
             C.START_NS: start,
             C.DUR_NS: end - start,
-            "alone_ns": alone,
-            "family": _families(talk[C.NAME]),
-            "collective": collective_kinds(run, talk),
+            "exposed_ns": exposed,
+            "family": _families(kernels[C.NAME]),
+            "collective": collective_kinds(run, kernels),
         }
     )

@@ -1,9 +1,9 @@
-"""Matching the collectives of several ranks, and who was last to arrive in each.
+"""Matching of the collectives of several ranks, and the last rank to arrive in each.
 
-Needs no common clock: the ranks of a collective end it together, so the one whose kernel is shortest
-arrived last, and each other one waited for the time by which its kernel is longer. Clocks are used only to
-check that the matched kernels belong together: with the ranks' clock offsets (median difference of the ends
-of all matched kernels) taken away, the ends must agree within 10% of the longest duration, or 10 µs.
+This needs no common clock: all ranks end a collective together, so the one with the shortest kernel arrived
+last, and each other rank waited for the time by which its kernel is longer. Clocks are used only to check the
+match: after subtracting the ranks' clock offsets (median difference of the ends of all matched kernels), the
+ends must agree within 10% of the longest duration, or 10 µs.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class Matched:
     Attributes:
         places: Rank and device of each column.
         row_id: Device rows of the kernels.
-        step: Step of the first place's kernel, -1 outside of steps.
+        step: Step of the first place's kernel, -1 outside steps.
         start: Starts, each on the clock of its rank.
         dur: Durations.
-        alone: How much of each no other kernel hides.
+        exposed: Exposed time of each kernel.
         names: Kind of collective and family.
     """
 
@@ -50,14 +50,14 @@ class Matched:
     step: Ints
     start: Ints
     dur: Ints
-    alone: Ints
+    exposed: Ints
     names: tuple[str, str]
 
 
 def match(kernels: pd.DataFrame) -> tuple[list[Matched], list[str]]:
-    """The k-th kernels of a family and stream on every rank that has them, where their numbers agree.
+    """Match the k-th kernels of a family and stream of all ranks if their counts agree.
 
-    Where they do not agree, streams are left aside, since their numbers may differ between ranks.
+    If they do not agree, streams are ignored, since stream ids may differ between ranks.
 
     Returns:
         The matched collectives, and the families that could not be matched.
@@ -74,7 +74,7 @@ def match(kernels: pd.DataFrame) -> tuple[list[Matched], list[str]]:
 
 
 def _agree(rows: pd.DataFrame) -> bool:
-    """Whether several places have equally many, each on one stream."""
+    """Whether several devices have the same number of kernels, each on one stream."""
     counts = rows.groupby(_PLACE).size()
     streams = rows.groupby(_PLACE)[C.STREAM].nunique()
     return len(counts) > 1 and counts.nunique() == 1 and int(streams.max()) == 1
@@ -92,11 +92,11 @@ def _matched(rows: pd.DataFrame) -> Matched:
     step = ints(known, C.STEP).reshape(shape)[0]
     names = str(ordered["collective"].iloc[0]), str(ordered["family"].iloc[0])
     pairs = [(int(rank), int(device)) for rank, device in places.itertuples(index=False, name=None)]
-    return Matched(pairs, grid(C.ROW_ID), step, grid(C.START_NS), grid(C.DUR_NS), grid("alone_ns"), names)
+    return Matched(pairs, grid(C.ROW_ID), step, grid(C.START_NS), grid(C.DUR_NS), grid("exposed_ns"), names)
 
 
 def end_spreads(matched: list[Matched]) -> list[Ints]:
-    """Spread of the ends of each collective, the offsets of the clocks taken away."""
+    """Spread of the ends of each collective, after subtracting clock offsets."""
     offsets = _offsets(matched)
     spreads = []
     for one in matched:
@@ -106,7 +106,7 @@ def end_spreads(matched: list[Matched]) -> list[Ints]:
 
 
 def _offsets(matched: list[Matched]) -> dict[tuple[int, int], int]:
-    """How far the clock of each place is ahead of the first place's, by the ends of what they share."""
+    """Clock offset of each device relative to the first one, by the ends of matched kernels."""
     differences: dict[tuple[int, int], list[Ints]] = {}
     for one in matched:
         ends = one.start + one.dur
@@ -135,7 +135,7 @@ def skew(matched: list[Matched]) -> pd.DataFrame:
 
 
 def last_of(dur: Ints) -> Ints:
-    """Column of the shortest kernel of each row, -1 where several are as short: none was last.
+    """Column of the shortest kernel of each row, -1 for ties.
 
     Example:
         >>> last_of(np.array([[5, 3], [4, 4]]))
@@ -174,7 +174,7 @@ def _skew(one: Matched, spread: Ints) -> pd.DataFrame:
 
 
 def waits(matched: list[Matched], *, marked: bool) -> pd.DataFrame:
-    """A row per place of each matched collective that ends together: its wait, lateness, and if it was last.
+    """One row per device of each aligned collective: wait, lateness, and whether it was last.
 
     Args:
         matched: The collectives.
@@ -187,7 +187,7 @@ def waits(matched: list[Matched], *, marked: bool) -> pd.DataFrame:
 
 def _waits(one: Matched, spread: Ints, *, marked: bool) -> pd.DataFrame:
     counted = aligned(one, spread) & ((one.step >= 0) | (not marked))
-    dur, alone, rows = one.dur[counted], one.alone[counted], one.row_id[counted]
+    dur, alone, rows = one.dur[counted], one.exposed[counted], one.row_id[counted]
     places = len(one.places)
     ordered = np.sort(dur, axis=1)
     exposed = np.minimum(dur - ordered[:, :1], alone)

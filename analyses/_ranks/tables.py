@@ -1,4 +1,4 @@
-"""Combining what was taken from each rank: the tables of `ranks`."""
+"""Tables of `ranks`, combined from the measurements of each rank."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def combine(parts: Sequence[Part]) -> tuple[dict[str, pd.DataFrame], list[str]]:
 
 
 def evidence(parts: Sequence[Part], rank: int, *, marked: bool) -> pd.DataFrame:
-    """The kernels of a rank that was last, those that kept the others waiting longest first."""
+    """Kernels in which a rank was last, sorted by the wait of the others, longest first."""
     matched: list[Matched] = match(_joined(parts, "collectives"))[0]
     rows = waits(matched, marked=marked)
     rows = rows[(rows[C.RANK] == rank) & rows["last"]]
@@ -52,7 +52,7 @@ def _joined(parts: Sequence[Part], name: str) -> pd.DataFrame:
 
 
 def per_rank(devices: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
-    """Every rank's devices, with the median of its steps."""
+    """Devices of all ranks, with the median of their steps."""
     medians = {rank: _middle(ints(own, "length_ns")) for rank, own in steps.groupby(C.RANK, sort=True)}
     computation, window = ints(devices, "computation_ns"), ints(devices, "window_ns")
     table = devices.assign(
@@ -112,7 +112,7 @@ def by_step(steps: pd.DataFrame) -> pd.DataFrame:
 
 
 def stragglers(devices: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    """How often each place was last, what that cost the others, and what it did more than they."""
+    """How often each device was last, the wait of the others, and its excess times."""
     counted = rows.assign(collectives=1, last=rows["last"].astype(np.int64))
     names = ["collectives", "last", "late_ns", "caused_ns", "gain_ns", "waited_ns"]
     sums = counted.groupby(_PLACE, sort=True)[names].sum().reset_index()

@@ -1,1 +1,1 @@
-"""Work, traffic and the peaks of devices: behind `roofline`."""
+"""Work, traffic and device peaks, for `roofline`."""

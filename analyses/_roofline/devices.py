@@ -1,10 +1,10 @@
-"""What known devices can do at most: dense peaks by precision and memory bandwidth, as vendors state them.
+"""Peaks of known devices: dense peaks by precision and memory bandwidth, from vendors' data sheets.
 
-The numbers stand in `devices.json`, each entry with its source. Peaks are dense (never with 2:4
-sparsity), in TFLOP/s (TOP/s for int8), of tensor or matrix cores for tf32, fp16, bf16, fp8 and int8.
-`fp32_matrix` and `fp64_matrix` are the matrix cores' where those differ from the vector units' `fp32` and
-`fp64`. Bandwidth is in GB/s (10⁹ bytes). What no source states is left out. A name is matched in full, so
-that a partition of a device (MIG) or a variant that is not listed has no peaks rather than wrong ones.
+`devices.json` has the numbers, each entry with its source. Peaks are dense (without 2:4 sparsity), in TFLOP/s
+(TOP/s for int8), of tensor or matrix cores for tf32, fp16, bf16, fp8 and int8. `fp32_matrix` and
+`fp64_matrix` are those of matrix cores if they differ from the vector units' `fp32` and `fp64`. Bandwidth is
+in GB/s (10⁹ bytes). Numbers without a source are omitted. Names are matched completely, so that a partition
+of a device (MIG) or an unlisted variant has no peaks rather than wrong ones.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Device:
         name: Its name.
         gb_per_s: Memory bandwidth.
         tflops: Peak by precision.
-        source: Where the numbers are from.
+        source: Source of the numbers.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Device:
     source: str
 
     def peak(self, precision: str) -> float | None:
-        """Peak of matrix products at a precision, TFLOP/s; None where it is not known.
+        """Peak of matrix products at a precision, TFLOP/s; None if unknown.
 
         Example:
             >>> device = known("AMD Instinct MI210")
@@ -52,7 +52,7 @@ class Device:
 
 
 def known(name: str) -> Device | None:
-    """The device of this name, None when it is not listed.
+    """The device of this name, None if not listed.
 
     Example:
         >>> known("NVIDIA A100-SXM4-40GB").tflops["tf32"], known("NVIDIA A100-SXM4-40GB MIG 1g.5gb")
@@ -72,16 +72,16 @@ def _device(entry: dict[str, Any]) -> Device:
 
 
 def entries() -> list[dict[str, Any]]:
-    """The data file."""
+    """Entries of the data file."""
     found: list[dict[str, Any]] = json.loads((resources.files(__package__) / "devices.json").read_text())
     return found
 
 
 def names(run: Run, devices: Iterable[int]) -> dict[int, str]:
-    """The recorded name of each of these devices that has one.
+    """Recorded names of these devices.
 
-    Where all that were recorded have one name, the others have it too: some profilers list the devices under
-    other indices than their kernels.
+    If all recorded devices have the same name, it is used for the others too: some profilers list devices
+    with other indices than kernels.
     """
     gpus = run.meta.environment.get("gpus") or []
     listed = {int(gpu["index"]): str(gpu["name"]) for gpu in gpus if gpu.get("name")}

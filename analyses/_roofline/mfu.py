@@ -1,4 +1,4 @@
-"""Model FLOPs utilization: the work of a window against what the device could have done in it."""
+"""Model FLOPs utilization: the FLOPs in a window relative to the device's peak."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ _BEST, _COUNTED, _UNCOUNTED = "best_ns", "counted", "uncounted"
 
 @dataclass(frozen=True)
 class Peaks:
-    """What the devices of a run can do.
+    """Peaks of the devices of a run.
 
     Attributes:
         names: Recorded name of each device.
-        known: What is known of those that are listed.
+        known: Peaks of the listed devices.
     """
 
     names: dict[int, str]
     known: dict[int, Device]
 
     def tflops(self, device: int, precision: str) -> float:
-        """Peak of matrix products, NaN where it is not known."""
+        """Peak of matrix products, NaN if unknown."""
         found = self.known[device].peak(precision) if device in self.known else None
         return np.nan if found is None else found
 
     def gb_per_s(self, device: int) -> float:
-        """Memory bandwidth, NaN where it is not known."""
+        """Memory bandwidth, NaN if unknown."""
         return self.known[device].gb_per_s if device in self.known else np.nan
 
     def of_each(self, devices: Ints, precisions: pd.Series) -> Floats:
@@ -68,18 +68,18 @@ class Peaks:
 
 
 def peaks(run: Run, devices: Ints) -> Peaks:
-    """What these devices of a run can do."""
+    """Peaks of these devices of a run."""
     names = roofline_devices.names(run, sorted(set(devices.tolist())))
     listed = {index: roofline_devices.known(name) for index, name in names.items()}
     return Peaks(names, {index: device for index, device in listed.items() if device})
 
 
 def tables(run: Run, kernels: pd.DataFrame, calls: pd.DataFrame, peaks: Peaks) -> dict[str, pd.DataFrame]:
-    """Work per device and window; per step where steps are marked."""
+    """Work per device and window, and per step if steps are marked."""
     work = _work(calls, peaks)
     marked = _marked(kernels, calls)
-    whole = _windows(run).merge(_summed(work, marked, _KEYS), how="left", on=_KEYS)
-    found = {"summary": _with_peaks(_rated(whole, _KEYS), work, peaks)}
+    totals = _windows(run).merge(_summed(work, marked, _KEYS), how="left", on=_KEYS)
+    found = {"summary": _with_peaks(_rated(totals, _KEYS), work, peaks)}
     windows = step_windows(run)
     inside = work[work[C.STEP].notna()]
     if len(windows) and len(inside):
@@ -93,7 +93,7 @@ def tables(run: Run, kernels: pd.DataFrame, calls: pd.DataFrame, peaks: Peaks) -
 
 
 def _work(calls: pd.DataFrame, peaks: Peaks) -> pd.DataFrame:
-    """The calls that count, with their FLOPs and the time these take at the peak."""
+    """Counted calls, with their FLOPs and the time these take at the peak."""
     counted = calls[calls[C.FLOPS] != UNKNOWN]
     flops = counted[C.FLOPS].to_numpy(np.float64)
     peak = peaks.of_each(ints(counted, C.DEVICE), counted[PRECISION])
@@ -102,14 +102,14 @@ def _work(calls: pd.DataFrame, peaks: Peaks) -> pd.DataFrame:
 
 
 def _marked(kernels: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
-    """The kernels that multiply matrices: those of counted calls, and those whose FLOPs are not known."""
+    """Kernels that multiply matrices: those of counted calls, and those with unknown FLOPs."""
     counted = calls.loc[calls[C.FLOPS] != UNKNOWN, OWNER]
     products = calls.loc[calls[MATRIX].astype(bool), OWNER]
     is_counted = kernels[OWNER].isin(counted).to_numpy(bool)
     is_product = kernels[OWNER].isin(products).to_numpy(bool) | kernels[MATRIX].to_numpy(bool)
     marked = kernels.assign(**{_COUNTED: is_counted, _UNCOUNTED: is_product & ~is_counted})
-    kept: pd.DataFrame = marked[is_counted | is_product]
-    return kept
+    selected: pd.DataFrame = marked[is_counted | is_product]
+    return selected
 
 
 def _windows(run: Run) -> pd.DataFrame:
@@ -125,7 +125,7 @@ def _windows(run: Run) -> pd.DataFrame:
 def _summed(work: pd.DataFrame, marked: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     """FLOPs, best time and unions of matrix kernels by key.
 
-    A best time that is missing for one call, whose precision has no known peak, is missing for the sum.
+    The best time is missing if that of one call is, whose precision has no known peak.
     """
     by_key = work.groupby(list(keys))
     sums = by_key[[C.FLOPS]].sum().join(by_key[_BEST].apply(lambda times: times.sum(skipna=False)))
@@ -142,12 +142,12 @@ def _unions(kernels: pd.DataFrame, keys: Sequence[str]) -> pd.Series:
 
 
 def _rated(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
-    """Rates over the window; a device that multiplied nothing has done no FLOPs that count."""
-    whole = table.fillna({C.FLOPS: 0.0, "matrix_ns": 0, "uncounted_ns": 0})
-    window = whole["window_ns"].to_numpy(np.float64)
+    """Add rates over the window; a device without counted calls has 0 FLOPs."""
+    filled = table.fillna({C.FLOPS: 0.0, "matrix_ns": 0, "uncounted_ns": 0})
+    window = filled["window_ns"].to_numpy(np.float64)
     usable = np.where(window > 0, window, np.nan)
-    most = whole["matrix_ns"] >= whole["uncounted_ns"]
-    rated = whole.assign(mfu=(whole[_BEST] / usable).where(most), tflops=whole[C.FLOPS] / (usable * 1_000))
+    most = filled["matrix_ns"] >= filled["uncounted_ns"]
+    rated = filled.assign(mfu=(filled[_BEST] / usable).where(most), tflops=filled[C.FLOPS] / (usable * 1_000))
     exact = rated.astype(dict.fromkeys(("window_ns", "matrix_ns", "uncounted_ns"), np.int64))
     return exact.sort_values(list(keys), ignore_index=True)[[*keys, *_COLUMNS]]
 
@@ -157,16 +157,16 @@ def _with_peaks(table: pd.DataFrame, work: pd.DataFrame, peaks: Peaks) -> pd.Dat
     rows = table[_KEYS].itertuples(index=False, name=None)
     return table.assign(
         device_name=[peaks.names.get(device, "") for device in table[C.DEVICE]],
-        peaks=[_spelled(peaks, key[1], used.get(key, [])) for key in rows],
+        peaks=[_peaks_text(peaks, key[1], used.get(key, [])) for key in rows],
     )
 
 
-def _spelled(peaks: Peaks, device: int, precisions: Sequence[str]) -> str:
-    """The peaks of a device that were used.
+def _peaks_text(peaks: Peaks, device: int, precisions: Sequence[str]) -> str:
+    """Format the peaks of a device that were used.
 
     Example:
         >>> peaks = Peaks({0: "L4"}, {0: roofline_devices.Device("L4", 300, {"fp16": 121}, "")})
-        >>> _spelled(peaks, 0, ["fp16", "fp64"])
+        >>> _peaks_text(peaks, 0, ["fp16", "fp64"])
         'fp16 121, fp64 unknown; 300 GB/s'
     """
     if device not in peaks.known:

@@ -1,4 +1,4 @@
-"""What could not be worked out, why, and what would give it."""
+"""Notes on missing results, with reasons and remedies."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ NO_SHAPES = (
     "no input shapes were recorded, so neither FLOPs nor bytes are known: record with "
     "`record_shapes=True` (`--collector torch` does)"
 )
-NO_WORK = "no op of this capture is one whose FLOPs or bytes are worked out from its shapes"
+NO_WORK = "no op of this capture has FLOPs or bytes that can be computed from its shapes"
 NO_FLOPS = (
-    "no matrix product, convolution or attention whose shapes tell its FLOPs launched a kernel, so there is "
-    "no MFU; kernels of CUDA graphs and fused kernels have no op that tells"
+    "no matrix product, convolution or attention with known FLOPs launched a kernel, so there is no MFU; "
+    "kernels of CUDA graphs and fused kernels have no op with FLOPs"
 )
 NOT_COUNTED = (
-    "matrix products were recorded with their shapes, yet none has FLOPs: their inputs do not tell, or the "
-    "run was imported by a version that did not count them (import the trace again)"
+    "matrix products were recorded with shapes, but none has FLOPs: their inputs do not determine them, or "
+    "the run was imported by a version that did not count FLOPs (import the trace again)"
 )
 HOST_HAS_NO_PEAK = (
-    "the ops ran on the host, whose peak is not known: FLOPs and rates are given, no utilization"
+    "the ops ran on the host, whose peak is unknown: there are FLOPs and rates, but no utilization"
 )
 OVER_BANDWIDTH = (
-    "the data moved faster than the memory's bandwidth, so at least a part of it came from a cache, or was "
-    "an expanded input, which counts at its full size; such an op is not limited by the memory"
+    "the rate exceeds the memory bandwidth, so at least part of the data came from a cache, or was an "
+    "expanded input, which counts at its full size; such an op is not memory-bound"
 )
 OVER_PEAK = (
-    "more work was done than the peak allows, so the kernel ran on faster units than its precision tells, or "
-    "did less work than the formula counts (Winograd, FFT)"
+    "the rate exceeds the peak, so the kernel used faster units than its precision indicates, or did less "
+    "work than the formula counts (Winograd, FFT)"
 )
-UNLINKED_NOTE = f"{UNLINKED}, so the work of no kernel is known"
+UNLINKED_NOTE = f"{UNLINKED}, so the work of kernels is unknown"
 _NOTABLE = 0.01
-"""Share of the window below which what was not counted changes nothing worth saying."""
+"""Share of the window below which uncounted work is not reported."""
 
 
 def absent(run: Run) -> tuple[str, ...]:
-    """Why no work is known."""
+    """Reason why no work is known."""
     shaped = pc.field(C.INPUT_SHAPES).is_valid() & (pc.field(C.KIND) == str(HostKind.OP))
     names = run.table("host_intervals", columns=[C.NAME], where=shaped)[C.NAME]
     if names.empty:
@@ -63,7 +63,7 @@ def _multiplies(names: pd.Series) -> bool:
 
 
 def of_run(run: Run, tables: dict[str, pd.DataFrame], table: pd.DataFrame, peaks: Peaks) -> tuple[str, ...]:
-    """What to know beside the tables of a run."""
+    """Notes on the tables of a run."""
     found = [*_of_devices(table, peaks), *_of_precisions(table, peaks)]
     over = _of_excess(table)
     if "summary" not in tables:
@@ -83,30 +83,30 @@ def _of_devices(table: pd.DataFrame, peaks: Peaks) -> list[str]:
     notes = []
     if unlisted:
         listed = ", ".join(repr(name) for name in unlisted)
-        notes.append(f"the peaks of {listed} are not known: rates are given, no utilization and no MFU")
+        notes.append(f"the peaks of {listed} are unknown: there are rates, but no utilization or MFU")
     if unnamed:
         notes.append(
-            "the name of a device was not recorded, so its peaks are not known: rates are given, no "
-            "utilization and no MFU"
+            "the name of a device was not recorded, so its peaks are unknown: there are rates, but no "
+            "utilization or MFU"
         )
     return notes
 
 
 def _of_precisions(table: pd.DataFrame, peaks: Peaks) -> list[str]:
-    """Products of 32-bit floats whose kernels do not say what they ran on."""
+    """Note on products of 32-bit floats whose kernel names do not show the units used."""
     has_tf32 = [device for device, known in peaks.known.items() if "tf32" in known.tflops]
     plain = table[table[MATRIX].astype(bool) & (table[PRECISION] == "fp32") & table[C.DEVICE].isin(has_tf32)]
-    silent = plain[~plain[SIMT].astype(bool) & plain[C.FLOPS].notna()]
-    if silent.empty:
+    unclear = plain[~plain[SIMT].astype(bool) & plain[C.FLOPS].notna()]
+    if unclear.empty:
         return []
     return [
-        "the kernels of some float32 products do not say by their names whether they used TF32: those are "
-        "held against the FP32 peak"
+        "the kernel names of some float32 products do not show whether they used TF32: these are compared "
+        "with the FP32 peak"
     ]
 
 
 def _of_excess(table: pd.DataFrame) -> list[str]:
-    """Rows that were faster than their roof, by the roof that they exceed."""
+    """Notes on rows faster than their roof, by the exceeded roof."""
     over = table[table["utilization"] > 1 + _NOTABLE]
     by_bytes = over["by_bytes"].fillna(0) >= over["by_flops"].fillna(0)
     found = (_over(over[by_bytes], OVER_BANDWIDTH), _over(over[~by_bytes], OVER_PEAK))
@@ -127,8 +127,8 @@ def _of_coverage(summary: pd.DataFrame) -> list[str]:
     if not share >= _NOTABLE:
         return []
     return [
-        f"matrix kernels whose FLOPs are not known ran up to {percent(share)} of a device's window "
-        "(uncounted_ns), so FLOPs and MFU are lower bounds, and MFU is left out where they ran longer than "
+        f"matrix kernels with unknown FLOPs ran for up to {percent(share)} of a device's window "
+        "(uncounted_ns), so FLOPs and MFU are lower bounds, and MFU is missing if they ran longer than "
         "the counted ones: convolutions need `Concrete Inputs`, which PyTorch 2 records with shapes; kernels "
-        "of CUDA graphs and fused kernels have no op that tells"
+        "of CUDA graphs and fused kernels have no op with FLOPs"
     ]

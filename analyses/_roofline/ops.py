@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     Objects: TypeAlias = npt.NDArray[np.object_]
 
 NEAR = 0.30
-"""Least utilization at which a roof counts as what binds; libraries reach 60-90% on large matrices."""
+"""Minimum utilization at which an op is bound by a roof; libraries reach 60-90% on large matrices."""
 
 _KEYS = [C.RANK, C.DEVICE, OP, C.INPUT_SHAPES, PRECISION, C.FLOPS, MOVED, MATRIX]
 
 
-def is_told(calls: pd.DataFrame) -> pd.Series:
-    """Whether anything is known of the work of each call."""
+def has_work(calls: pd.DataFrame) -> pd.Series:
+    """Whether FLOPs or bytes of each call are known."""
     return (calls[C.FLOPS] != UNKNOWN) | (calls[MOVED] != UNKNOWN)
 
 
@@ -37,7 +37,7 @@ def grouped(kernels: pd.DataFrame, calls: pd.DataFrame, peaks: Peaks) -> tuple[p
     """One row per device, op, shapes, precision and work of a call, every call in one row.
 
     Returns:
-        The table, with more than is shown: what each roof allows and what kernel names say; and the row of
+        The table, including columns that are not shown (roofs and flags from kernel names), and the row of
         each kernel, `UNKNOWN` for a kernel without a call.
     """
     by_key = calls.groupby(_KEYS, sort=True, observed=True)
@@ -63,7 +63,7 @@ def _group_of(kernels: pd.DataFrame, calls: pd.DataFrame, codes: Ints) -> Ints:
 
 
 def _times(kernels: pd.DataFrame, group: Ints, groups: int) -> pd.DataFrame:
-    """Times of the kernels of each group, their share, and what their names say."""
+    """Times of the kernels of each group, their share, and flags from their names."""
     owned = kernels[group != UNKNOWN]
     codes = group[group != UNKNOWN]
     sums = np.zeros(groups, np.int64)
@@ -88,9 +88,9 @@ def _any(flags: pd.Series, codes: Ints, groups: int) -> Bools:
 
 
 def _known(values: Ints | Floats, known: Bools) -> pd.Series:
-    """Integers, missing where they are not known."""
-    whole = np.where(known, np.nan_to_num(values), 0).astype(np.int64)
-    return pd.Series(whole).astype("Int64").where(pd.Series(known))
+    """Integers, missing if unknown."""
+    filled = np.where(known, np.nan_to_num(values), 0).astype(np.int64)
+    return pd.Series(filled).astype("Int64").where(pd.Series(known))
 
 
 def _against_roofs(table: pd.DataFrame, peaks: Peaks) -> pd.DataFrame:
@@ -120,9 +120,9 @@ def _against_roofs(table: pd.DataFrame, peaks: Peaks) -> pd.DataFrame:
 
 
 def _bound(used: Floats, by_flops: Floats, by_bytes: Floats, matrix: Bools) -> Objects:
-    """Which roof binds; missing where one of the roofs that could is not known."""
-    nearer = np.where(np.nan_to_num(by_flops) >= np.nan_to_num(by_bytes), "compute", "memory")
-    word = np.where(used >= NEAR, nearer, "neither").astype(object)
+    """Binding roof; missing if a roof that could bind is unknown."""
+    closest = np.where(np.nan_to_num(by_flops) >= np.nan_to_num(by_bytes), "compute", "memory")
+    word = np.where(used >= NEAR, closest, "neither").astype(object)
     word[np.isnan(used) | (matrix & np.isnan(by_bytes) & ~(used >= NEAR))] = None
     return word
 
@@ -138,13 +138,13 @@ def _float(values: pd.Series) -> Floats:
 
 
 def shown(table: pd.DataFrame) -> pd.DataFrame:
-    """The rows of which something is known, the longest first."""
-    told = table[table[C.FLOPS].notna() | table[C.BYTES].notna()]
-    return _sorted(told, "device_ns", [C.RANK, C.DEVICE, OP, C.INPUT_SHAPES, PRECISION, C.FLOPS])
+    """Rows with known work, longest first."""
+    known_work = table[table[C.FLOPS].notna() | table[C.BYTES].notna()]
+    return _sorted(known_work, "device_ns", [C.RANK, C.DEVICE, OP, C.INPUT_SHAPES, PRECISION, C.FLOPS])
 
 
 def families(kernels: pd.DataFrame, table: pd.DataFrame, group: Ints) -> pd.DataFrame:
-    """The same by op; amounts are missing where one of the op's rows has none."""
+    """Rows by op; amounts are missing if one of the op's rows has none."""
     keys = [C.RANK, C.DEVICE, OP]
     by_op = table.groupby(keys, sort=True, observed=True)
     parts = by_op[[C.FLOPS, C.BYTES, "roof_ns"]]
@@ -159,12 +159,12 @@ def families(kernels: pd.DataFrame, table: pd.DataFrame, group: Ints) -> pd.Data
         gb_per_s=_over(_float(sums[C.BYTES]), device),
         utilization=_over(_float(sums["roof_ns"]), device),
     )
-    told = rated[rated[C.FLOPS].notna() | rated[C.BYTES].notna()]
-    return _sorted(told, "device_ns", keys)
+    known_work = rated[rated[C.FLOPS].notna() | rated[C.BYTES].notna()]
+    return _sorted(known_work, "device_ns", keys)
 
 
 def on_host(calls: pd.DataFrame) -> pd.DataFrame:
-    """Work of the calls that count by rank, op, shapes and dtype, by their durations on the host."""
+    """Work of counted calls by rank, op, shapes and dtype, with rates over their host durations."""
     keys = [C.RANK, OP, C.INPUT_SHAPES, DTYPE, C.FLOPS]
     by_key = calls.groupby(keys, sort=True, observed=True)
     table = by_key[C.DUR_NS].agg(["size", "sum"]).reset_index()

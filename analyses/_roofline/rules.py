@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 GROUP = "group"
 SPEEDUP = 2.0
-"""What TF32 is credited with at most; its peak is 2 to 8 times FP32's."""
+"""Maximum estimated speedup by TF32, whose peak is 2 to 8 times that of FP32."""
 ALIGNED = 8
-"""Elements of 16 bits that fill the 16 bytes tensor cores load at once."""
-LITTLE_NS = 5_000
-"""A call that a device could do in this time is as short as what starting a kernel costs."""
+"""16-bit elements in the 16 bytes that tensor cores load at once."""
+SHORT_NS = 5_000
+"""A call with a roof below this time is as short as the cost of launching a kernel."""
 _HALF = ("fp16", "bf16")
 _PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "linear", "_addmm_activation", "addbmm")
 
@@ -37,20 +37,21 @@ RULES = (
     Rule(
         "fp32_without_tf32",
         states=(
-            "products or convolutions of float32 run kernels whose names say FP32 without tensor cores, "
-            "bound by the FP32 peak (at 30% of it or more), on a device with a higher TF32 peak; TF32 would "
-            "save at least 1% of a step"
+            "products or convolutions of float32 run kernels whose names indicate FP32 without tensor "
+            "cores, bound by the FP32 peak (at least 30% of it), on a device with a higher TF32 peak; TF32 "
+            "would save at least 1% of a step"
         ),
         why=(
             "TF32 keeps the range and 10 bits of the mantissa, and its peak is 2 to 8 times FP32's; calls "
-            "that are far from the FP32 peak are held up by something else"
+            "far from the FP32 peak are bound by something else"
         ),
     ),
     Rule(
         "unaligned_half_precision",
         states=(
-            "16-bit products with a dimension that is no multiple of 8 run kernels whose names say loads of "
-            "fewer than 8 elements or no tensor cores, below 30% of their roof, in at least 3% of a step"
+            "16-bit products with a dimension that is not a multiple of 8 run kernels whose names indicate "
+            "loads of fewer than 8 elements or no tensor cores, below 30% of their roof, in at least 3% "
+            "of a step"
         ),
         why="tensor cores load 16 bytes, 8 elements of 16 bits, at once; narrower loads are slower",
     ),
@@ -58,15 +59,15 @@ RULES = (
         "low_matrix_utilization",
         states=(
             "the calls of a counted op that reach below 30% of both roofs take at least 3% of a step, and "
-            "no other rule names why"
+            "no other rule explains it"
         ),
-        why="libraries reach 60-90% of a roof on large matrices; 3% of a step is more than runs differ by",
+        why="libraries reach 60-90% of a roof on large matrices; runs differ by less than 3% of a step",
     ),
 )
 
 
 def findings(run: Run, table: pd.DataFrame, kernels: pd.DataFrame) -> tuple[Finding, ...]:
-    """What the table of ops tells.
+    """Findings on the table of ops.
 
     Args:
         run: The run.
@@ -85,29 +86,29 @@ def findings(run: Run, table: pd.DataFrame, kernels: pd.DataFrame) -> tuple[Find
 
 
 def _plain_fp32(table: pd.DataFrame) -> pd.DataFrame:
-    """Groups bound by FP32, by the names of their kernels, where TF32 has a higher roof; what that saves."""
+    """Groups bound by FP32 according to kernel names, with a higher TF32 roof, and the saving by TF32."""
     named = (table[PRECISION] == "fp32") & table[SIMT].astype(bool) & (table["bound"] == "compute")
     plain = table[named & (table["tf32_tflops"] > table["peak_tflops"])]
     by_tf32 = plain[C.FLOPS] / (plain["tf32_tflops"] * 1_000)
     roof = np.fmax(plain["by_flops"], plain["by_bytes"])
     ratio = roof / np.fmax(by_tf32, plain["by_bytes"])
-    kept = plain["sum_ns"] / np.minimum(ratio, SPEEDUP)
-    return plain.assign(saved=(plain["sum_ns"] - kept).round().astype(np.int64))
+    remaining = plain["sum_ns"] / np.minimum(ratio, SPEEDUP)
+    return plain.assign(saved=(plain["sum_ns"] - remaining).round().astype(np.int64))
 
 
 def _unaligned(table: pd.DataFrame) -> pd.DataFrame:
     products = table[OP].isin([f"aten::{name}" for name in _PRODUCTS])
     slow = (table["utilization"] < NEAR) & (table[NARROW] | table[SIMT]).astype(bool)
     chosen = table[products & slow & table[PRECISION].isin(_HALF)]
-    odd = chosen[C.INPUT_SHAPES].map(lambda text: bool(odd_sizes(text)))
-    return chosen[odd.astype(bool)]
+    unaligned = chosen[C.INPUT_SHAPES].map(lambda text: bool(unaligned_sizes(text)))
+    return chosen[unaligned.astype(bool)]
 
 
-def odd_sizes(shapes: str) -> list[int]:
-    """Sizes of the last two dimensions of the multiplied matrices that are no multiples of 8.
+def unaligned_sizes(shapes: str) -> list[int]:
+    """Sizes of the last two dimensions of the multiplied matrices that are not multiples of 8.
 
     Example:
-        >>> odd_sizes("[[50257],[64,768],[768,50257]]")
+        >>> unaligned_sizes("[[50257],[64,768],[768,50257]]")
         [50257]
     """
     found = [shape for shape in parse_shapes(shapes) if isinstance(shape, tuple) and len(shape) > 1]
@@ -115,13 +116,13 @@ def odd_sizes(shapes: str) -> list[int]:
 
 
 class _Case:
-    """Words findings from groups of calls."""
+    """Builder of findings on groups of calls."""
 
-    def __init__(self, run: Run, kernels: pd.DataFrame, whole: Budget) -> None:
-        self._run, self._kernels, self._budget = run, kernels, whole
+    def __init__(self, run: Run, kernels: pd.DataFrame, spent: Budget) -> None:
+        self._run, self._kernels, self._budget = run, kernels, spent
 
     def tf32(self, groups: pd.DataFrame) -> list[Finding]:
-        """FP32 where TF32 is faster, apart for products and for convolutions."""
+        """Findings on FP32 where TF32 is faster, separate for products and convolutions."""
         is_convolution = groups[OP].str.contains("conv")
         return [
             *self._tf32(groups[~is_convolution], "matrix products", _ALLOW_PRODUCTS),
@@ -143,36 +144,36 @@ class _Case:
                 self._budget.per_step(saved),
                 Basis.ESTIMATED,
                 f"their roof with TF32 ({peaks['tf32_tflops']:g} against {peaks['peak_tflops']:g} TFLOP/s) "
-                f"over that without, and no more than {SPEEDUP:g} times faster; device time "
-                f"{self._budget.per}, which is gained where the device does not wait for the host",
+                f"over the one without, at most {SPEEDUP:g} times faster; device time "
+                f"{self._budget.per}, which shortens the step unless the device waits for the host",
                 0.7,
                 self._evidence(groups),
             )
         ]
 
     def alignment(self, groups: pd.DataFrame) -> list[Finding]:
-        """16-bit products whose sizes keep tensor cores from full loads."""
+        """Findings on 16-bit products whose sizes prevent full loads by tensor cores."""
         total = int(groups["sum_ns"].sum()) if len(groups) else 0
         if not self._budget.matters(total, least=WARN_SHARE):
             return []
         first = groups.sort_values("sum_ns", ascending=False, kind="stable").iloc[0]
-        sizes = ", ".join(str(size) for size in odd_sizes(first[C.INPUT_SHAPES]))
+        sizes = ", ".join(str(size) for size in unaligned_sizes(first[C.INPUT_SHAPES]))
         return [
             Finding(
                 "unaligned_half_precision",
                 Severity.WARN,
-                f"16-bit products with sizes that are no multiples of {ALIGNED} take "
+                f"16-bit products with sizes that are not multiples of {ALIGNED} take "
                 f"{self._part(total)} at {percent(_reached(groups))} of their roof",
                 f"Pad {sizes} in {first[OP]} {_shapes(first)} to a multiple of {ALIGNED} (better 64)"
                 f"{self._where(groups)}",
                 confidence=CONFIDENT,
                 evidence=self._evidence(groups),
-                how="no number: how much padding saves depends on the kernel the library then picks",
+                how="savings not estimated: they depend on the kernel that the library selects after padding",
             )
         ]
 
     def low(self, groups: pd.DataFrame) -> list[Finding]:
-        """What is slow without a cause that the names or shapes show, by op."""
+        """Findings on ops that are slow without a cause visible in names or shapes."""
         found = []
         for op, own in groups.groupby(OP, sort=True):
             total = int(own["sum_ns"].sum())
@@ -188,24 +189,24 @@ class _Case:
             "low_matrix_utilization",
             Severity.INFO,
             f"{op} runs at {percent(_reached(groups))} of its roof for {self._part(total)}",
-            f"{_SMALL if best < LITTLE_NS else _LARGE} A call takes {duration(mean)} on average, its "
+            f"{_SMALL if best < SHORT_NS else _LARGE} A call takes {duration(mean)} on average, its "
             f"work {duration(best)} at the roof; most time goes to {_shapes(first)} in "
             f"{first[PRECISION]}{self._where(groups)}",
             confidence=CONFIDENT,
             evidence=self._evidence(groups),
-            how="no number: what is seen is the distance from the roof, not its cause",
+            how="savings not estimated: the distance from the roof is known, its cause is not",
         )
 
     def _part(self, total: int) -> str:
-        whole = "step time" if self._budget.marked else "capture"
-        return f"{percent(self._budget.share(total))} of the {whole}"
+        unit = "step time" if self._budget.marked else "capture"
+        return f"{percent(self._budget.share(total))} of the {unit}"
 
     def _kernels_of(self, groups: pd.DataFrame) -> pd.DataFrame:
         own = self._kernels[self._kernels[GROUP].isin(groups.index)]
         return own.sort_values([C.DUR_NS, C.ROW_ID], ascending=[False, True]).head(EVIDENCE_ROWS)
 
     def _where(self, groups: pd.DataFrame) -> str:
-        """The user's line that launched the longest of these kernels, to end a sentence."""
+        """Source line that launched the longest of these kernels, as the end of a sentence."""
         line = source_lines(self._run, self._kernels_of(groups)[OWNER].head(1)).iloc[0]
         return f"; the longest kernel is launched at {line}" if line else ""
 
@@ -216,22 +217,22 @@ class _Case:
 
 
 def _shapes(row: pd.Series) -> str:
-    """The shapes of a group's inputs, without those at the end that are no tensors."""
+    """Shapes of a group's inputs, without non-tensors at the end."""
     return re.sub(r"(?:,\[\])+\]$", "]", str(row[C.INPUT_SHAPES]))
 
 
 def _reached(groups: pd.DataFrame) -> float:
-    """Roof over device, of all groups together."""
+    """Roof over device time of all groups together."""
     return float(groups["roof_ns"].sum()) / max(1, int(groups["device_ns"].sum()))
 
 
 _ALLOW_PRODUCTS = 'Allow TF32 with `torch.set_float32_matmul_precision("high")` (or use autocast to bf16)'
 _ALLOW_CONVOLUTIONS = (
-    "cuDNN may use TF32 by default: see that `torch.backends.cudnn.allow_tf32` was not turned off (or use "
+    "cuDNN may use TF32 by default: check that `torch.backends.cudnn.allow_tf32` is not turned off (or use "
     "autocast to bf16)"
 )
 _SMALL = (
-    "A call has so little work that it hardly fills the device: give each more (a larger batch, or several "
-    "products as one `torch.bmm`)."
+    "A call has too little work to fill the device: do more per call (a larger batch, or several products "
+    "as one `torch.bmm`)."
 )
-_LARGE = "Names and shapes do not say why: look at one call with Nsight Compute or rocprof-compute."
+_LARGE = "Names and shapes do not show the cause: profile one call with Nsight Compute or rocprof-compute."

@@ -1,16 +1,16 @@
-"""Bytes a call of an op must move at least: each input read once and the output written once.
+"""Minimum bytes a call of an op must move: each input read once and the output written once.
 
-Worked out from the recorded shapes and dtypes, only where these tell the size of the output:
+Computed from recorded shapes and dtypes if these determine the size of the output:
 
 * matrix products, convolutions and attention; the output of a convolution from its FLOPs. A backward
   convolution reads the output gradient, the input and the weight, and writes the gradients asked for.
 * element-wise ops: the output has the broadcast shape of the inputs; an op whose name ends in `_` writes its
   first input; `copy_` reads its second and writes its first, `fill_` and `zero_` only write.
 * normalizations and softmax, forward and backward: the output is as large as the first input. A softmax of
-  16-bit numbers is left out: it may write 32-bit ones.
+  16-bit numbers is excluded: it may write 32-bit ones.
 
-Reductions, pooling, concatenation, gathers and ops on lists of tensors are left out: the recorded inputs do
-not tell their output. An expanded input counts at its full size. What caches save or waste is not seen.
+Reductions, pooling, concatenation, gathers and ops on lists of tensors are excluded: the recorded inputs do
+not determine their output. An expanded input counts at its full size. Caches are not modeled.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ARITIES = {
     4: "addcmul addcdiv elu hardtanh_backward leaky_relu_backward softplus_backward",
 }
 _MAPS = {f"aten::{name}": arity for arity, names in _ARITIES.items() for name in names.split()}
-"""Element-wise ops and how many inputs they have."""
+"""Element-wise ops and their number of inputs."""
 _LIKE_FIRST = {
     *(f"aten::{kind}_batch_norm{way}" for kind in ("native", "cudnn", "miopen") for way in ("", "_backward")),
     *(f"aten::native_{kind}_norm{way}" for kind in ("layer", "group") for way in ("", "_backward")),
@@ -46,13 +46,13 @@ _PRODUCTS = {"mm": 0, "bmm": 0, "mv": 0, "addmm": 1, "_addmm_activation": 1, "ba
 _CONVOLUTIONS = {"aten::convolution", "aten::_convolution", "aten::convolution_overrideable"}
 _ATTENTION = "aten::_scaled_dot_product_"
 _IMPOSSIBLE = 1 << 48
-"""Bytes that no memory holds: shapes that say so are damaged."""
+"""Upper limit of plausible sizes; larger shapes are damaged."""
 _WIDE = 4
-"""Bytes of a number from which on a softmax writes what it reads."""
+"""Minimum item size at which the output of a softmax has the dtype of its input."""
 
 
-def least_bytes(name: str, shapes: str, dtypes: str, flops: int | None) -> int | None:
-    """Bytes one call must move; None where the inputs do not tell.
+def minimum_bytes(name: str, shapes: str, dtypes: str, flops: int | None) -> int | None:
+    """Bytes one call must move; None if the inputs do not determine them.
 
     Args:
         name: The op.
@@ -61,9 +61,9 @@ def least_bytes(name: str, shapes: str, dtypes: str, flops: int | None) -> int |
         flops: Its FLOPs, which give the output of a convolution.
 
     Example:
-        >>> least_bytes("aten::mm", "[[2,3],[3,5]]", '["float","float"]', 60)
+        >>> minimum_bytes("aten::mm", "[[2,3],[3,5]]", '["float","float"]', 60)
         124
-        >>> least_bytes("aten::add_", "[[8],[8],[]]", '["c10::Half","c10::Half","Scalar"]', None)
+        >>> minimum_bytes("aten::add_", "[[8],[8],[]]", '["c10::Half","c10::Half","Scalar"]', None)
         48
     """
     moved = _rule(name)
@@ -72,7 +72,7 @@ def least_bytes(name: str, shapes: str, dtypes: str, flops: int | None) -> int |
     try:
         found = moved(tensors(shapes, dtypes), flops)
     except (IndexError, TypeError, ValueError, ZeroDivisionError):
-        return None  # an input whose size or dtype is not known
+        return None  # an input of unknown size or dtype
     return found if found < _IMPOSSIBLE else None
 
 
@@ -93,7 +93,7 @@ def _rule(name: str) -> Callable[[Inputs, int | None], int] | None:
 
 
 def _memory_rule(name: str) -> Callable[[Inputs, int | None], int] | None:
-    """The rule of an op whose FLOPs are not counted."""
+    """Rule of an op whose FLOPs are not counted."""
     if name == "aten::copy_":
         return lambda inputs, _: _bytes(inputs[0]) + _bytes(inputs[1])
     if name in {"aten::fill_", "aten::zero_"}:
@@ -125,7 +125,7 @@ def _read(inputs: Inputs) -> int:
 
 
 def _product(left: Tensor | None, right: Tensor | None) -> int:
-    """Bytes of what a product writes."""
+    """Bytes written by a product."""
     if left is None or right is None:
         raise ValueError
     columns = right.shape[-1] if len(right.shape) > 1 else 1
@@ -169,7 +169,7 @@ def _attention_backward(inputs: Inputs, _flops: int | None) -> int:
 
 
 def _softmax(arity: int) -> Callable[[Inputs, int | None], int]:
-    """The rule of a softmax of so many tensors; one more is where it was told to write."""
+    """Rule of a softmax of `arity` tensors; an additional one is the output."""
 
     def moved(inputs: Inputs, _flops: int | None) -> int:
         if _item(inputs[0]) < _WIDE:
@@ -180,7 +180,7 @@ def _softmax(arity: int) -> Callable[[Inputs, int | None], int]:
 
 
 def _mapped(arity: int) -> Callable[[Inputs, int | None], int]:
-    """The rule of an element-wise op of so many inputs; one more tensor is where it was told to write."""
+    """Rule of an element-wise op of `arity` inputs; an additional tensor is the output."""
 
     def moved(inputs: Inputs, _flops: int | None) -> int:
         given = inputs[:arity] if len(inputs) > arity and inputs[-1] is not None else inputs

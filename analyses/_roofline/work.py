@@ -1,7 +1,7 @@
-"""Which op did which work on a device: FLOPs and bytes of each call, and the kernels that did them.
+"""Work of ops on a device: FLOPs and bytes of each call, and its kernels.
 
-FLOPs stand at the ops whose inputs tell them, and some of those enclose each other (`aten::linear` encloses
-`aten::addmm`). A call counts where it is the innermost of them, so no work counts twice. A kernel belongs to
+FLOPs are recorded for ops whose inputs determine them, some of which enclose each other (`aten::linear`
+encloses `aten::addmm`). Only the innermost of them is counted, so no work counts twice. A kernel belongs to
 the nearest such call that encloses its launch (a convolution owns the layout changes it launches), else to
 the op that launched it.
 """
@@ -22,7 +22,7 @@ from tracekit.schema import C, DeviceKind, HostKind
 from .._shared.common import NO_PARENT, positions
 from .._shared.hosts import NO_OP, NO_SHAPES, host_rows, texts
 from .._shared.tensors import tensors
-from .traffic import least_bytes
+from .traffic import minimum_bytes
 
 if TYPE_CHECKING:
     from tracekit.intervals import Ints
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 OWNER, OP, DTYPE, PRECISION, MOVED, MATRIX = "owner", "op", "dtype", "precision", "moved", "matrix"
 TENSOR, SIMT, NARROW = "tensor", "simt", "narrow"
 UNKNOWN = -1
-"""Stands for missing FLOPs and bytes among keys to group by, which may not be null."""
+"""Missing FLOPs and bytes in group keys, which must not be null."""
 
 _READ = (C.ROW_ID, C.NAME, C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.STEP, C.OP_ROW)
 _MATRIX_KERNEL = (
@@ -51,39 +51,39 @@ _PRECISIONS = {
 
 
 def launched(run: Run) -> tuple[pd.DataFrame, Ints]:
-    """The kernels, each with its call (`owner`, null without one), and the ids of the calls that count."""
+    """The kernels, each with its call (`owner`, null without one), and the ids of counted calls."""
     where = pc.field(C.KIND) == str(DeviceKind.KERNEL)
     kernels = run.table("device_intervals", columns=_READ, where=where)
     rows = pd.Series(kernels[C.OP_ROW].dropna().unique(), dtype="Int64")
     nearest, counted = _nearest(run, rows)
     known = dict(zip(rows, nearest, strict=True))
     owners = kernels[C.OP_ROW].map(known, na_action="ignore").astype("Int64")
-    said = pd.DataFrame({OWNER: owners, **_by_name(kernels[C.NAME])})
-    return kernels.join(said), counted
+    columns = pd.DataFrame({OWNER: owners, **_by_name(kernels[C.NAME])})
+    return kernels.join(columns), counted
 
 
 def _by_name(names: pd.Series) -> dict[str, pd.Series]:
-    """What the name of each kernel says; each distinct one is looked at once."""
+    """Flags from kernel names, evaluated once per distinct name."""
     distinct = names.cat.categories.astype(str).to_series(index=names.cat.categories)
     tensor = distinct.map(_on_tensor_cores).astype(bool)
-    said = {
+    flags = {
         TENSOR: tensor,
         SIMT: distinct.str.contains(_SIMT_KERNEL, regex=True) & ~tensor,
         NARROW: distinct.str.contains(_NARROW_KERNEL, regex=True),
         MATRIX: distinct.str.contains(_MATRIX_KERNEL, regex=True),
     }
     codes = names.cat.codes.to_numpy()
-    return {key: pd.Series(values.to_numpy(bool)[codes], index=names.index) for key, values in said.items()}
+    return {key: pd.Series(values.to_numpy(bool)[codes], index=names.index) for key, values in flags.items()}
 
 
 def _on_tensor_cores(name: str) -> bool:
-    """A library of tensor-core kernels also has some that say they take and give plain FP32, as AMD's do."""
+    """Whether a kernel uses tensor cores; libraries also have plain FP32 kernels (such as AMD's)."""
     low = name.lower()
     return "tf32" in low or (uses_tensor_cores(name) and not _PLAIN.search(low))
 
 
 def _nearest(run: Run, rows: pd.Series) -> tuple[Ints, Ints]:
-    """For each row the nearest call with FLOPs that encloses it or is it, else itself; and who counts."""
+    """For each row the nearest call with FLOPs among it and its ancestors, else itself; and counted calls."""
     where = pc.field(C.FLOPS).is_valid()
     worked = run.table("host_intervals", columns=[C.ROW_ID], where=where)[C.ROW_ID].to_numpy(np.int64)
     wanted = rows.to_numpy(dtype=np.int64)
@@ -93,15 +93,15 @@ def _nearest(run: Run, rows: pd.Series) -> tuple[Ints, Ints]:
     ids = every[C.ROW_ID].to_numpy(np.int64)
     parent = positions(every[C.ROW_ID], every[C.PARENT_ROW])
     has_work = np.isin(ids, worked)
-    own = _climbed(positions(every[C.ROW_ID], rows), parent, has_work)
-    outer = _climbed(parent[has_work], parent, has_work)
+    own = _nearest_stop(positions(every[C.ROW_ID], rows), parent, has_work)
+    outer = _nearest_stop(parent[has_work], parent, has_work)
     counts = has_work.copy()
     counts[outer[outer != NO_PARENT]] = False
     return np.where(own == NO_PARENT, wanted, ids[own]), ids[counts]
 
 
-def _climbed(at: Ints, parent: Ints, stop: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Ints:
-    """The first place on the way up from each at which to stop, `NO_PARENT` without one."""
+def _nearest_stop(at: Ints, parent: Ints, stop: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Ints:
+    """First position among each position and its ancestors at which to stop, else `NO_PARENT`."""
     at = at.copy()
     while (climbing := (at != NO_PARENT) & ~stop[at]).any():
         at[climbing] = parent[at[climbing]]
@@ -109,24 +109,24 @@ def _climbed(at: Ints, parent: Ints, stop: np.ndarray[tuple[int], np.dtype[np.bo
 
 
 def calls(run: Run, kernels: pd.DataFrame, counted: Ints) -> pd.DataFrame:
-    """One row per call and device: op, shapes, dtype, precision, FLOPs and bytes (`UNKNOWN` where missing).
+    """One row per call and device: op, shapes, dtype, precision, FLOPs and bytes (`UNKNOWN` if missing).
 
-    `matrix` says that the op multiplies matrices itself, whether or not its FLOPs are known.
+    `matrix` means that the op itself multiplies matrices, with known or unknown FLOPs.
 
     Args:
         run: The run.
         kernels: Its kernels with their calls.
-        counted: Ids of the calls whose FLOPs count.
+        counted: Ids of counted calls.
     """
     owned = kernels[kernels[OWNER].notna()]
     keys = [OWNER, C.RANK, C.DEVICE]
-    said = owned.groupby(keys, sort=False)[[TENSOR]].any()
-    table = said.join(owned.groupby(keys, sort=False)[[C.STEP]].min()).reset_index()
+    uses_tensor = owned.groupby(keys, sort=False)[[TENSOR]].any()
+    table = uses_tensor.join(owned.groupby(keys, sort=False)[[C.STEP]].min()).reset_index()
     return _described(run, table, counted)
 
 
 def host_calls(run: Run) -> pd.DataFrame:
-    """The same for the calls that count on the host, with their rank and duration."""
+    """Counted calls on the host, with rank and duration."""
     columns = [C.ROW_ID, C.RANK, C.DUR_NS]
     where = (pc.field(C.KIND) == str(HostKind.OP)) & pc.field(C.FLOPS).is_valid()
     table = run.table("host_intervals", columns=columns, where=where).rename(columns={C.ROW_ID: OWNER})
@@ -153,7 +153,7 @@ def _described(run: Run, table: pd.DataFrame, counted: Ints) -> pd.DataFrame:
 
 
 def _each(described: pd.DataFrame) -> pd.DataFrame:
-    """Bytes, dtype and whether it is a product of matrices, worked out once per distinct call."""
+    """Bytes, dtype and whether it is a matrix product, computed once per distinct call."""
     keys = [C.NAME, C.INPUT_SHAPES, C.INPUT_DTYPES, C.FLOPS]
     codes = described.groupby(keys, sort=False).ngroup().to_numpy()
     rows = described[keys].drop_duplicates().itertuples(index=False, name=None)
@@ -163,7 +163,7 @@ def _each(described: pd.DataFrame) -> pd.DataFrame:
 
 
 def _one(name: str, shapes: str, dtypes: str, flops: int) -> tuple[int, str, bool]:
-    moved = least_bytes(name, shapes, dtypes, flops if flops != UNKNOWN else None)
+    moved = minimum_bytes(name, shapes, dtypes, flops if flops != UNKNOWN else None)
     return UNKNOWN if moved is None else moved, _dtype(shapes, dtypes), name in formulas.COUNTED
 
 
@@ -174,7 +174,7 @@ def _dtype(shapes: str, dtypes: str) -> str:
 
 
 def precision_of(dtype: str) -> str:
-    """The word for a dtype among the peaks of a device; the dtype itself where there is none.
+    """Precision of a dtype in the peaks of a device, else the dtype.
 
     Example:
         >>> precision_of("c10::BFloat16"), precision_of("c10::Float8_e4m3fn"), precision_of("long int")

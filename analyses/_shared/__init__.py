@@ -1,1 +1,1 @@
-"""What several analyses share."""
+"""Helpers shared by several analyses."""

@@ -1,4 +1,4 @@
-"""What several analyses share: exact interval measures per group, and parents among ops."""
+"""Interval unions per group, row lookups, and shared columns and notes."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 
 NO_PARENT = -1
 _SPARSE = 8
-"""From how many possible ids a row on they are searched."""
+"""Number of possible ids per row above which ids are looked up by binary search."""
 LAUNCH_PATTERN = r"(?i)(?:launch|memcpy|memset)"
-"""Runtime and driver calls that put work on a device, but for those of `HOST_FUNCTION_PATTERN`."""
+"""Runtime and driver calls that launch device work, except those of `HOST_FUNCTION_PATTERN`."""
 HOST_FUNCTION_PATTERN = r"(?i)launchhostfunc"
-"""Calls that put a function of the host in a stream: it never has a device interval."""
+"""Calls that enqueue a host function in a stream, which has no device interval."""
 NO_DEVICE = (
     "no device in this capture: nothing ran on a GPU or the CUDA activity was off; "
     "record on a GPU machine with `tracekit collect --workload resnet50 --device cuda`"
@@ -41,7 +41,7 @@ NO_STEPS = Remark(
     "no profiled steps in this capture: call `profiler.step()` once per iteration to get per-step numbers"
 )
 UNLINKED = "device intervals could not be linked to ops"
-"""What was recorded on a device, and no launch of it: zero per op would be a guess."""
+"""Note for device intervals without known launches, whose time per op is unknown, not zero."""
 
 RANK = Column(C.RANK, "", "rank of the process in its job")
 DEVICE = Column(C.DEVICE, "", "device index")
@@ -60,14 +60,14 @@ def spans(frame: pd.DataFrame) -> tuple[Ints, Ints]:
 
 
 def absent_device_note(run: Run) -> str:
-    """Why a run without device intervals has none."""
+    """Note on why a run has no device intervals."""
     kinds = pc.field(C.KIND).isin([str(HostKind.RUNTIME), str(HostKind.SYNC)])
     calls = run.table("host_intervals", columns=[C.NAME], where=kinds)
     return NOT_RECORDED if launches(calls[C.NAME]).any() else NO_DEVICE
 
 
 def launches(names: pd.Series) -> pd.Series:
-    """Whether each call puts work on a device.
+    """Whether each call launches device work.
 
     Example:
         >>> launches(pd.Series(["cudaMemcpyAsync", "cudaLaunchHostFunc"], dtype="category")).tolist()
@@ -96,15 +96,15 @@ def union_by(codes: Ints, groups: int, start: Ints, end: Ints) -> Ints:
 
 
 def segments_by(codes: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
-    """The union of intervals within each group: group, start and end of each of its parts, in that order.
+    """Segments of the union of intervals within each group: group, start and end of each, sorted.
 
     Example:
         >>> segments_by(np.array([0, 0, 1]), np.array([0, 2, 0]), np.array([3, 5, 4]))
         (array([0, 1]), array([0, 0]), array([5, 4]))
     """
-    kept = end > start
-    order = np.lexsort((start[kept], codes[kept]))
-    lane, starts, ends = codes[kept][order], start[kept][order], end[kept][order]
+    nonempty = end > start
+    order = np.lexsort((start[nonempty], codes[nonempty]))
+    lane, starts, ends = codes[nonempty][order], start[nonempty][order], end[nonempty][order]
     if not len(order):
         return lane, starts, ends
     reach = pd.Series(ends).groupby(lane, sort=False).cummax().to_numpy(dtype=np.int64)
@@ -114,11 +114,11 @@ def segments_by(codes: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def worst_devices(frame: pd.DataFrame, values: npt.ArrayLike) -> int:
-    """Σ over ranks of the largest sum of a device: devices of a rank work and wait side by side.
+    """Sum over ranks of the largest per-device sum: devices of a rank run concurrently.
 
     Args:
         frame: Rank and device of each value.
-        values: Whole numbers.
+        values: Integers.
 
     Example:
         >>> frame = pd.DataFrame({C.RANK: [0, 0, 0, 1], C.DEVICE: [0, 0, 1, 0]})
@@ -141,7 +141,7 @@ def op_parents(kind_is_op: np.ndarray[tuple[int], np.dtype[np.bool_]], parent: I
         array([-1,  0,  0])
     """
     next_ = np.append(np.where(kind_is_op, np.arange(len(parent)), parent), NO_PARENT)
-    for _ in range(len(parent).bit_length()):  # each turn goes twice as far; damaged rows may go in circles
+    for _ in range(len(parent).bit_length()):  # pointer doubling; damaged rows may form cycles
         further = next_[next_]
         if np.array_equal(further, next_):
             break
@@ -151,7 +151,7 @@ def op_parents(kind_is_op: np.ndarray[tuple[int], np.dtype[np.bool_]], parent: I
 
 
 def positions(row_ids: pd.Series, wanted: pd.Series) -> Ints:
-    """Where rows with the wanted ids stand, `NO_PARENT` for null and for ids that are not there.
+    """Positions of the rows with the wanted ids, `NO_PARENT` for null and absent ids.
 
     Example:
         >>> positions(pd.Series([7, 9]), pd.Series([9, None, 8], dtype="Int64"))
@@ -161,7 +161,7 @@ def positions(row_ids: pd.Series, wanted: pd.Series) -> Ints:
 
 
 def known(ids: pd.Series) -> Ints:
-    """Ids as plain numbers, `NO_PARENT` where there is none.
+    """Ids as plain integers, `NO_PARENT` for null.
 
     Example:
         >>> known(pd.Series([9, None], dtype="Int64"))
@@ -174,10 +174,9 @@ def known(ids: pd.Series) -> Ints:
 
 
 class Places:
-    """Where rows with given ids stand among rows with distinct ids.
+    """Index from distinct row ids to row positions.
 
-    Ids of a table leave few gaps, so that a place for every id there could be costs 4 bytes a row, and a
-    look-up one access; ids that are far apart are searched.
+    Dense ids use a lookup table of 4 bytes per possible id; sparse ids use binary search.
 
     Example:
         >>> Places(np.array([7, 9])).of(np.array([9, -1, 8]))
@@ -186,10 +185,10 @@ class Places:
 
     def __init__(self, ids: Ints) -> None:
         self._low, high = (int(ids.min()), int(ids.max())) if len(ids) else (0, -1)
-        self._room = high - self._low + 1
-        self._dense = self._room <= _SPARSE * len(ids)
+        self._size = high - self._low + 1
+        self._dense = self._size <= _SPARSE * len(ids)
         if self._dense:
-            self._at = np.full(self._room + 1, NO_PARENT, np.int32)
+            self._at = np.full(self._size + 1, NO_PARENT, np.int32)
             for first in range(0, len(ids), BLOCK):
                 own = ids[first : first + BLOCK]
                 self._at[own - self._low] = np.arange(first, first + len(own), dtype=np.int32)
@@ -198,15 +197,15 @@ class Places:
             self._ids = ids[self._at]
 
     def of(self, wanted: Ints) -> Ints:
-        """Places of the wanted ids, `NO_PARENT` for those that are not there."""
+        """Positions of the wanted ids, `NO_PARENT` for absent ones."""
         if self._dense:
-            inside = (wanted >= self._low) & (wanted < self._low + self._room)
-            return self._at[np.where(inside, wanted - self._low, self._room)].astype(np.int64)
+            inside = (wanted >= self._low) & (wanted < self._low + self._size)
+            return self._at[np.where(inside, wanted - self._low, self._size)].astype(np.int64)
         near = np.minimum(np.searchsorted(self._ids, wanted), len(self._ids) - 1)
         return np.where(self._ids[near] == wanted, self._at[near], NO_PARENT).astype(np.int64)
 
     def of_every(self, wanted: Ints) -> npt.NDArray[np.int32]:
-        """The same for as many as a table has rows, block by block and in half the room."""
+        """Like `of` for large arrays: processed in blocks, with 32-bit results."""
         found = np.empty(len(wanted), np.int32)
         for first in range(0, len(wanted), BLOCK):
             part = slice(first, first + BLOCK)
@@ -215,7 +214,7 @@ class Places:
 
 
 def values_at(values: npt.NDArray[np.integer[Any]], places: Ints, absent: int) -> Ints:
-    """Values at places, another where the place is `NO_PARENT`.
+    """Values at positions, `absent` where the position is `NO_PARENT`.
 
     Example:
         >>> values_at(np.array([7, 9]), np.array([1, -1]), 0)
@@ -228,7 +227,7 @@ def values_at(values: npt.NDArray[np.integer[Any]], places: Ints, absent: int) -
 
 
 def coded(texts: Sequence[str], codes: npt.NDArray[np.integer[Any]]) -> pd.Categorical:
-    """Text by number, with each text once and in the order of texts.
+    """Categorical of texts by code, with distinct sorted categories.
 
     Example:
         >>> coded(["b", "a", "b"], np.array([0, 1, 2])).codes.tolist()
@@ -242,14 +241,14 @@ def coded(texts: Sequence[str], codes: npt.NDArray[np.integer[Any]]) -> pd.Categ
 
 
 def share(part: Ints | pd.Series, whole: int | Ints) -> Floats:
-    """Part over whole, NaN where the whole is nothing."""
+    """Ratio of part to whole, NaN if the whole is 0."""
     parts, wholes = np.asarray(part, np.float64), np.asarray(whole, np.float64)
     result: Floats = np.divide(parts, wholes, out=np.full(parts.shape, np.nan), where=wholes != 0)
     return result
 
 
 def percentile(values: Ints, rank: int) -> int:
-    """A percentile that is one of the values.
+    """Percentile without interpolation: one of the values.
 
     Example:
         >>> percentile(np.array([4, 1, 3, 2]), 50)

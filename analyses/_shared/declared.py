@@ -1,4 +1,4 @@
-"""Comparisons of two runs in which some fields are declared to differ, by the engine of `tracekit.diff`."""
+"""Comparisons by `tracekit.diff` of two runs with fields that may differ."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Line(NamedTuple):
-    """One quantity of both sides; None where it is unknown."""
+    """One quantity of both sides; None if unknown."""
 
     quantity: str
     unit: str
@@ -29,12 +29,12 @@ class Line(NamedTuple):
 
 
 def measured(metrics: Iterable[Metric]) -> list[Line]:
-    """The metrics of a comparison as lines."""
+    """Convert the metrics of a comparison to lines."""
     return [Line(f"{one.name}: {one.basis}", one.unit, float(one.a), float(one.b)) for one in metrics]
 
 
 def ratios(lines: Sequence[Line]) -> pd.DataFrame:
-    """Lines as a table: quantity, unit, base, head, and head over base, missing where the base has none."""
+    """Table of lines: quantity, unit, base, head, and head over base (missing if base is not positive)."""
     table = pd.DataFrame(lines, columns=["quantity", "unit", "base", "head"])
     table[["base", "head"]] = table[["base", "head"]].astype("float64")
     table["ratio"] = table["head"] / table["base"].where(table["base"] > 0)
@@ -42,18 +42,18 @@ def ratios(lines: Sequence[Line]) -> pd.DataFrame:
 
 
 def between(base: Run, head: Run, varying: Sequence[str]) -> Diff:
-    """The comparison of two runs; the analyses are not asked, for this is called by one of them."""
+    """Compare two runs without explanations by analyses, since an analysis calls this."""
     return diff([base], [head], options=Options(varying=tuple(varying), explain=False))
 
 
 def refusal(found: Diff) -> str:
-    """Why two runs were not compared, empty where they were."""
+    """Reason why two runs are not comparable, empty if they are."""
     fields = [f"{one.field} ({one.base} and {one.head})" for one in found.comparability.refused]
     return f"the runs differ in {', '.join(fields)}: nothing was compared" if fields else ""
 
 
 def parts(base: Run, head: Run) -> tuple[dict[str, int], dict[str, int]]:
-    """What the compared steps of both runs were filled with, idle time by cause, ns."""
+    """Time in the compared steps of both runs by kind of activity, with idle time by cause, in ns."""
     shared = compared_spans.shared(base, head)
     causes = (idle_causes.causes(base, head)[0]) or (None, None)
     cuts = [

@@ -1,4 +1,4 @@
-"""Idle intervals of devices with what stands around them: the work before and after, and its launch calls."""
+"""Idle intervals of devices with the work before and after them and its launch calls."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .host_lines import HostLines
 
 NEAR_NS = 30_000
-"""How soon after an unlinked interval the next one of its stream must start to speak for it."""
+"""Maximum distance of the next linked interval whose launch is used for an unlinked one of its stream."""
 
 _READ = dict.fromkeys((*NEEDED, C.ROW_ID, C.NAME, C.RANK, C.DEVICE, C.STREAM, C.OP_ROW, C.STEP))
 _PLACE = [C.RANK, C.DEVICE]
@@ -34,21 +34,21 @@ AFTER, BEFORE, LAUNCH, EARLIER = "after", "before", "launch", "earlier"
 
 
 def occupying(run: Run) -> pd.DataFrame:
-    """The intervals that occupy a device, with what the analyses of idle time need."""
+    """Intervals that occupy a device, with the columns needed by the analyses of idle time."""
     return busy(run, [*_READ])
 
 
 def read(run: Run, device: pd.DataFrame, host: HostLines) -> pd.DataFrame:
-    """One row per idle interval, by rank, device and start, with positions of its neighbours.
+    """One row per idle interval, sorted by rank, device and start, with positions of its neighbors.
 
-    `before` and `after` are positions in the table of intervals that occupy a device: what ended where the
-    gap begins and what started where it ends. `launch` is the host position of the call that launched the
-    interval after, `earlier` of the one before; `replayed` says that an earlier interval came of the same
+    `before` and `after` are positions in the table of intervals that occupy a device: those that end at the
+    start of the gap and start at its end. `launch` is the host position of the call that launched the
+    interval after, `earlier` of the one before; `replayed` means that an earlier interval has the same
     launch (a CUDA graph). The step is that of the work after the gap.
 
     Args:
         run: The run.
-        device: What `occupying` returns.
+        device: Result of `occupying`.
         host: Host rows.
     """
     columns = [C.ROW_ID, *_PLACE, C.START_NS, C.DUR_NS, C.STEP]
@@ -62,20 +62,20 @@ def read(run: Run, device: pd.DataFrame, host: HostLines) -> pd.DataFrame:
         lane = _Lane(device, np.asarray(rows_of[key]), call, host)
         start, end = spans(idle.iloc[gaps])
         found[BEFORE][gaps] = lane.ending_at(start)
-        found[AFTER][gaps], speaker = lane.starting_at(end)
-        found[LAUNCH][gaps] = np.where(speaker >= 0, call[speaker], NO_PARENT)
-        replayed[gaps] = lane.replayed[speaker] & (speaker >= 0)
+        found[AFTER][gaps], linked_row = lane.starting_at(end)
+        found[LAUNCH][gaps] = np.where(linked_row >= 0, call[linked_row], NO_PARENT)
+        replayed[gaps] = lane.replayed[linked_row] & (linked_row >= 0)
     found[EARLIER] = np.where(found[BEFORE] >= 0, call[found[BEFORE]], NO_PARENT) if len(call) else call
     idle[C.STEP] = _steps(idle, device, found[AFTER])
     return idle.assign(**found, replayed=replayed)
 
 
 def inside_steps(gaps: pd.DataFrame, windows: pd.DataFrame) -> Ints:
-    """How much of each gap lies in the profiled steps of its rank: what is between steps is none of theirs.
+    """Length of each gap inside the profiled steps of its rank; time between steps does not count.
 
     Args:
         gaps: Rows with rank, start and duration.
-        windows: What `step_windows` returns.
+        windows: Result of `step_windows`.
     """
     found = np.zeros(len(gaps), np.int64)
     start, end = spans(gaps)
@@ -87,13 +87,13 @@ def inside_steps(gaps: pd.DataFrame, windows: pd.DataFrame) -> Ints:
 
 
 def _steps(idle: pd.DataFrame, device: pd.DataFrame, after: Ints) -> pd.Series:
-    """The step of the work each gap delayed; where that is in none, the step in which the gap begins."""
+    """Step of the work delayed by each gap, else the step in which the gap begins."""
     step = device[C.STEP].astype("Int64").iloc[after].set_axis(idle.index)
     return step.fillna(idle[C.STEP].astype("Int64"))
 
 
 class _Lane:
-    """What occupies one device, in order, whatever the order of rows with equal times."""
+    """Intervals that occupy one device, in an order independent of the order of rows."""
 
     def __init__(self, device: pd.DataFrame, rows: Ints, call: Ints, host: HostLines) -> None:
         own = device.iloc[rows]
@@ -110,14 +110,14 @@ class _Lane:
         self.replayed[self.rows[repeated]] = True
 
     def ending_at(self, times: Ints) -> Ints:
-        """The interval that ends at each instant."""
+        """Interval that ends at each instant."""
         return self.by_end[np.maximum(np.searchsorted(self.ends, times, side="right") - 1, 0)]
 
     def starting_at(self, times: Ints) -> tuple[Ints, Ints]:
-        """The interval that starts at each instant, and the one whose launch speaks for it or -1."""
+        """Interval that starts at each instant, and the linked one whose launch is used for it, or -1."""
         first = np.minimum(np.searchsorted(self.start, times), len(self.start) - 1)
         linked = np.where(self.call >= 0, np.arange(len(self.call)), len(self.call) - 1)
-        speaker = np.minimum.accumulate(linked[::-1])[::-1][first]
-        near = (self.start[speaker] - times <= NEAR_NS) & (self.stream[speaker] == self.stream[first])
-        known = (self.call[speaker] >= 0) & ((speaker == first) | near)
-        return self.rows[first], np.where(known, self.rows[speaker], NO_PARENT)
+        linked_row = np.minimum.accumulate(linked[::-1])[::-1][first]
+        near = (self.start[linked_row] - times <= NEAR_NS) & (self.stream[linked_row] == self.stream[first])
+        known = (self.call[linked_row] >= 0) & ((linked_row == first) | near)
+        return self.rows[first], np.where(known, self.rows[linked_row], NO_PARENT)

@@ -1,4 +1,4 @@
-"""Exact statistics of intervals by group: no float ever holds a time."""
+"""Exact integer statistics of intervals by group."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COLUMNS = (
     Column("sum_ns", "ns", "Σ of durations"),
     Column("union_ns", "ns", "length of the union on each device, summed over devices"),
     Column("min_ns", "ns", "shortest"),
-    Column("median_ns", "ns", "median; the lower of the two middle ones"),
+    Column("median_ns", "ns", "lower median"),
     Column("max_ns", "ns", "longest"),
     Column("share", "share", "Σ of durations over that of all kernels of the run"),
 )
@@ -31,14 +31,14 @@ COLUMNS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Grouped:
-    """Intervals of some ranks by group, so that those of several can be put together exactly.
+    """Partial statistics of intervals by group, which can be combined exactly across ranks.
 
     Attributes:
-        labels: A row per group: the keys.
-        sums: A row per group: count, sum_ns and union_ns.
-        group: Of each distinct duration of a group, the place of the group; in order.
-        value: That duration, rising within its group.
-        times: How often it occurred.
+        labels: Keys of each group.
+        sums: count, sum_ns and union_ns of each group.
+        group: Position of the group of each distinct duration, sorted.
+        value: Distinct durations, ascending within a group.
+        times: Number of occurrences of each distinct duration.
     """
 
     labels: pd.DataFrame
@@ -53,13 +53,13 @@ def by(frame: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
 
     Args:
         frame: Device intervals with rank and device; none of the keys may be null.
-        keys: Columns to group by; categories must be in the order of their texts.
+        keys: Columns to group by; categories must be sorted.
     """
-    return combined([kept(frame, keys)])
+    return combined([partial(frame, keys)])
 
 
-def kept(frame: pd.DataFrame, keys: Sequence[str]) -> Grouped:
-    """What `by` keeps of some ranks; takes what that takes."""
+def partial(frame: pd.DataFrame, keys: Sequence[str]) -> Grouped:
+    """Partial statistics of some ranks; the arguments are those of `by`."""
     grouped = frame.groupby(list(keys), sort=True, observed=True)
     codes = grouped.ngroup().to_numpy().astype(np.int64)
     labels = _plain(grouped.size().reset_index()[list(keys)])
@@ -72,7 +72,7 @@ def kept(frame: pd.DataFrame, keys: Sequence[str]) -> Grouped:
 
 
 def combined(parts: Sequence[Grouped]) -> pd.DataFrame:
-    """The table of `by`, of all ranks that something was kept of: at least one part."""
+    """Combine at least one partial result into the table of `by`."""
     labels = pd.concat([part.labels for part in parts], ignore_index=True)
     keys = [str(name) for name in labels.columns]
     grouped = labels.groupby(keys, sort=True)
@@ -87,13 +87,13 @@ def combined(parts: Sequence[Grouped]) -> pd.DataFrame:
 
 
 def _plain(labels: pd.DataFrame) -> pd.DataFrame:
-    """Categories as the texts they stand for."""
+    """Convert categories to text."""
     kinds = {name: kind for name, kind in labels.dtypes.items() if isinstance(kind, pd.CategoricalDtype)}
     return labels.astype(dict.fromkeys(kinds, object))
 
 
 def _distinct(group: Ints, value: Ints, times: Ints) -> tuple[Ints, Ints, Ints]:
-    """Each distinct value of a group once, in order, and how often it occurs."""
+    """Distinct values of each group, sorted, with their counts."""
     order = np.lexsort((value, group))
     group, value, times = group[order], value[order], times[order]
     new = np.ones(len(group), bool)
@@ -103,7 +103,7 @@ def _distinct(group: Ints, value: Ints, times: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def _durations(parts: Sequence[Grouped], codes: Ints, count: Ints) -> dict[str, Ints]:
-    """Shortest, median and longest of each group, from the distinct durations of the parts."""
+    """Minimum, lower median and maximum of each group, from the distinct durations of the parts."""
     if not len(count):
         return dict.fromkeys(("min_ns", "median_ns", "max_ns"), count)
     offsets = np.cumsum([0, *(len(part.labels) for part in parts)])
@@ -121,7 +121,7 @@ def _durations(parts: Sequence[Grouped], codes: Ints, count: Ints) -> dict[str, 
 
 
 def _unions(frame: pd.DataFrame, codes: Ints, groups: int) -> Ints:
-    """Devices run side by side, so each is united alone."""
+    """Union per device, summed over devices, which run concurrently."""
     start, end = spans(frame)
     places = frame.groupby([C.RANK, C.DEVICE]).ngroup().to_numpy().astype(np.int64)
     lanes = int(places.max()) + 1 if len(places) else 1

@@ -1,4 +1,4 @@
-"""Host rows by thread: which row covers an instant, or most of a window, and what encloses it."""
+"""Host rows by thread: lookup of the rows that cover an instant or most of a window, and their parents."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tracekit import intervals, step_names
 from tracekit.ingest import nesting
 from tracekit.schema import C, HostKind, Phase
 
+from .columns import LazyColumns, by_thread, moved, per_run, picked
 from .common import NO_PARENT, Places, coded, known, values_at
-from .held import Held, by_thread, moved, per_run, picked
 
 if TYPE_CHECKING:
     from tracekit.intervals import Ints, Union
@@ -37,9 +37,9 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class HostLines:
-    """Host rows ordered by thread, start and depth; a position counts rows in that order, -1 is none.
+    """Host rows ordered by thread, start and depth; positions refer to that order, -1 is none.
 
-    What is small is held in small numbers: there are millions of rows.
+    Small integer types save memory, since there can be millions of rows.
 
     Attributes:
         row_id: Id of each row.
@@ -48,7 +48,7 @@ class HostLines:
         name: Name of each row, as an index into `names`.
         names: The distinct names.
         rank: Rank of each row.
-        thread: Number of each row's thread, which tells ranks and processes apart.
+        thread: Number of each row's thread, unique across ranks and processes.
         start: Starts.
         end: Ends.
         parent: Position of the innermost enclosing row.
@@ -82,35 +82,35 @@ class HostLines:
         return {int(self.thread[low]): slice(int(low), int(high)) for low, high in pairwise(edges)}
 
     def at(self, row_ids: pd.Series) -> Ints:
-        """Positions of host rows by id, -1 where an id is null or not there."""
+        """Positions of host rows by id, -1 for null and absent ids."""
         return self._places.of(known(row_ids))
 
     def of_kind(self, *kinds: HostKind) -> Bools:
-        """Which rows are of these kinds."""
+        """Whether each row is of one of these kinds."""
         return np.isin(
             self.kind, np.flatnonzero(np.isin(self.kinds.astype(str), [str(one) for one in kinds]))
         )
 
     def named(self, pattern: str) -> Bools:
-        """Which rows have a name that contains the pattern; each distinct name is looked at once."""
+        """Whether each row's name contains the pattern, matching each distinct name once."""
         regex = re.compile(pattern)
         chosen = np.array([bool(regex.search(str(name))) for name in self.names], np.bool_)
         return chosen[self.name] if len(chosen) else np.zeros(len(self.name), np.bool_)
 
     def innermost(self, thread: Ints, times: Ints) -> Ints:
-        """The innermost row that covers each instant on its thread."""
+        """Innermost row that covers each instant on its thread."""
         latest = np.full(len(times), NO_PARENT, np.int64)
         for lane in np.unique(thread):
             rows = self.lanes.get(int(lane))
             if rows is not None:
-                asked = thread == lane
-                started = np.searchsorted(self.start[rows], times[asked], side="right")
-                latest[asked] = np.where(started > 0, rows.start + started - 1, NO_PARENT)
+                on_lane = thread == lane
+                started = np.searchsorted(self.start[rows], times[on_lane], side="right")
+                latest[on_lane] = np.where(started > 0, rows.start + started - 1, NO_PARENT)
         found = nesting.covering(self.end, self.parent, latest, times)
         return found.astype(np.int64, copy=False)
 
     def filling(self, thread: Ints, low: Ints, high: Ints) -> Ints:
-        """The innermost row that covers more than half of each window; it must cover the middle."""
+        """Innermost row that covers the middle and more than half of each window."""
         found = self.innermost(thread, low + (high - low) // 2)
         while (found >= 0).any():
             inside = np.minimum(self.end[found], high) - np.maximum(self.start[found], low)
@@ -121,7 +121,7 @@ class HostLines:
         return found
 
     def up_to(self, rows: Ints, wanted: Bools) -> Ints:
-        """The innermost wanted row among each row and those that enclose it."""
+        """Innermost wanted row among each row and its ancestors."""
         found = rows.copy()
         active = np.flatnonzero(found >= 0)
         while len(active):
@@ -131,7 +131,7 @@ class HostLines:
         return found
 
     def common(self, one: Ints, other: Ints) -> Ints:
-        """The innermost row that encloses, or is, both rows."""
+        """Lowest common ancestor of both rows, which may be one of them."""
         a, b = one.copy(), other.copy()
         none = (a < 0) | (b < 0)
         a[none], b[none] = NO_PARENT, NO_PARENT
@@ -146,28 +146,28 @@ class HostLines:
 
     @cached_property
     def shown_names(self) -> Objects:
-        """The distinct names without addresses of objects."""
+        """Distinct names without object addresses."""
         return np.array([_ADDRESS.sub("", str(name)) for name in self.names], object)
 
     def labels(self, rows: Ints, absent: str) -> Objects:
-        """Names of rows without addresses of objects, one word where there is none."""
+        """Names of rows without object addresses, `absent` for no row."""
         found: Objects = np.array([*self.shown_names, absent], object)[self.name_codes(rows)]
         return found
 
     def categories(self, rows: Ints, absent: str) -> pd.Categorical:
-        """The same as categories, in the order of their texts."""
+        """Like `labels`, as sorted categories."""
         return coded([*self.shown_names, absent], self.name_codes(rows))
 
     def name_codes(self, rows: Ints) -> Small:
-        """Places of rows' names among the names and, behind these, one for rows that are not there."""
+        """Index of each row's name, `len(names)` for no row."""
         return values_at(self.name, rows, len(self.names))
 
     def ids(self, rows: Ints) -> pd.Series:
-        """Ids of rows, missing where there is none."""
+        """Ids of rows, missing for no row."""
         return pd.Series(pd.arrays.IntegerArray(values_at(self.row_id, rows, NO_PARENT), rows < 0))
 
     def unions(self, marked: Bools) -> dict[int, Union]:
-        """The union of the marked rows of each thread that has any."""
+        """Union of the marked rows of each thread that has any."""
         rows = np.flatnonzero(marked)
         lanes = self.thread[rows]
         return {
@@ -177,19 +177,19 @@ class HostLines:
 
 
 def read(run: Run) -> HostLines:
-    """The host rows of a run, ordered by thread."""
-    held = Held(run, "host_intervals", _COLUMNS)
-    threads = held.table(C.RANK, C.PID, C.TID)
+    """Read the host rows of a run, ordered by thread."""
+    columns = LazyColumns(run, "host_intervals", _COLUMNS)
+    threads = columns.table(C.RANK, C.PID, C.TID)
     thread, rank = per_run(_threads, threads), per_run(_ranks, threads)
     del threads
-    start, row_id = held.numbers(C.START_NS), held.numbers(C.ROW_ID)
-    depth = held.numbers(C.DEPTH, np.int32)
+    start, row_id = columns.numbers(C.START_NS), columns.numbers(C.ROW_ID)
+    depth = columns.numbers(C.DEPTH, np.int32)
     order = _order(thread, start, depth, row_id)
-    parent = _parents(order, row_id, held.numbers(C.PARENT_ROW))
+    parent = _parents(order, row_id, columns.numbers(C.PARENT_ROW))
     depth, thread, rank = depth[order], thread[order], rank[order]
-    start, row_id, end = moved(order, [start, row_id, held.numbers(C.DUR_NS)])
+    start, row_id, end = moved(order, [start, row_id, columns.numbers(C.DUR_NS)])
     end += start
-    kinds, names = held.coded(C.KIND)[order], held.coded(C.NAME)[order]
+    kinds, names = columns.coded(C.KIND)[order], columns.coded(C.NAME)[order]
     return HostLines(
         row_id=row_id,
         kind=kinds.codes,
@@ -202,15 +202,15 @@ def read(run: Run) -> HostLines:
         end=end,
         parent=parent,
         depth=depth,
-        loading=held.coded(C.PHASE).among(Phase.DATALOAD)[order],
+        loading=columns.coded(C.PHASE).among(Phase.DATALOAD)[order],
     )
 
 
 def _parents(order: Ints, row_id: Ints, parent: Ints) -> Small:
-    """In this order, the position of each row's parent, which is before it; damage may go in circles."""
+    """Position of each row's parent in this order; parents that are not earlier are dropped as damaged."""
     place = np.empty(len(order) + 1, np.int32)
     place[order] = np.arange(len(order), dtype=np.int32)
-    place[-1] = NO_PARENT  # the place of what is nowhere
+    place[-1] = NO_PARENT  # position of absent rows
     found = picked(place, Places(row_id).of_every(parent)[order])
     found[found >= np.arange(len(found), dtype=np.int32)] = NO_PARENT
     return found
@@ -231,5 +231,5 @@ def _ranks(rank: Small, _pid: Ints, _tid: Ints) -> Small:
 
 
 def _order(thread: Small, start: Ints, depth: Small, row_id: Ints) -> Ints:
-    """By thread, start, depth and id."""
+    """Order by thread, start, depth and id."""
     return by_thread(thread, lambda rows: start[rows], lambda rows: depth[rows], lambda rows: row_id[rows])

@@ -1,8 +1,8 @@
 """Self and total time of ops on the host.
 
 The self time of an op is its duration minus the durations of its direct child *ops*; runtime calls,
-annotations and Python frames inside it are not subtracted, so the cost of a launch stays with the op that
-makes it, and the self times of all ops sum to the time ops cover. The total time of a name counts only calls
+annotations and Python frames inside it are not subtracted, so the cost of a launch is attributed to its
+op, and the self times of all ops sum to the time ops cover. The total time of a name counts only calls
 that are not inside another call of the same name, so recursion is not counted twice.
 """
 
@@ -28,14 +28,14 @@ COLUMNS = (
     Column(C.NAME, "", "name of the op"),
     Column("calls", "count", "calls of the op"),
     Column("self_ns", "ns", "Σ of duration minus direct child ops"),
-    Column("total_ns", "ns", "Σ of duration, calls inside a call of the same op left out"),
+    Column("total_ns", "ns", "Σ of duration, without calls inside a call of the same op"),
     Column("self_share", "share", "self time over the self time of all ops"),
 )
 
 
 @dataclass(frozen=True)
 class Ops:
-    """The ops of a run as arrays of one position per op, and how they nest.
+    """The ops of a run as arrays, with their nesting.
 
     Attributes:
         frame: The rows of kind op.
@@ -59,11 +59,11 @@ class Ops:
 
     @cached_property
     def outermost(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """Whether an op is inside no other of its name."""
+        """Whether no other op of the same name encloses each op."""
         return self.outermost_by(self.names)
 
     def outermost_by(self, groups: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """Whether an op is inside no other of its group."""
+        """Whether no other op of the same group encloses each op."""
         alone = np.ones(len(self.parent), bool)
         above = self.parent.copy()
         while (climbing := above != NO_PARENT).any():
@@ -74,11 +74,11 @@ class Ops:
 
 
 def read_ops(run: Run, *, columns: tuple[str, ...] = ()) -> Ops:
-    """The ops of a run, with these further columns."""
+    """Read the ops of a run, with additional columns."""
     every = run.table("host_intervals", columns=[C.ROW_ID, C.PARENT_ROW, C.KIND, C.NAME, C.DUR_NS, *columns])
     is_op = (every[C.KIND] == HostKind.OP).to_numpy(bool)
     above = op_parents(is_op, positions(every[C.ROW_ID], every[C.PARENT_ROW]))[is_op]
-    renumbered = np.append(np.cumsum(is_op) - 1, NO_PARENT)  # the last place answers NO_PARENT itself
+    renumbered = np.append(np.cumsum(is_op) - 1, NO_PARENT)  # index -1 gives NO_PARENT
     frame = every[is_op].reset_index(drop=True)
     codes, labels = pd.factorize(frame[C.NAME].astype(object), sort=True)
     return Ops(frame, renumbered[above], codes.astype(np.int64), pd.Index(labels))

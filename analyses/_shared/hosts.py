@@ -1,4 +1,4 @@
-"""Looking up what stands on the host behind rows of any table: name, shapes, the user's source line."""
+"""Lookup of host rows by id: names, shapes and source lines of user code."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from tracekit.schema import C, HostKind
 
+from .columns import LazyColumns
 from .common import NO_PARENT, Places, coded, ints, known
-from .held import Held
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from tracekit.intervals import Ints
     from tracekit.run import Run
 
-    from .held import Bools, Small
+    from .columns import Bools, Small
 
     Objects: TypeAlias = npt.NDArray[np.object_]
 
 NO_OP = "(no op recorded)"
 NO_SHAPES = "(no shapes recorded)"
 NO_SOURCE = ""
-"""Where no stack was recorded: `tracekit collect --stacks` records them."""
+"""Source line without a recorded stack; `tracekit collect --stacks` records stacks."""
 
 _FEW = 16
-"""Ids are looked for one by one where they are fewer than the rows by this factor."""
+"""Minimum ratio of rows to ids at which ids are filtered individually instead of as a range."""
 _LIBRARY = (
     r"(?:^|/)(?:torch|torchvision|numpy|importlib|multiprocessing|concurrent|asyncio|contextlib|threading|queue)/"
     r"|site-packages/|dist-packages/|/lib/python\d|^<|^(?:threading|contextlib|runpy|copy|functools)\.py\("
@@ -40,7 +40,7 @@ _FRAME = r"\.py\(\d+\): "
 
 
 def host_rows(run: Run, rows: pd.Series, columns: Sequence[str]) -> pd.DataFrame:
-    """These columns of the host rows with these ids; missing where an id is null or not there.
+    """Columns of the host rows with these ids; missing for null and absent ids.
 
     Args:
         run: The run.
@@ -55,12 +55,12 @@ def host_rows(run: Run, rows: pd.Series, columns: Sequence[str]) -> pd.DataFrame
 
 
 def host_texts(run: Run, rows: pd.Series, absent: dict[str, str]) -> dict[str, pd.Categorical]:
-    """Text columns of the host rows with these ids, as categories in the order of their texts.
+    """Text columns of the host rows with these ids, as sorted categories.
 
     Args:
         run: The run.
         rows: Ids of host rows, any of them null.
-        absent: The columns, each with the word where an id is null or not there, or has no text.
+        absent: The columns, each with its text for null ids, absent ids and missing values.
     """
     found, at = _found(run, known(rows), [*absent])
     made = {}
@@ -71,19 +71,22 @@ def host_texts(run: Run, rows: pd.Series, absent: dict[str, str]) -> dict[str, p
     return made
 
 
-def _found(run: Run, asked: Ints, columns: Sequence[str]) -> tuple[pd.DataFrame, Ints]:
-    """Host rows among which these are, and where: looking for each costs more than reading many too many."""
-    row_id, there = pc.field(C.ROW_ID), asked[asked != NO_PARENT]
-    if len(there) * _FEW > run.rows("host_intervals"):
-        where = (row_id >= int(there.min())) & (row_id <= int(there.max()))
+def _found(run: Run, ids: Ints, columns: Sequence[str]) -> tuple[pd.DataFrame, Ints]:
+    """Read host rows that include these ids; return them with the positions of the ids.
+
+    Reading a range with unneeded rows is faster than filtering many ids.
+    """
+    row_id, present = pc.field(C.ROW_ID), ids[ids != NO_PARENT]
+    if len(present) * _FEW > run.rows("host_intervals"):
+        where = (row_id >= int(present.min())) & (row_id <= int(present.max()))
     else:
-        where = row_id.isin(pa.array(np.unique(there), pa.int64()))
+        where = row_id.isin(pa.array(np.unique(present), pa.int64()))
     found = run.table("host_intervals", columns=[*dict.fromkeys([C.ROW_ID, *columns])], where=where)
-    return found, Places(ints(found, C.ROW_ID)).of(asked)
+    return found, Places(ints(found, C.ROW_ID)).of(ids)
 
 
 def _picked(values: pd.Series, at: Ints) -> object:
-    """Values at places, missing at -1: text as objects and integers as nullable ones."""
+    """Values at positions, missing at -1: text as objects, integers as nullable integers."""
     if isinstance(values.dtype, pd.CategoricalDtype):
         texts = np.append(values.cat.categories.to_numpy(object), [np.nan])
         return texts[np.append(values.cat.codes.to_numpy(), NO_PARENT)[at]]
@@ -95,16 +98,16 @@ def _picked(values: pd.Series, at: Ints) -> object:
 
 
 def texts(values: pd.Series, absent: str) -> Objects:
-    """A column of text with one word where a value is missing."""
+    """Text column with a replacement for missing values."""
     return values.astype(object).where(values.notna(), absent).to_numpy(object)
 
 
 def source_lines(run: Run, rows: pd.Series) -> pd.Series:
-    """The user's line behind each host row: `train.py(12): main`, empty where no stack was recorded.
+    """Source line of user code for each host row: `train.py(12): main`, empty without a recorded stack.
 
-    The stack is the row's own where the profiler wrote one, else the Python frames around it on its thread.
-    Frames of torch, of installed packages and of the standard library are passed over; where there are no
-    others the innermost one is taken.
+    Uses the stack of the row if the profiler wrote one, else the enclosing Python frames on its thread.
+    Frames of torch, installed packages and the standard library are skipped unless there are no others; then
+    the innermost one is used.
 
     Args:
         run: The run.
@@ -123,7 +126,7 @@ def source_lines(run: Run, rows: pd.Series) -> pd.Series:
 
 
 def _stack_lines(run: Run, rows: pd.Series) -> Objects:
-    """The user's line of each row's own stack, missing where it has none."""
+    """User code line of each row's recorded stack, missing without one."""
     row_id = pc.field(C.ROW_ID)
     where = pc.field(C.STACK).is_valid() & (row_id >= int(rows.min())) & (row_id <= int(rows.max()))
     found = run.table("host_intervals", columns=[C.ROW_ID, C.STACK], where=where)
@@ -135,7 +138,7 @@ def _stack_lines(run: Run, rows: pd.Series) -> Objects:
 
 
 def line_of(stack: str) -> str:
-    """The user's frame of a stack whose frames are separated by `;` or line ends, innermost first.
+    """Innermost user frame of a stack, whose frames are separated by `;` or line ends, innermost first.
 
     Example:
         >>> line_of("/x/site-packages/torch/nn/linear.py(9): forward;train.py(12): main")
@@ -149,16 +152,16 @@ def line_of(stack: str) -> str:
 
 
 def _python_frames(run: Run, rows: Ints) -> Objects:
-    """The innermost frame of the user's around each of these rows, by climbing to what encloses them."""
+    """Innermost user frame among the ancestors of each of these rows."""
     lines = np.full(len(rows), NO_SOURCE, object)
-    held = Held(run, "host_intervals", (C.ROW_ID, C.KIND, C.NAME, C.PARENT_ROW, C.START_NS))
-    is_python = held.coded(C.KIND).among(HostKind.PYTHON) if len(rows) else np.zeros(0, np.bool_)
+    columns = LazyColumns(run, "host_intervals", (C.ROW_ID, C.KIND, C.NAME, C.PARENT_ROW, C.START_NS))
+    is_python = columns.coded(C.KIND).among(HostKind.PYTHON) if len(rows) else np.zeros(0, np.bool_)
     if not is_python.any():
         return lines
-    names = held.coded(C.NAME)
+    names = columns.coded(C.NAME)
     usable = is_python & names.matching(_FRAME)
-    places = Places(held.numbers(C.ROW_ID))
-    parent = places.of_every(held.numbers(C.PARENT_ROW))
+    places = Places(columns.numbers(C.ROW_ID))
+    parent = places.of_every(columns.numbers(C.PARENT_ROW))
     place = places.of(rows)
     for frames in (usable, usable & ~names.matching(_LIBRARY)):
         at = _climbed(place, parent, frames)
@@ -167,7 +170,7 @@ def _python_frames(run: Run, rows: Ints) -> Objects:
 
 
 def _climbed(place: Ints, parent: Small, wanted: Bools) -> Ints:
-    """The innermost wanted row among each row and those that enclose it, -1 if there is none."""
+    """Innermost wanted row among each row and its ancestors, -1 if there is none."""
     at = place.copy()
     active = np.flatnonzero(at >= 0)
     while len(active):

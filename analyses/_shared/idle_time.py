@@ -1,4 +1,4 @@
-"""How long the devices of each rank had nothing to do, which bounds what a change on the host can save."""
+"""Device idle time per rank, an upper bound of what a change on the host can save."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 def idle_by_rank(run: Run, ranks: Iterable[int]) -> pd.Series:
-    """Idle time of each rank's busiest device, in its profiled steps or the capture where none are marked.
+    """Idle time of each rank's busiest device, in its profiled steps, or the capture if none are marked.
 
-    A rank that recorded nothing on a device waits for none: its whole time counts.
+    For a rank without device intervals all of its time counts.
     """
     windows, rows = step_windows(run), busy(run, [C.RANK, C.DEVICE, C.START_NS, C.DUR_NS])
     idle = {

@@ -1,4 +1,4 @@
-"""The unions of one device that overlap is measured with, and the kinds of collectives."""
+"""Unions of one device's intervals for overlap, and kinds of collectives."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ KINDS = {
     SEND_RECV: r"(?i)send_?recv|(?:send|recv)(?:_|\b)",
     "reduce": r"(?i)cclkernel_reduce_|ccldevkernel_reduce_",
 }
-"""Collective by the name of its kernel; the first pattern that matches counts."""
+"""Patterns of kernel names by collective; the first match counts."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,10 @@ class Lanes:
     """Unions of one device's intervals.
 
     Attributes:
-        kernels: K.
-        communication: N, the kernels that talk to other devices.
-        computation: K∖N as rows, that is the kernels that do not.
-        occupied: Everything that occupies the device.
+        kernels: K, all kernels.
+        communication: N, the communication kernels.
+        computation: Union of the other kernels.
+        occupied: All intervals that occupy the device.
     """
 
     kernels: Union
@@ -57,7 +57,7 @@ class Lanes:
 
 
 def communicates(rows: pd.DataFrame) -> Flags:
-    """Whether each row is a kernel that talks to other devices."""
+    """Whether each row is a communication kernel."""
     found: Flags = ((rows[C.KIND] == DeviceKind.KERNEL) & matches(rows[C.NAME], COMMUNICATION)).to_numpy(bool)
     return found
 
@@ -65,21 +65,23 @@ def communicates(rows: pd.DataFrame) -> Flags:
 def lanes(rows: pd.DataFrame) -> Lanes:
     """The unions of the rows of one device."""
     kernel = (rows[C.KIND] == DeviceKind.KERNEL).to_numpy(bool)
-    talks = communicates(rows)
+    communication = communicates(rows)
     start, end = spans(rows)
 
-    def union(kept: Flags) -> Union:
-        return intervals.union(start[kept], end[kept])
+    def union(selected: Flags) -> Union:
+        return intervals.union(start[selected], end[selected])
 
-    return Lanes(union(kernel), union(talks), union(kernel & ~talks), union(np.ones(len(rows), bool)))
+    return Lanes(
+        union(kernel), union(communication), union(kernel & ~communication), union(np.ones(len(rows), bool))
+    )
 
 
 def measured_in(rows: pd.DataFrame, windows: pd.DataFrame) -> Union:
-    """Where rows of one device are measured: in the profiled steps, else from first start to last end.
+    """Measured windows of one device: the profiled steps, else from first start to last end.
 
     Args:
-        rows: Its intervals, of which there is at least one.
-        windows: The profiled steps of its rank; empty where none are marked.
+        rows: Its intervals, at least one.
+        windows: The profiled steps of its rank; empty if none are marked.
     """
     if len(windows):
         return intervals.union(ints(windows, C.START_NS), ints(windows, END_NS))
@@ -88,9 +90,9 @@ def measured_in(rows: pd.DataFrame, windows: pd.DataFrame) -> Union:
 
 
 def collective_kinds(run: Run, rows: pd.DataFrame) -> pd.Series:
-    """The collective each communication kernel belongs to, as categories.
+    """Kind of collective of each communication kernel.
 
-    NCCL runs all-to-all by its send/receive kernels, so those are told apart by the ops that launched them.
+    NCCL implements all-to-all with send/receive kernels; these are identified by the launching op.
 
     Args:
         run: The run.
@@ -109,13 +111,13 @@ def _kind(name: str) -> str:
     return next((kind for kind, pattern in KINDS.items() if matches(series, pattern).iloc[0]), OTHER)
 
 
-def _launched_by(run: Run, rows: pd.DataFrame, asked: Flags) -> Flags:
-    """Whether an all-to-all op launched each of the asked rows: the op itself, or the one around it."""
+def _launched_by(run: Run, rows: pd.DataFrame, selected: Flags) -> Flags:
+    """Whether an all-to-all op, or its parent op, launched each of the selected rows."""
     found = np.zeros(len(rows), bool)
-    ops = rows.loc[asked, C.OP_ROW]
+    ops = rows.loc[selected, C.OP_ROW]
     for _ in range(2):
         host = host_rows(run, ops, [C.NAME, C.PARENT_ROW])
         names = pd.Series(texts(host[C.NAME], ""), index=ops.index).astype("category")
-        found[asked] |= matches(names, KINDS[ALL_TO_ALL]).to_numpy(bool)
+        found[selected] |= matches(names, KINDS[ALL_TO_ALL]).to_numpy(bool)
         ops = host[C.PARENT_ROW].fillna(NO_PARENT)
     return found

@@ -1,8 +1,8 @@
-"""What a PCIe link can carry: generation × lanes.
+"""Rates of PCIe links: generation × lanes.
 
 A lane signals 2.5, 5, 8, 16, 32 or 64 GT/s in generations 1 to 6. After line encoding (8 of 10 bits in 1 and
 2, 128 of 130 in 3 to 5, 242 of 256 bytes in 6) that is 0.25, 0.5, 0.985, 1.969, 3.938 and 7.563 GB/s in each
-direction. Large copies reach 80 to 90% of it, as packets have headers.
+direction. Large copies reach 80 to 90% of it because of packet headers.
 
 Source: PCI Express Base Specification, revisions 1.1 to 6.0.
 """
@@ -23,7 +23,7 @@ LANE_GB_PER_S = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
 
 
 def link_gb_per_s(generation: float | None, width: float | None) -> float | None:
-    """GB/s of a link in one direction; None where either is unknown.
+    """GB/s of a link in one direction; None if either is unknown.
 
     Example:
         >>> link_gb_per_s(4, 16), link_gb_per_s(None, 16)
@@ -34,10 +34,10 @@ def link_gb_per_s(generation: float | None, width: float | None) -> float | None
 
 
 def link_rates(run: Run) -> dict[int, float]:
-    """GB/s of the link of each device, of those whose generation and width are known.
+    """GB/s of the link of each device with known generation and width.
 
-    The fastest link that was sampled during the run counts, as a link at rest falls back to a lower
-    generation; without samples, what the link can be at most.
+    The fastest link sampled during the run counts, because an idle link falls back to a lower generation;
+    without samples, the maximum of the link.
     """
     return _recorded(run) | _sampled(run)
 
@@ -59,13 +59,13 @@ def _sampled(run: Run) -> dict[int, float]:
 def _recorded(run: Run) -> dict[int, float]:
     found: dict[int, float] = {}
     for gpu in run.meta.environment.get("gpus") or []:
-        rate, index = _most(gpu.get("pcie") or {}), gpu.get("index")
+        rate, index = _maximum(gpu.get("pcie") or {}), gpu.get("index")
         if isinstance(index, int) and rate:
             found[index] = rate
     return found
 
 
-def _most(pcie: dict[str, Any]) -> float | None:
-    """Runs recorded before the maximum had keys of its own hold it as generation and width."""
+def _maximum(pcie: dict[str, Any]) -> float | None:
+    """Maximum rate of a link; older runs store the maximum as `generation` and `width`."""
     generation = pcie.get("max_generation") or pcie.get("generation")
     return link_gb_per_s(generation, pcie.get("width") or pcie.get("max_width"))

@@ -1,4 +1,4 @@
-"""Ranges of host threads: rows of a name, the outermost of each nest, and what lies in them."""
+"""Ranges of host threads: rows by name, outermost rows, and rows covered by ranges."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _NEVER = np.iinfo(np.int64).min
 
 
 def named(run: Run, pattern: re.Pattern[str], kinds: tuple[str, ...]) -> pd.DataFrame:
-    """Host rows of these kinds whose name the pattern finds something in; each distinct name is asked once.
+    """Host rows of these kinds whose name contains the pattern, matching each distinct name once.
 
     Args:
         run: The run.
-        pattern: What to look for.
+        pattern: Pattern of names.
         kinds: Values of `kind`.
 
     Returns:
@@ -46,31 +46,31 @@ def named(run: Run, pattern: re.Pattern[str], kinds: tuple[str, ...]) -> pd.Data
 
 
 def outermost(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows that no other of them encloses on its thread, by rank, thread and start."""
+    """Rows that no other of them encloses on its thread, sorted by rank, thread and start."""
     lane = rows.groupby([*THREAD]).ngroup()
     table = rows.assign(lane=lane, end=spans(rows)[1])
     keys = ["lane", C.START_NS, "end", C.DEPTH, C.ROW_ID]
     table = table.sort_values(keys, ascending=[True, True, False, True, True], ignore_index=True)
     reach = table.groupby("lane")["end"].cummax().groupby(table["lane"]).shift(fill_value=_NEVER)
-    kept = table[C.START_NS].to_numpy() >= reach.to_numpy()
-    return table[kept].drop(columns=["lane", "end"]).reset_index(drop=True)
+    outer = table[C.START_NS].to_numpy() >= reach.to_numpy()
+    return table[outer].drop(columns=["lane", "end"]).reset_index(drop=True)
 
 
-def covering(ranges: pd.DataFrame, moments: pd.DataFrame) -> Ints:
-    """Position of the range that covers each moment on its thread, `NO_PARENT` for none and for null.
+def covering(ranges: pd.DataFrame, instants: pd.DataFrame) -> Ints:
+    """Position of the range that covers each instant on its thread, `NO_PARENT` for none and for null.
 
     Args:
-        ranges: Disjoint ranges, as `outermost` gives them.
-        moments: Thread and start; a row without a start is covered by none.
+        ranges: Disjoint ranges, as returned by `outermost`.
+        instants: Thread and start; no range covers a row without a start.
     """
-    found = np.full(len(moments), NO_PARENT, np.int64)
-    known = moments[C.START_NS].notna().to_numpy()
+    found = np.full(len(instants), NO_PARENT, np.int64)
+    known = instants[C.START_NS].notna().to_numpy()
     for key, own in ranges.groupby([*THREAD], sort=True):
         same = known.copy()
         for column, value in zip(THREAD, key, strict=True):
-            same &= (moments[column] == value).fillna(value=False).to_numpy(dtype=bool)
+            same &= (instants[column] == value).fillna(value=False).to_numpy(dtype=bool)
         start, end = spans(own)
-        at = moments.loc[same, C.START_NS].to_numpy(dtype=np.int64)
+        at = instants.loc[same, C.START_NS].to_numpy(dtype=np.int64)
         place = np.searchsorted(start, at, side="right") - 1
         inside = (place >= 0) & (at < end[np.maximum(place, 0)])
         found[same] = np.where(inside, own.index.to_numpy()[np.maximum(place, 0)], NO_PARENT)
@@ -78,16 +78,16 @@ def covering(ranges: pd.DataFrame, moments: pd.DataFrame) -> Ints:
 
 
 def launching(run: Run, device_rows: pd.DataFrame) -> pd.DataFrame:
-    """Thread, start and duration of the call that launched each device row, of its op where no call is known.
+    """Thread, start and duration of the launch call of each device row, else of its op.
 
-    Missing where neither is.
+    Missing if neither is known.
     """
     by_call, by_op = device_rows[C.LAUNCH_ROW], device_rows[C.OP_ROW]
     return host_rows(run, by_call.fillna(by_op), [*THREAD, C.START_NS, C.DUR_NS])
 
 
 def medians(codes: Ints, groups: int, values: Ints) -> Ints:
-    """The lower median of the values of each group; every group has one value at least.
+    """Lower median of the values of each group; every group has at least one value.
 
     Example:
         >>> medians(np.array([1, 0, 0, 1]), 2, np.array([7, 3, 5, 9]))
@@ -100,7 +100,7 @@ def medians(codes: Ints, groups: int, values: Ints) -> Ints:
     return middle
 
 
-def weightiest(rows: pd.DataFrame, by: str, most: int) -> list[int]:
+def largest(rows: pd.DataFrame, by: str, most: int) -> list[int]:
     """Ids of the rows with the largest values of a column, ties by id."""
     order = np.lexsort((ints(rows, C.ROW_ID), -ints(rows, by)))[:most]
     return [int(row) for row in ints(rows, C.ROW_ID)[order]]

@@ -1,4 +1,4 @@
-"""Rows that were found rank by rank, one behind the other."""
+"""Concatenation of tables of several ranks."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 def stacked(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """The rows of tables with the same columns; those without rows say nothing about types.
+    """Concatenate tables with the same columns; empty tables do not affect the types.
 
-    Categories stay categories, in the order of their texts.
+    Categories remain categories, sorted.
 
     Example:
         >>> stacked([pd.DataFrame({"n": [2, 1]}), pd.DataFrame({"n": [3]})])["n"].tolist()
@@ -32,7 +32,7 @@ def stacked(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
 def stacked_by_name(
     parts: Sequence[Mapping[str, pd.DataFrame]], names: Sequence[str]
 ) -> dict[str, pd.DataFrame]:
-    """The same for tables by name, those of the names that any part has, in the order of the names.
+    """Concatenate tables by name, in the order of names; names without any table are omitted.
 
     Example:
         >>> one, other = {"a": pd.DataFrame({"n": [1]})}, {"a": pd.DataFrame({"n": [2]})}

@@ -1,9 +1,9 @@
-"""Shapes and dtypes of an op's inputs, as the profiler wrote them: elements and bytes.
+"""Elements and bytes of an op's inputs, from shapes and dtypes as written by the profiler.
 
 `input_shapes` is compact JSON of one entry per input: `[8,3]` for a tensor, `[[8,3],[4]]` for a list of
-tensors, `[]` for a tensor without dimensions and for everything that is no tensor. `input_dtypes` tells those
-apart: it names the dtype of a tensor (`float`, `long int`, `c10::Half`), and for the rest says `Scalar`,
-`TensorList`, a kind of list, or nothing. Texts repeat, so callers parse each distinct one once.
+tensors, `[]` for a tensor without dimensions and for non-tensors. `input_dtypes` distinguishes these: it has
+the dtype of a tensor (`float`, `long int`, `c10::Half`), else `Scalar`, `TensorList`, a kind of list, or an
+empty text. Texts repeat, so callers parse each distinct one once.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ ITEM_BYTES: dict[str, int] = {
     "c10::quint8": 1,
     "c10::qint32": 4,
 }
-"""Bytes of an element by the name the profiler writes: C++ type names as compilers spell them."""
+"""Bytes per element by C++ type name, as compilers spell them in the trace."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Tensor:
 
     Attributes:
         shape: Its dimensions.
-        dtype: Its dtype as the profiler names it, empty where dtypes were not recorded.
+        dtype: Its dtype as the profiler names it, empty if not recorded.
     """
 
     shape: Shape
@@ -88,7 +88,7 @@ def numel(shape: Sequence[int]) -> int:
 
 
 def item_bytes(dtype: str) -> int | None:
-    """Bytes of one element, None for what is no dtype of a tensor.
+    """Bytes of one element, None if not a tensor dtype.
 
     Example:
         >>> item_bytes("c10::BFloat16"), item_bytes("long int"), item_bytes("Scalar")
@@ -98,9 +98,9 @@ def item_bytes(dtype: str) -> int | None:
 
 
 def parse_shapes(text: str) -> list[Input]:
-    """One entry per input: a shape, or the shapes of a list of tensors; empty where the text is none.
+    """One entry per input: a shape, or the shapes of a list of tensors; empty for an unusable text.
 
-    None stands for an entry that is not made of whole numbers.
+    None is an entry that is not made of integers.
 
     Example:
         >>> parse_shapes("[[8,3],[],[[2],[4,5]]]")
@@ -110,7 +110,7 @@ def parse_shapes(text: str) -> list[Input]:
 
 
 def parse_dtypes(text: str) -> list[str]:
-    """One name per input; empty where the text is none.
+    """One name per input; empty for an unusable text.
 
     Example:
         >>> parse_dtypes('["float","Scalar",""]')
@@ -120,7 +120,7 @@ def parse_dtypes(text: str) -> list[str]:
 
 
 def tensors(shapes: str, dtypes: str) -> list[Tensor | None]:
-    """Each input as a tensor, None for what is not known to be one.
+    """Each input as a tensor, None if it is not known to be one.
 
     Without dtypes an input with dimensions is a tensor of unknown dtype. Lists of tensors are None.
 
@@ -141,7 +141,7 @@ def tensors(shapes: str, dtypes: str) -> list[Tensor | None]:
 def _list(text: str) -> list[Any]:
     try:
         value = json.loads(text)
-    except (TypeError, ValueError):  # a placeholder or a text an old profiler cut
+    except (TypeError, ValueError):  # a placeholder, or truncated by an old profiler
         return []
     return value if isinstance(value, list) else []
 

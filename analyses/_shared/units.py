@@ -1,4 +1,4 @@
-"""Amounts as people say them, for titles and advice."""
+"""Amounts as text, for titles and advice."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from tracekit.render.cells import SIZES, TIMES, human
 
 
 def duration(ns: int) -> str:
-    """A time with three digits.
+    """Format a time with three digits.
 
     Example:
         >>> duration(12_345_678), duration(900)
         ('12.3 ms', '900 ns')
     """
-    return _said(ns, TIMES, "ns")
+    return _text(ns, TIMES, "ns")
 
 
 def size(count: int) -> str:
-    """An amount of memory with three digits, in powers of 1,024.
+    """Format an amount of memory with three digits, in powers of 1,024.
 
     Example:
         >>> size(1_572_864), size(-2048)
         ('1.5 MiB', '-2 KiB')
     """
-    return _said(count, SIZES, "B")
+    return _text(count, SIZES, "B")
 
 
 def percent(share: float) -> str:
-    """A share in percent.
+    """Format a share in percent.
 
     Example:
         >>> percent(0.1234)
@@ -35,7 +35,7 @@ def percent(share: float) -> str:
     return human(share, "share")
 
 
-def _said(amount: int, units: tuple[tuple[int, str], ...], smallest: str) -> str:
+def _text(amount: int, units: tuple[tuple[int, str], ...], smallest: str) -> str:
     for factor, unit in units:
         if abs(amount) >= factor:
             value = amount / factor

@@ -1,1 +1,1 @@
-"""Ranges that launch many tiny kernels: behind `zero_grad_gaps` and `small_kernels`."""
+"""Ranges that launch many small kernels, for `zero_grad_gaps` and `small_kernels`."""

@@ -1,4 +1,4 @@
-"""What to do about runs of small kernels: fuse the optimizer, fuse chains, replay a CUDA graph."""
+"""Findings on runs of small kernels: fuse the optimizer, fuse chains, replay a CUDA graph."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tracekit.schema import C, DeviceKind
 from .._copies.reading import WORST, per
 from .._shared.common import ints, worst_devices
 from .._shared.hosts import source_lines
-from .._shared.ranges import weightiest
+from .._shared.ranges import largest
 from . import runs as small_runs
 from .runs import ELEMENTWISE, OPTIMIZER, ZERO_GRAD
 
@@ -36,45 +36,45 @@ _MULTI_TENSOR = r"(?i)multi_tensor|foreach|fused"
 _COMPILED = re.compile(r"CompiledFunction|CompiledFxGraph|Torch-Compiled Region")
 _FUSE = "Compile the function that runs them with `torch.compile`, which fuses such chains"
 _UNFUSED = (
-    "Most of them belong to functions that are compiled already, and were not fused: see which backend "
-    "compiles them, for `aot_eager` fuses nothing, and where the graph breaks (`TORCH_LOGS=graph_breaks`)"
+    "Most of them belong to compiled functions but were not fused: check the backend (`aot_eager` does not "
+    "fuse) and graph breaks (`TORCH_LOGS=graph_breaks`)"
 )
 
 RULES = (
     Rule(
         "small_optimizer_kernels",
         states=(
-            "runs of 5 or more kernels of Optimizer.step, each shorter than a launch; the device's idle time "
-            "between them, where the launch was late, is at least 1% of the steps' time"
+            "runs of at least 5 kernels of Optimizer.step, each shorter than a launch; the device idle time "
+            "between them, at late launches, is at least 1% of the steps' time"
         ),
-        why="foreach and fused optimizers do the same in few kernels; below 1% runs differ by as much",
+        why="foreach and fused optimizers need only a few kernels; runs of one program differ by up to 1%",
     ),
     Rule(
         "small_elementwise_kernels",
         states=(
-            "runs of 5 or more element-wise kernels outside of the optimizer and zero_grad, each shorter "
-            "than a launch; the device's idle time between them, where the launch was late, is at least 1% "
-            "of the steps' time"
+            "runs of at least 5 element-wise kernels outside the optimizer and zero_grad, each shorter "
+            "than a launch; the device idle time between them, at late launches, is at least 1% of the "
+            "steps' time"
         ),
-        why="a chain of element-wise kernels fuses into one; below 5 kernels little is left to fuse",
+        why="a chain of element-wise kernels fuses into one; fewer than 5 kernels leave little to fuse",
     ),
     Rule(
         "launch_bound_steps",
         states=(
             "at least 3 steps, all but one with the same kernels, grids and streams in the same order; the "
-            "late idle time in runs of small kernels, less 1.5 µs a kernel, is at least 10% of the steps' "
+            "late idle time in runs of small kernels, minus 1.5 µs per kernel, is at least 10% of the steps' "
             "time"
         ),
         why=(
-            "a CUDA graph replays the same kernels at about 1.5 µs each, so it needs steps that repeat; it "
-            "changes how a step is written, which 10% are worth"
+            "a CUDA graph replays the same kernels at about 1.5 µs each, so steps must repeat; because the "
+            "step has to be rewritten, the threshold is 10%"
         ),
     ),
 )
 
 
 def findings(run: Run, work: Work, by_kind: pd.DataFrame, spent: Budget) -> tuple[Finding, ...]:
-    """Every finding, those with the largest saving first."""
+    """All findings, largest saving first."""
     counted = by_kind[by_kind[C.STEP].notna()] if spent.marked else by_kind
     found = [
         *_optimizer(run, work, counted[counted["kind_of_work"] == OPTIMIZER], spent),
@@ -91,10 +91,10 @@ def _optimizer(run: Run, work: Work, rows: pd.DataFrame, spent: Budget) -> Itera
     names = rows["range"].value_counts()
     listed = rows[C.NAME].astype(str).str.contains(_MULTI_TENSOR).mean() > 0.5
     advice = (
-        "Its kernels already take lists of tensors: try `fused=True`, where the optimizer has it"
+        "Its kernels already take lists of tensors: try `fused=True` if the optimizer supports it"
         if listed
-        else "Construct the optimizer with `foreach=True`, or with `fused=True` where it has that: one "
-        "kernel takes many parameters"
+        else "Construct the optimizer with `foreach=True`, or with `fused=True` if supported: one "
+        "kernel processes many parameters"
     )
     yield Finding(
         code="small_optimizer_kernels",
@@ -138,14 +138,14 @@ def _repeating(run: Run, work: Work, spent: Budget) -> Iterator[Finding]:
     saving = worst_devices(rows, np.maximum(ints(rows, "late_ns") - REPLAY_NS, 0))
     if not spent.marked or not spent.matters(saving, least=HIGH_SHARE):
         return
-    same, steps = _alike(work.rows)
+    same, steps = _identical_steps(work.rows)
     if steps < FEWEST_STEPS or same < steps - 1:
         return
     yield Finding(
         code="launch_bound_steps",
         severity=spent.severity(saving),
         title=(
-            f"Steps wait for launches: {_described(work, rows, spent)}; {same} of {steps} steps launch the "
+            f"Steps are launch-bound: {_described(work, rows, spent)}; {same} of {steps} steps launch the "
             "same kernels with the same grids"
         ),
         advice=(
@@ -156,18 +156,15 @@ def _repeating(run: Run, work: Work, spent: Budget) -> Iterator[Finding]:
         saving_ns_per_step=spent.per_step(saving),
         basis=Basis.ESTIMATED,
         how=(
-            f"{_HOW}, less {human(REPLAY_NS, 'ns')} a kernel that a replay takes; what other findings save "
-            "of the same gaps is in it"
+            f"{_HOW}, minus {human(REPLAY_NS, 'ns')} per kernel for the replay; overlaps with savings of "
+            "other findings on the same gaps"
         ),
         confidence=INFERRED,
         evidence=_evidence(rows),
     )
 
 
-_HOW = (
-    f"idle time between the kernels of the runs whose launch was late, {WORST}, under the profiler, whose "
-    "own cost per op is in it"
-)
+_HOW = f"idle time before late launches in the runs, {WORST}, with the profiler, including its cost per op"
 
 
 def _described(work: Work, rows: pd.DataFrame, spent: Budget) -> str:
@@ -175,36 +172,36 @@ def _described(work: Work, rows: pd.DataFrame, spent: Budget) -> str:
     idle = spent.per_step(worst_devices(rows, rows["gap_ns"]))
     return (
         f"{count:,} kernels {per(spent)}, each shorter than a launch of {human(work.launch_ns, 'ns')}, in "
-        f"{runs:,} {'runs' if runs > 1 else 'run'} in all; the device is idle {human(idle, 'ns')} "
+        f"{runs:,} {'runs' if runs > 1 else 'run'} in total; the device is idle {human(idle, 'ns')} "
         f"{per(spent)} between them"
     )
 
 
 def _where(run: Run, rows: pd.DataFrame) -> str:
-    """The user's line behind the kernel with the longest gap, where a stack was recorded."""
+    """Source line of the kernel with the longest gap, if a stack was recorded."""
     order = np.lexsort((ints(rows, C.ROW_ID), -ints(rows, "late_ns")))[:EVIDENCE_ROWS]
     lines = [line for line in source_lines(run, rows[C.OP_ROW].iloc[order]) if line]
     return f" (at {brief(lines[0])})" if lines else ""
 
 
 def _evidence(rows: pd.DataFrame) -> dict[str, list[int]]:
-    return {"device_intervals": weightiest(rows, "late_ns", EVIDENCE_ROWS)}
+    return {"device_intervals": largest(rows, "late_ns", EVIDENCE_ROWS)}
 
 
-def _alike(rows: pd.DataFrame) -> tuple[int, int]:
-    """How many steps launch what the commonest one does, of how many, on the device where fewest do."""
+def _identical_steps(rows: pd.DataFrame) -> tuple[int, int]:
+    """Number of steps that launch the most common sequence, and of all steps, on the worst device."""
     kernels = rows[(rows[C.KIND] == DeviceKind.KERNEL) & rows[C.STEP].notna()].reset_index(drop=True)
     keys = [C.RANK, C.DEVICE, C.STEP]
-    told = [C.NAME, C.STREAM, C.GRID_X, C.GRID_Y, C.GRID_Z]
-    words = kernels[told].astype({C.NAME: object}).fillna(-1)
-    hashes = pd.util.hash_pandas_object(words, index=False).to_numpy(dtype=np.uint64)
+    fields = [C.NAME, C.STREAM, C.GRID_X, C.GRID_Y, C.GRID_Z]
+    values = kernels[fields].astype({C.NAME: object}).fillna(-1)
+    hashes = pd.util.hash_pandas_object(values, index=False).to_numpy(dtype=np.uint64)
     place = kernels.groupby(keys).cumcount().to_numpy().astype(np.uint64)
     mixed = hashes * (np.uint64(2) * place + np.uint64(1))
     sums = kernels[keys].assign(mixed=mixed).groupby(keys, sort=True)["mixed"]
-    whole = sums.agg(["sum", "size"]).reset_index()
-    places = whole.groupby([C.RANK, C.DEVICE])
+    hashed = sums.agg(["sum", "size"]).reset_index()
+    places = hashed.groupby([C.RANK, C.DEVICE])
     common = places[["sum", "size"]].value_counts().groupby(level=[0, 1]).max()
-    alike = pd.DataFrame({"same": common, "steps": places.size()})
-    alike["others"] = alike["steps"] - alike["same"]
-    worst = alike.sort_values(["others", "steps"], ascending=[False, True], kind="stable").iloc[:1]
+    counts = pd.DataFrame({"same": common, "steps": places.size()})
+    counts["others"] = counts["steps"] - counts["same"]
+    worst = counts.sort_values(["others", "steps"], ascending=[False, True], kind="stable").iloc[:1]
     return (int(worst["same"].iloc[0]), int(worst["steps"].iloc[0])) if len(worst) else (0, 0)

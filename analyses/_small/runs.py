@@ -1,4 +1,4 @@
-"""Runs of small kernels: consecutive on a stream, each shorter than what its launch costs the host."""
+"""Runs of small kernels: consecutive on a stream, each shorter than its launch call."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ _READ = (
 
 @dataclass(frozen=True)
 class Work:
-    """What occupied the devices, in the order of each stream.
+    """Intervals that occupy the devices, in stream order.
 
     Attributes:
-        rows: The intervals, with `small`, `idle_ns` (how long the device had been idle when it started),
-            `late` (its launch returned after that idle time had begun), `launch_start` and, of small ones,
-            the `op`, `range` and `kind_of_work` they belong to.
+        rows: The intervals, with `small`, `idle_ns` (device idle time before its start), `late` (its launch
+            returned after that idle time had begun), `launch_start` and, for small ones, `op`, `range` and
+            `kind_of_work`.
         launch_ns: Lower median of the durations of the calls that launched one kernel each.
     """
 
@@ -70,7 +70,7 @@ class Work:
 
 
 def read(run: Run) -> Work | None:
-    """The work of the devices; None where no launch of a kernel is known."""
+    """Read the work of the devices; None if no kernel launch is known."""
     frame = busy(run, _READ)
     frame[C.STREAM] = frame[C.STREAM].fillna(-1).astype(np.int64)
     frame = _with_idle(frame)
@@ -94,7 +94,7 @@ def read(run: Run) -> Work | None:
 
 
 def _with_idle(frame: pd.DataFrame) -> pd.DataFrame:
-    """Each idle time of a device goes to the one interval that ended it."""
+    """Assign each idle time of a device to the interval that ends it."""
     order = [C.RANK, C.DEVICE, C.START_NS, C.STREAM, C.ROW_ID]
     rows = frame.assign(end=spans(frame)[1]).sort_values(order, ignore_index=True)
     place = [rows[C.RANK], rows[C.DEVICE]]
@@ -104,7 +104,7 @@ def _with_idle(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _with_context(run: Run, frame: pd.DataFrame) -> pd.DataFrame:
-    """The outermost op and range around each small kernel's launch, and what kind of work it is."""
+    """Add outermost op, range and kind of work of each small kernel's launch."""
     small = frame["small"].to_numpy()
     columns = [C.ROW_ID, C.PARENT_ROW, C.KIND, C.NAME]
     host = run.table("host_intervals", columns=columns)
@@ -136,7 +136,7 @@ def _with_context(run: Run, frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _kinds_of_work(names: pd.Series, flags: dict[str, Bools]) -> Objects:
-    """By what encloses the launch, else by the kernel's name."""
+    """Kind of work by the rows that enclose the launch, else by the kernel's name."""
     plain = _found(names.cat.categories.astype(str), _ELEMENTWISE)[names.cat.codes.to_numpy()]
     work: Objects = np.where(plain, ELEMENTWISE, OTHER).astype(object)
     for kind, rows in flags.items():
@@ -149,14 +149,14 @@ def _found(names: pd.Index, pattern: re.Pattern[str]) -> Bools:
 
 
 def runs(work: Work, group: str | None) -> pd.DataFrame:
-    """The kernels of runs of at least `FEWEST`, with the number of their run as `run`.
+    """Kernels of runs of at least `FEWEST`, with the number of their run as `run`.
 
     A run ends with its step, at an interval that is not a small kernel, at a gap of more than `LONGEST_GAP`
-    launches, and where the group changes.
+    launches, and when the group changes.
 
     Args:
         work: The work of the devices.
-        group: Column of the group; kernels without one are in no run. None for runs of any kernels.
+        group: Column of the group; kernels without a group are in no run. None for runs of any kernels.
     """
     rows = work.rows
     small = rows["small"].to_numpy(copy=True)
@@ -171,8 +171,8 @@ def runs(work: Work, group: str | None) -> pd.DataFrame:
     new |= start - np.concatenate((start[:1], end[:-1])) > LONGEST_GAP * work.launch_ns
     number = np.cumsum(new)
     counts = np.bincount(number[small], minlength=int(number[-1]) + 1 if len(number) else 1)
-    kept = small & (counts[number] >= FEWEST)
-    found = rows[kept].assign(run=number[kept])
+    in_run = small & (counts[number] >= FEWEST)
+    found = rows[in_run].assign(run=number[in_run])
     first = ~found["run"].duplicated().to_numpy()
     found["gap_ns"] = np.where(first, 0, ints(found, "idle_ns"))
     found["late_ns"] = np.where(found["late"], ints(found, "gap_ns"), 0)

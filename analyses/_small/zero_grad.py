@@ -1,4 +1,4 @@
-"""What happens inside each zero_grad range: what it launched on each device, and what ran on the host."""
+"""zero_grad ranges: the work they launch on each device, and their ops on the host."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ if TYPE_CHECKING:
     from tracekit.run import Run
 
 NAMED = re.compile(r"(?i)^(?!.*\.py\(\d+\): ).*zero_grad|\.py\(\d+\): \w*zero_grad\w*$")
-"""Annotations and ops with zero_grad anywhere, Python frames only where it is the function."""
+"""Annotations and ops with zero_grad anywhere, Python frames only if it is the function."""
 FUSED = re.compile(r"(?i)multi_tensor|foreach")
-"""Kernels that take many tensors at once: `multi_tensor_apply_kernel` of PyTorch, Apex and DeepSpeed."""
+"""Kernels that process many tensors at once: `multi_tensor_apply_kernel` of PyTorch, Apex and DeepSpeed."""
 FIXED_NS = 2_000
-"""At most so much of a fill is taken as a cost that a fused kernel pays once."""
+"""Maximum fixed cost per fill, which a fused kernel pays once."""
 
 RANGE, FILLS = "range", "fills"
 _ZERO = re.compile(r"^(?:aten::)?zero(?:_|s)$")
 _NEW = "zeros"
-"""Makes a tensor of zeros, by `zero_` as well, which zeroes no gradient."""
+"""Suffix of ops that create a tensor of zeros, also with `zero_`, and zero no gradient."""
 _FOREACH = re.compile(r"_foreach_zero_$|multi_tensor_zero")
 _KINDS = (HostKind.ANNOTATION, HostKind.OP, HostKind.PYTHON)
 
 
 def find(run: Run) -> pd.DataFrame:
-    """The outermost zero_grad ranges, by start."""
+    """Outermost zero_grad ranges, sorted by start."""
     ranges = shared_ranges.outermost(shared_ranges.named(run, NAMED, _KINDS))
     return ranges.sort_values([C.RANK, C.START_NS, C.ROW_ID], ignore_index=True)
 
 
 def zeroing(run: Run, ranges: pd.DataFrame) -> pd.DataFrame:
-    """By position of the range: tensors zeroed one by one, and calls that zero a list of them, by op."""
+    """By position of the range: number of tensors zeroed individually, and of calls that zero lists."""
     counts = {}
     for name, pattern in (("singly", _ZERO), ("listed", _FOREACH)):
         ops = shared_ranges.outermost(shared_ranges.named(run, pattern, (HostKind.OP,)))
@@ -54,21 +54,21 @@ def zeroing(run: Run, ranges: pd.DataFrame) -> pd.DataFrame:
 
 
 def launched(run: Run, frame: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
-    """The kernels and memsets among device rows that a range launched, with its position as `RANGE`."""
+    """Kernels and memsets launched by a range, with its position as `RANGE`."""
     at = shared_ranges.covering(ranges, shared_ranges.launching(run, frame))
     fills = frame[C.KIND].isin([str(DeviceKind.KERNEL), str(DeviceKind.MEMSET)]).to_numpy()
-    kept = (at != NO_PARENT) & fills
-    rows = frame[kept].assign(**{RANGE: at[kept]}).reset_index(drop=True)
+    in_range = (at != NO_PARENT) & fills
+    rows = frame[in_range].assign(**{RANGE: at[in_range]}).reset_index(drop=True)
     names = rows[C.NAME].astype(object)
     ops = texts(host_rows(run, rows[C.OP_ROW], [C.NAME])[C.NAME], "")
     fused = names.map({name: bool(FUSED.search(name)) for name in names.unique()}).to_numpy(dtype=bool)
     listed = np.array([bool(_FOREACH.search(name)) for name in ops], bool)
-    told: pd.DataFrame = rows.assign(fused=fused | listed)
-    return told
+    result: pd.DataFrame = rows.assign(fused=fused | listed)
+    return result
 
 
 def device_rows(run: Run) -> pd.DataFrame:
-    """What occupies the devices, with what is needed to tell who launched it."""
+    """Intervals that occupy the devices, with their launches."""
     return busy(
         run,
         [
@@ -86,11 +86,11 @@ def device_rows(run: Run) -> pd.DataFrame:
 
 
 def per_device(fills: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
-    """One row per range and device it launched on.
+    """One row per range and device with launched work.
 
     Args:
-        fills: What the ranges launched.
-        frame: All that occupies the devices.
+        fills: Work launched by the ranges.
+        frame: All intervals that occupy the devices.
     """
     keys = [RANGE, C.DEVICE]
     grouped = fills.groupby(keys, sort=True)
@@ -116,7 +116,7 @@ def per_device(fills: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _idle(table: pd.DataFrame, frame: pd.DataFrame, first: Ints, last: Ints) -> Ints:
-    """The time between two moments in which nothing ran on the row's device."""
+    """Idle time of the row's device between two instants."""
     idle = last - first
     for (rank, device), _ in table.groupby([C.RANK, C.DEVICE], sort=True):
         where = ((table[C.RANK] == rank) & (table[C.DEVICE] == device)).to_numpy()
@@ -127,6 +127,6 @@ def _idle(table: pd.DataFrame, frame: pd.DataFrame, first: Ints, last: Ints) -> 
 
 
 def linked_ranks(frame: pd.DataFrame) -> list[int]:
-    """Ranks of which some device work is known to have been launched by something on the host."""
+    """Ranks with device work linked to the host."""
     known = frame[C.LAUNCH_ROW].notna() | frame[C.OP_ROW].notna()
     return sorted(int(rank) for rank in np.unique(ints(frame[known], C.RANK)))

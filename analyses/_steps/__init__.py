@@ -1,1 +1,1 @@
-"""Advice on step times: behind `steps`."""
+"""Findings on step times, for `steps`."""

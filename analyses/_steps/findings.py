@@ -1,4 +1,4 @@
-"""Advice on step times: what belongs to warm-up, and steps that differ by more than noise."""
+"""Findings on step times: warm-up steps and unsteady steps."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ RULES = (
         "warmup_steps",
         "the first steps, without a gap, exceed the median by more than 10% and by more than 3 scaled "
         "median absolute deviations; at least 4 steps",
-        "lazy loading, autotuning and cold caches belong to no later step",
+        "lazy loading, autotuning and cold caches affect only the first steps",
     ),
     Rule(
         "unsteady_steps",
         f"after warm-up p95 − p05 exceeds {human(UNSTEADY_SHARE, 'share')} of the median; at least "
-        f"{FEWEST_SETTLED} steps; without a saving where the times recur at a fixed period, as with "
+        f"{FEWEST_SETTLED} steps; without a saving if the times recur with a fixed period, as with "
         "accumulated gradients",
         "steps of one shape differ by a few percent; fewer steps do not show a distribution",
     ),
@@ -44,11 +44,11 @@ RULES = (
 
 
 def findings(steps: pd.DataFrame, times: str, against: Budget) -> tuple[Finding, ...]:
-    """What stands out among the steps of each rank.
+    """Warm-up and unsteady steps of each rank.
 
     Args:
         steps: Profiled steps with their rank, number, `warmup_outlier` and times.
-        times: Column of the times to judge, null where unknown.
+        times: Column of the times, null if unknown.
         against: What savings are measured against.
     """
     found = []
@@ -71,7 +71,7 @@ def _warmed_up(rank: object, slow: pd.DataFrame, settled: pd.DataFrame, times: s
         Severity.INFO,
         f"{len(slow):,} warm-up step{many} of rank {rank} took {took}{human(most, 'ns')}; the median of the "
         f"others is {human(middle, 'ns')}",
-        f"Leave step{many} {_numbers(slow)} out of comparisons, or record after more warm-up: "
+        f"Exclude step{many} {_numbers(slow)} from comparisons, or record after more warm-up: "
         "`tracekit collect --warmup`",
         confidence=CONFIDENT,
     )
@@ -91,9 +91,9 @@ def _unsteady(rank: object, settled: pd.DataFrame, times: str, against: Budget) 
                 "unsteady_steps",
                 Severity.INFO,
                 f"{title}, in a pattern that recurs every {period} steps",
-                "An optimizer step after accumulated gradients is such a pattern by plan; logging or "
-                f"evaluation every {period} steps need not be: `gpu_breakdown.per_step` tells what the "
-                f"slowest ({slowest}) do",
+                "Gradient accumulation causes such a pattern by design; logging or evaluation every "
+                f"{period} steps may be avoidable: `gpu_breakdown.per_step` shows the slowest steps "
+                f"({slowest})",
                 confidence=CONFIDENT,
             )
         ]
@@ -103,21 +103,21 @@ def _unsteady(rank: object, settled: pd.DataFrame, times: str, against: Budget) 
             "unsteady_steps",
             against.severity(excess),
             title,
-            f"Compare what the slowest steps ({slowest}) do with the others in `gpu_breakdown.per_step`: "
-            "their shapes, copies or waits may differ",
+            f"Compare the slowest steps ({slowest}) with the others in `gpu_breakdown.per_step`: their "
+            "shapes, copies or waits may differ",
             against.per_step(excess),
             Basis.ESTIMATED,
-            f"what steps take above their median of {human(middle, 'ns')}, over all steps",
+            f"time of steps above their median of {human(middle, 'ns')}, over all steps",
             confidence=SUGGESTIVE,
         )
     ]
 
 
 def _period(taken: Ints, most: float) -> int:
-    """The number of steps after which their times recur, seen at least three times; 0 without one."""
+    """Number of steps after which their times recur, observed at least three times; 0 if none."""
     for period in range(2, min(len(taken) // FEWEST_PERIODS, _LONGEST_PERIOD) + 1):
-        turns = [taken[place::period] for place in range(period)]
-        if all(percentile(turn, 95) - percentile(turn, 5) <= most for turn in turns):
+        phases = [taken[place::period] for place in range(period)]
+        if all(percentile(phase, 95) - percentile(phase, 5) <= most for phase in phases):
             return period
     return 0
 

@@ -1,1 +1,1 @@
-"""Parts of `utilization`."""
+"""Samples, tables and findings of `utilization`."""

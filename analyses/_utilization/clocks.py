@@ -1,4 +1,4 @@
-"""What held a device's clocks where they were: the bits of NVML's reasons over time."""
+"""Clocks of a device: the bits of NVML's clock reasons over time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REASONS = {
     DISPLAY: "clocks of the display",
     **HELD,
 }
-"""Bits by what they mean; those of `HELD` throttle, the others are as asked for."""
+"""Meaning of the bits; those of `HELD` throttle, the others are expected."""
 THROTTLING = sum(HELD)
 
 
@@ -43,37 +43,37 @@ class Reason:
 
 
 def reasons(scene: Scene, device: int) -> list[Reason]:
-    """Every reason that was seen inside of the window, by its bit."""
+    """Reasons sampled inside the window, sorted by bit."""
     found = scene.nvml(device, M.THROTTLE)
     if found is None:
         return []
     weights, bits = found.within(scene.window), found.values.astype(np.int64)
     total = int(weights.sum())
-    told = []
+    result = []
     for bit, words in REASONS.items():
         flagged = (bits & bit > 0) & (weights > 0)
         if flagged.any():
             time_ns = int(weights[flagged].sum())
-            told.append(Reason(bit, words, bit in HELD, time_ns, time_ns / total, int(flagged.sum())))
-    return sorted(told, key=lambda one: one.bit)
+            result.append(Reason(bit, words, bit in HELD, time_ns, time_ns / total, int(flagged.sum())))
+    return sorted(result, key=lambda one: one.bit)
 
 
 def throttled(scene: Scene, device: int) -> tuple[Union, float] | None:
-    """When a device was throttled inside of the window, over the sampled time as well; None if unknown."""
+    """Throttled time of a device inside the window, and its share of the sampled time; None if unknown."""
     found = scene.nvml(device, M.THROTTLE)
     if found is None:
         return None
-    start, end = found.holds()
+    start, end = found.extents()
     total = int(covered(scene.window, start, end).sum())
     if not total:
         return None
     flagged = found.values.astype(np.int64) & THROTTLING > 0
-    held = intervals.intersect(intervals.union(start[flagged], end[flagged]), scene.window)
-    return held, intervals.length(held) / total
+    throttled_time = intervals.intersect(intervals.union(start[flagged], end[flagged]), scene.window)
+    return throttled_time, intervals.length(throttled_time) / total
 
 
 def busy_clock(scene: Scene, device: int) -> float | None:
-    """Mean SM clock while the device worked inside of the window, MHz; None where unknown."""
+    """Mean SM clock while the device was busy inside the window, MHz; None if unknown."""
     return _busy_mean(scene, device, scene.nvml(device, M.SM_CLOCK))
 
 

@@ -1,4 +1,4 @@
-"""Advice on devices: clocks, link, company."""
+"""Findings on devices: clocks, link, other processes."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
     from .scene import Scene
 
 _LOWER = (
-    "Look at power, heat and clocks with `nvidia-smi -q -d PERFORMANCE,POWER,TEMPERATURE,CLOCK`; {cure}; "
-    "lock the clocks (`nvidia-smi --lock-gpu-clocks`) before times are compared."
+    "Check power, temperature and clocks with `nvidia-smi -q -d PERFORMANCE,POWER,TEMPERATURE,CLOCK`; "
+    "{cure}; lock the clocks (`nvidia-smi --lock-gpu-clocks`) before comparing times."
 )
-_HEAT = "better cooling or a free slot beside the board lets it run faster"
+_HEAT = "improve cooling or leave a free slot next to the board"
 _POWER = (
-    "a higher limit (`nvidia-smi -pl`, where the board allows it) lets it run faster, and is otherwise no "
-    "fault: work that fills the board meets its power limit"
+    "raise the limit if the board allows it (`nvidia-smi -pl`); reaching the power limit under full load is "
+    "normal"
 )
 
 
 def findings(scene: Scene) -> Iterator[Finding]:
-    """What each device that worked is held back by."""
+    """Findings on the limits of each busy device."""
     for device in sorted(scene.worked):
-        held = _throttled(scene, device)
-        yield from (one for one in (held or _below(scene, device),) if one)
+        throttling = _throttled(scene, device)
+        yield from (one for one in (throttling or _below(scene, device),) if one)
         yield from (one for one in (_narrow(scene, device), _shared(scene, device)) if one)
 
 
@@ -54,10 +54,10 @@ def _throttled(scene: Scene, device: int) -> Finding | None:
     return Finding(
         rules.THROTTLED,
         _severity(scene, device, seen),
-        f"The clocks of device {device} were held down by {by} in {100 * share:.0f}% of the sampled time"
+        f"The clocks of device {device} were throttled by {by} in {100 * share:.0f}% of the sampled time"
         f"{_clock(scene, device)}",
         _LOWER.format(cure=_POWER if all(one.bit == POWER_CAP for one in seen) else _HEAT),
-        how="no saving is given: how much a step gains by a higher clock depends on what bounds its kernels",
+        how="savings not estimated: the effect of a higher clock depends on what bounds the kernels",
         confidence=CONFIDENT,
         evidence=scene.evidence(device, flagged, EVIDENCE_ROWS),
     )
@@ -67,12 +67,12 @@ _LEAST = rules.LEAST_SAMPLES
 
 
 def _severity(scene: Scene, device: int, seen: list[Reason]) -> Severity:
-    """A board at its power limit that keeps its clock is doing what it should."""
+    """Severity of throttling; a board at its power limit with a high clock is normal."""
     share = _clock_share(scene, device)
-    kept = share is not None and share >= rules.SLOWED_SHARE
+    near_max = share is not None and share >= rules.SLOWED_SHARE
     return (
         Severity.INFO
-        if kept or (share is None and all(one.bit == POWER_CAP for one in seen))
+        if near_max or (share is None and all(one.bit == POWER_CAP for one in seen))
         else Severity.WARN
     )
 
@@ -84,7 +84,7 @@ def _clock_share(scene: Scene, device: int) -> float | None:
 
 def _clock(scene: Scene, device: int) -> str:
     clock, most = busy_clock(scene, device), scene.constant(device, M.SM_CLOCK_MAX)
-    return f": {clock:,.0f} of {most:,.0f} MHz on average while it worked" if clock and most else ""
+    return f": {clock:,.0f} of {most:,.0f} MHz on average while busy" if clock and most else ""
 
 
 def _below(scene: Scene, device: int) -> Finding | None:
@@ -95,16 +95,17 @@ def _below(scene: Scene, device: int) -> Finding | None:
     if loaded.sum() < rules.LEAST_SAMPLES:
         return None
     is_set = any(one.bit == SETTING for one in reasons(scene, device))
-    start, end = found.holds()
+    start, end = found.extents()
     return Finding(
         rules.BELOW_MAX,
         Severity.WARN,
-        f"The SM clock of device {device} stayed low{_clock(scene, device)}, and nothing throttled it",
-        "The clocks were set: `nvidia-smi --reset-gpu-clocks` and `--reset-applications-clocks` undo it."
+        f"The SM clock of device {device} stayed low{_clock(scene, device)}, without throttling",
+        "The clocks were set: reset them with `nvidia-smi --reset-gpu-clocks` and "
+        "`--reset-applications-clocks`."
         if is_set
-        else "Look for clocks that were set (`nvidia-smi -q -d CLOCK`), warm up longer before measuring, "
-        "and give the device longer stretches of work: it raises its clock only after some of it.",
-        how="no saving is given: how much a step gains by a higher clock depends on what bounds its kernels",
+        else "Check for set clocks (`nvidia-smi -q -d CLOCK`), warm up longer before measuring, and give the "
+        "device longer continuous work: it raises its clock only after some time under load.",
+        how="savings not estimated: the effect of a higher clock depends on what bounds the kernels",
         confidence=CONFIDENT if is_set else 0.6,
         evidence=scene.evidence(device, intervals.union(start[loaded], end[loaded]), EVIDENCE_ROWS),
     )
@@ -120,23 +121,23 @@ def _narrow(scene: Scene, device: int) -> Finding | None:
         rules.NARROW_LINK,
         steps.severity(saving),
         f"The PCIe link of device {device} ran at generation {own.generation} with {own.width} lanes "
-        f"({own.rate:.1f} GB/s) under load; it can do generation {own.most_generation} with {own.most_width} "
-        f"({own.most:.1f} GB/s)",
-        "Look at `nvidia-smi -q -d PCIE` under load, reseat the board or move it to a slot with all lanes, "
-        "and check risers and the machine's PCIe settings.",
+        f"({own.rate:.1f} GB/s) under load; it supports generation {own.most_generation} with "
+        f"{own.most_width} ({own.most:.1f} GB/s)",
+        "Check `nvidia-smi -q -d PCIE` under load, risers and the machine's PCIe settings; reseat the "
+        "board or move it to a slot with all lanes.",
         steps.per_step(saving) or None,
         Basis.ESTIMATED if steps.per_step(saving) else None,
-        f"copies between host and device that no kernel hides, times what the full link would save of them, "
+        f"exposed time of copies between host and device, times the share that the full link would save, "
         f"{steps.per}"
         if steps.per_step(saving)
-        else "no copies between host and device are exposed, so nothing would be saved here",
+        else "no copies between host and device are exposed, so there is no saving",
         0.8,
         evidence,
     )
 
 
 def _copied(scene: Scene, device: int, own: Link) -> tuple[int, dict[str, list[int]]]:
-    """What of the exposed copies in steps the full link would save, and the longest copies."""
+    """Time of exposed copies in steps that the full link would save, and the longest copies."""
     rows = scene.work[(scene.work[C.DEVICE] == device) & (scene.work[C.KIND] == str(DeviceKind.MEMCPY))]
     rows = rows[rows[C.COPY_KIND].isin([str(CopyKind.H2D), str(CopyKind.D2H)])]
     if len(scene.steps):
@@ -159,9 +160,9 @@ def _shared(scene: Scene, device: int) -> Finding | None:
         Severity.WARN,
         f"{count} other process{'es' * (count != 1)} used device {device} in {100 * share:.0f}% of the "
         "sampled time",
-        "See who it is with `nvidia-smi`, and measure on a device of your own: times, memory, power and "
-        "NVML's utilization here are of all of them together. (A server of MPS counts as a process.)",
-        how="no saving is given: what the others did is not in this trace",
+        "Find the process with `nvidia-smi`, and measure on an exclusive device: times, memory, power and "
+        "NVML's utilization include all processes. (An MPS server counts as a process.)",
+        how="savings not estimated: this trace does not include the other processes",
         confidence=CONFIDENT,
         evidence=scene.evidence(device, _flagged(scene, device), EVIDENCE_ROWS),
     )
@@ -171,7 +172,7 @@ def _flagged(scene: Scene, device: int) -> Union:
     found = scene.nvml(device, M.OTHERS)
     if found is None:
         return intervals.EMPTY
-    start, end = found.holds()
+    start, end = found.extents()
     shared = found.values > 0
     return intervals.intersect(intervals.union(start[shared], end[shared]), scene.window)
 

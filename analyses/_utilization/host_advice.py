@@ -1,4 +1,4 @@
-"""Advice on the measured process: memory that grows, one thread that all wait for."""
+"""Findings on the measured process: growing memory, and a single limiting thread."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def findings(scene: Scene) -> Iterator[Finding]:
-    """What the samples of the process show."""
+    """Findings on the samples of the process."""
     yield from (one for one in (_growth(scene), _cpu_bound(scene)) if one)
 
 
@@ -48,10 +48,10 @@ def _growth(scene: Scene) -> Finding | None:
         Severity.WARN,
         f"Host memory of the process grew by {human(total, 'bytes')} within {seconds:.1f} s before the "
         f"profile, to {human(int(values[-1]), 'bytes')}",
-        "Look for what is kept from step to step on the host: losses that were not detached or made numbers, "
-        "lists of outputs, caches, workers of a DataLoader that copy what they read; `tracemalloc` or "
-        "`memray` name the lines.",
-        how=f"slope of Theil and Sen over {len(values)} samples of resident memory, per sample: {each}",
+        "Look for objects that persist across steps on the host: losses that are neither detached nor "
+        "converted to numbers, lists of outputs, caches, DataLoader workers that copy the data they read; "
+        "`tracemalloc` or `memray` show the lines.",
+        how=f"Theil-Sen slope over {len(values)} samples of resident memory, per sample: {each}",
         confidence=0.6,
     )
 
@@ -64,18 +64,18 @@ def _cpu_bound(scene: Scene) -> Finding | None:
     cores = stats.mean / 100
     idle = {device: 1 - intervals.length(scene.busy(device)) / scene.window_ns for device in scene.worked}
     device = min(idle, key=lambda one: idle[one])
-    rested = idle[device] >= rules.IDLE_SHARE and rules.ONE_CORE[0] <= cores <= rules.ONE_CORE[1]
-    if not rested or stats.covered_ns < rules.LEAST_COVERED * scene.window_ns:
+    is_idle = idle[device] >= rules.IDLE_SHARE and rules.ONE_CORE[0] <= cores <= rules.ONE_CORE[1]
+    if not is_idle or stats.covered_ns < rules.LEAST_COVERED * scene.window_ns:
         return None
     return Finding(
         rules.CPU_BOUND,
         Severity.WARN,
-        f"The process keeps {cores:.2f} cores busy while device {device} idles in {100 * idle[device]:.0f} "
-        f"% of the {scene.scope}",
-        "One thread sets the pace: launch less (torch.compile, CUDA graphs, fused optimizers, larger "
-        "batches), or move its work to other threads or processes (DataLoader workers). `idle_gaps` names "
-        "the ops that the device waited for.",
-        how="no saving is given here: `idle_gaps` measures what each cause of waiting costs",
+        f"The process keeps {cores:.2f} cores busy while device {device} is idle for "
+        f"{100 * idle[device]:.0f}% of the {scene.scope}",
+        "One thread limits the throughput: launch less often (torch.compile, CUDA graphs, fused "
+        "optimizers, larger batches), or move its work to other threads or processes (DataLoader "
+        "workers). `idle_gaps` names the ops that the device waited for.",
+        how="savings not estimated here: `idle_gaps` measures the cost of each cause of idle time",
         confidence=0.7,
         evidence=_idle_rows(scene, device),
     )

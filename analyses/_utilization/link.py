@@ -1,4 +1,4 @@
-"""The PCIe link of a device under load, and what went over it."""
+"""The PCIe link of a device under load, and its throughput."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Link:
-    """A device's link; None what is unknown.
+    """A device's link; unknown values are None.
 
     Attributes:
-        generation: The highest that was sampled while the device worked; one at rest falls back.
+        generation: Highest one sampled while the device was busy, since an idle link falls back.
         width: Lanes, likewise.
-        loaded: Samples taken while the device worked.
-        received: GB/s to the device inside of the window.
+        loaded: Number of samples while the device was busy.
+        received: GB/s to the device inside the window.
         sent: GB/s from the device, likewise.
     """
 
@@ -36,17 +36,17 @@ class Link:
 
     @property
     def rate(self) -> float | None:
-        """GB/s in one direction of the link as it was."""
+        """GB/s in one direction of the link under load."""
         return link_gb_per_s(self.generation, self.width)
 
     @property
     def most(self) -> float | None:
-        """GB/s in one direction of the link as it can be here."""
+        """Maximum GB/s in one direction on this machine."""
         return link_gb_per_s(self.most_generation, self.most_width)
 
     @property
     def known(self) -> bool:
-        """Whether anything of it was sampled."""
+        """Whether any value was sampled."""
         return any(
             one is not None for one in (self.generation, self.most_generation, self.received, self.sent)
         )
@@ -60,8 +60,8 @@ def link(scene: Scene, device: int) -> Link:
     return Link(
         generation,
         width,
-        _whole(scene.constant(device, M.PCIE_GENERATION_MAX)),
-        _whole(scene.constant(device, M.PCIE_WIDTH_MAX)),
+        _integer(scene.constant(device, M.PCIE_GENERATION_MAX)),
+        _integer(scene.constant(device, M.PCIE_WIDTH_MAX)),
         loaded,
         received.stats(scene.window) if received else None,
         sent.stats(scene.window) if sent else None,
@@ -73,8 +73,8 @@ def _under_load(scene: Scene, device: int, metric: str) -> tuple[int | None, int
     if found is None:
         return None, 0
     loaded = found.values[found.within(scene.busy(device)) > 0]
-    return (_whole(float(loaded.max())), len(loaded)) if len(loaded) else (None, 0)
+    return (_integer(float(loaded.max())), len(loaded)) if len(loaded) else (None, 0)
 
 
-def _whole(value: float | None) -> int | None:
+def _integer(value: float | None) -> int | None:
     return None if value is None else int(value)

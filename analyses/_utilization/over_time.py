@@ -1,4 +1,4 @@
-"""What was sampled over time, thinned to what a figure can show."""
+"""Samples over time, thinned for figures."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from .series import Series
 
 MOST_POINTS = 1_000
-"""Of more samples of a quantity that many are shown, evenly spread."""
+"""Maximum number of samples per quantity, evenly selected."""
 FEW_DEVICES = 2
-"""Of more devices only the utilization is shown: more lines cannot be told apart."""
+"""Maximum number of devices for quantities other than utilization, to limit the number of lines."""
 UTILIZATION = "utilization"
 _QUANTITIES = (
     ("memory", M.MEMORY_USED, M.MEMORY_TOTAL),
@@ -33,7 +33,7 @@ _QUANTITIES = (
 
 
 def devices(scene: Scene) -> pd.DataFrame:
-    """Utilization, memory, clock and power of each device as shares of the most they can be."""
+    """Utilization, memory, clock and power of each device as shares of their maximum."""
     parts = []
     for device in scene.devices:
         found = scene.nvml(device, M.GPU_UTILIZATION)
@@ -65,7 +65,7 @@ def _thinned(found: Series) -> tuple[Ints, Floats]:
 
 
 def host(scene: Scene) -> pd.DataFrame:
-    """Memory, CPU and threads of the process; a column is missing where its sample is."""
+    """Memory, CPU and threads of the process; missing if not sampled."""
     columns = [column.name for column in HOST_TIMELINE.columns]
     found = scene.process(RSS)
     if found is None:
@@ -84,7 +84,7 @@ def host(scene: Scene) -> pd.DataFrame:
 
 
 def _at(found: Series | None, times: Ints) -> Floats:
-    """The values sampled at exactly these times, NaN where there is none: one reading has one time."""
+    """Values sampled at exactly these times, else NaN; all metrics of one reading have the same time."""
     if found is None:
         return np.full(len(times), np.nan)
     by_time = pd.Series(found.values, index=found.times)

@@ -1,4 +1,4 @@
-"""What `utilization` advises on: conditions and thresholds."""
+"""Rules of `utilization` and their thresholds."""
 
 from __future__ import annotations
 
@@ -20,40 +20,40 @@ LATER_SHARE = 0.35
 RULES = (
     Rule(
         THROTTLED,
-        "NVML gives a reason that throttles (power limit, hardware, heat, power supply, synchronized "
-        "clocks) in at least 2 samples that stand for at least 5% of the sampled time of the steps",
-        "a bit that is set now and then costs less than two runs of one program differ by",
+        "NVML reports a throttling reason (power limit, hardware, temperature, power supply, synchronized "
+        "clocks) in at least 2 samples that cover at least 5% of the sampled time of the steps",
+        "a bit that is set rarely costs less than the variation between runs of one program",
     ),
     Rule(
         BELOW_MAX,
-        "the mean SM clock while the device works is below 75% of its highest, by at least 2 samples, and "
+        "the mean SM clock while the device is busy is below 75% of its maximum, in at least 2 samples, and "
         "it is throttled in less than 5% of the time",
-        "boards sustain 80% and more of the highest clock under load unless they are set or held lower",
+        "boards sustain at least 80% of the maximum clock under load unless set lower or throttled",
     ),
     Rule(
         NARROW_LINK,
-        "in at least 2 samples taken while the device works the PCIe link never has the generation or the "
-        "lanes of its highest",
-        "a link at rest falls back to save power, one under load does not: then the slot, a riser or the "
-        "machine's settings limit it",
+        "in at least 2 samples while the device is busy, the PCIe link does not reach its maximum generation "
+        "or number of lanes",
+        "an idle link falls back to save power, but not under load; then the slot, a riser or the machine's "
+        "settings limit it",
     ),
     Rule(
         SHARED,
-        "at least one other process has a compute context on a device that works, at any sample in the steps",
-        "what it does there is not in this trace, and takes time, memory and power from this program",
+        "at least one other process has a compute context on a busy device, in any sample in the steps",
+        "it takes time, memory and power from this program, and is not in this trace",
     ),
     Rule(
         HOST_GROWTH,
-        "over at least 16 samples before the profile, resident memory grows (the 95% interval of the slope "
-        "of Theil and Sen is above 0) by at least 5% and 32 MiB, at least 35% of that in the second half",
-        "start-up grows and then ends, so the second half must grow as well; during the profile the profiler "
-        "itself grows",
+        "over at least 16 samples before the profile, resident memory grows (the 95% interval of the "
+        "Theil-Sen slope is above 0) by at least 5% and 32 MiB, at least 35% of that in the second half",
+        "growth at start-up ends, so the second half must grow too; during the profile the profiler's memory "
+        "grows",
     ),
     Rule(
         CPU_BOUND,
-        "a device idles in at least 30% of the window while the process and its children use 0.85 to 1.3 "
-        "cores on average, by samples that stand for at least half of it",
-        "one busy core with an idle device is the sign of one thread that everything waits for; several busy "
-        "cores or none have other causes",
+        "a device is idle for at least 30% of the window while the process and its children use 0.85 to 1.3 "
+        "cores on average, in samples that cover at least half of it",
+        "one busy core with an idle device indicates a single limiting thread; several busy cores or "
+        "none have other causes",
     ),
 )

@@ -1,4 +1,4 @@
-"""What was sampled, and the time in which it is looked at."""
+"""Samples of a run, its device work, and the measured window."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STEPS, CAPTURE, WHOLE = "steps", "capture", "whole run"
 
 @dataclass(frozen=True)
 class Scene:
-    """A run's samples beside what its devices did."""
+    """Samples and device work of a run."""
 
     run: Run
 
@@ -44,18 +44,18 @@ class Scene:
 
     @cached_property
     def work(self) -> pd.DataFrame:
-        """What occupied devices."""
+        """Intervals that occupied devices."""
         columns = [C.ROW_ID, C.RANK, C.DEVICE, C.KIND, C.COPY_KIND, C.STEP, C.START_NS, C.DUR_NS]
         return busy(self.run, columns)
 
     @property
     def scope(self) -> str:
-        """What the window is made of."""
+        """Scope of the window: steps or capture."""
         return STEPS if len(self.steps) else CAPTURE
 
     @cached_property
     def window(self) -> Union:
-        """The union of the profiled steps of all ranks; where none are marked, the capture."""
+        """The union of the profiled steps of all ranks; the capture if none are marked."""
         if len(self.steps):
             return intervals.union(ints(self.steps, C.START_NS), ints(self.steps, END_NS))
         rows = self.work
@@ -73,26 +73,26 @@ class Scene:
 
     @cached_property
     def devices(self) -> list[int]:
-        """Devices that worked or were sampled by NVML."""
+        """Devices that were busy or sampled by NVML."""
         sampled = {one.device for one in self.series if one.source == SOURCE and one.device is not None}
         return sorted(sampled | set(self.worked))
 
     @cached_property
     def worked(self) -> dict[int, Union]:
-        """When anything ran on each device that worked."""
+        """Union of all work of each busy device."""
         return _by_device(self.work)
 
     @cached_property
     def kernels(self) -> dict[int, Union]:
-        """When a kernel ran on each device that worked."""
+        """Union of the kernels of each busy device."""
         return _by_device(self.work[self.work[C.KIND] == str(DeviceKind.KERNEL)])
 
     def busy(self, device: int) -> Union:
-        """When anything ran on a device inside of the window."""
+        """Union of all work of a device inside the window."""
         return intervals.intersect(self.worked.get(device, intervals.EMPTY), self.window)
 
     def active_share(self, device: int, window: Union | None = None) -> float | None:
-        """|K| over the window, as in `gpu_breakdown`; None for a device that did nothing in the run."""
+        """|K| over the window, as in `gpu_breakdown`; None for a device without work in the run."""
         inside = self.window if window is None else window
         total = intervals.length(inside)
         if device not in self.worked or not total:
@@ -109,12 +109,12 @@ class Scene:
         return self._found(PROCESS, None, metric)
 
     def constant(self, device: int, metric: str) -> float | None:
-        """What NVML said once, at most."""
+        """Maximum of a metric that NVML reports as a constant."""
         found = self.nvml(device, metric)
         return float(found.values.max()) if found else None
 
     def evidence(self, device: int, flagged: Union, most: int) -> dict[str, list[int]]:
-        """The longest intervals of a device that touch flagged time."""
+        """Intervals of a device with the longest overlap with flagged time."""
         rows = self.work[self.work[C.DEVICE] == device]
         inside = intervals.covered(flagged, *spans(rows))
         longest = np.argsort(-inside, kind="stable")[:most]

@@ -1,9 +1,8 @@
-"""Samples of one metric, and the time each of them stands for.
+"""Samples of one metric, and the time covered by each of them.
 
-A sample of a state (a clock, power, memory) stands for the time from half-way since the sample before it to
-half-way to the one after it. One that looks back (a utilization, a share of CPU) stands for the time since
-the sample before it. Neither stands for more than three times the median distance of its metric's samples:
-what was not sampled for longer is not covered.
+A sample of a state (clock, power, memory) covers the time between the midpoints to its neighboring samples.
+An averaged sample (utilization, CPU share) covers the time since the previous sample. Neither covers more
+than three times the median distance of its metric's samples; longer gaps are not covered.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ MOST_GAPS = 3
 
 @dataclass(frozen=True)
 class Stats:
-    """What samples say of some time; `covered_ns` is how much of it they stand for."""
+    """Statistics of samples in a time range; `covered_ns` is the time covered by them."""
 
     mean: float
     low: float
@@ -45,7 +44,7 @@ class Stats:
 
 @dataclass(frozen=True)
 class Series:
-    """Samples of one metric of one device (None: the host) in order of time."""
+    """Samples of one metric of one device (None: the host) sorted by time."""
 
     source: str
     device: int | None
@@ -54,8 +53,8 @@ class Series:
     times: Ints
     values: Floats
 
-    def holds(self) -> Union:
-        """Start and end of the time each sample stands for; disjoint, in order, empty for a single sample."""
+    def extents(self) -> Union:
+        """Start and end of the time covered by each sample; disjoint, sorted, empty for a single sample."""
         gaps = np.diff(self.times)
         typical = int(np.median(gaps)) if len(gaps) else 0
         before = np.minimum(np.concatenate(([typical], gaps)), MOST_GAPS * typical).astype(np.int64)
@@ -65,15 +64,15 @@ class Series:
         return self.times - before // 2, self.times + (after - after // 2)
 
     def within(self, windows: Union) -> Ints:
-        """How much of the time each sample stands for lies in a union of windows."""
-        return covered(windows, *self.holds())
+        """Time covered by each sample inside a union of windows."""
+        return covered(windows, *self.extents())
 
     def stats(self, windows: Union | None = None) -> Stats | None:
-        """Time-weighted statistics inside of windows, or of all samples; None where no sample is there."""
-        start, end = self.holds()
+        """Time-weighted statistics inside windows, or of all samples; None without samples."""
+        start, end = self.extents()
         weights = end - start if windows is None else covered(windows, start, end)
         total = int(weights.sum())
-        if not total:  # samples without a duration: those inside count alike
+        if not total:  # samples without a duration have equal weights
             inside = np.ones(len(self.times)) if windows is None else _at(windows, self.times)
             weights = inside.astype(np.int64)
         return _stats(self.values[weights > 0], weights[weights > 0], total)
@@ -93,7 +92,7 @@ def _stats(values: Floats, weights: Ints, covered_ns: int) -> Stats | None:
 
 
 def quantile(values: Floats, weights: Ints, share: float) -> float:
-    """The least value that is not exceeded for a share of the time.
+    """Time-weighted quantile: the smallest value not exceeded for a share of the time.
 
     Example:
         >>> quantile(np.array([5.0, 1.0]), np.array([10, 90]), 0.95), quantile(np.ones(1), np.ones(1), 0.5)
@@ -106,7 +105,7 @@ def quantile(values: Floats, weights: Ints, share: float) -> float:
 
 
 def read(run: Run) -> list[Series]:
-    """Every metric of the run's counters; values that are no numbers are left out."""
+    """Read every metric of the run's counters; values that are not finite are omitted."""
     rows = run.table("counters")
     if not rows[C.T_NS].is_monotonic_increasing:
         rows = rows.sort_values(C.T_NS, kind="stable")

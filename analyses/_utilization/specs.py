@@ -1,4 +1,4 @@
-"""The tables of `utilization`: titles, columns, units."""
+"""Table specifications of `utilization`."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from tracekit.schema import C
 
 from .._shared.common import DEVICE, RANK, STEP
 
-_SCOPE = Column("scope", "", "the profiled steps (or the capture where none are marked), or the whole run")
-_SAMPLES = Column("samples", "count", "samples that stand for some of that time")
+_SCOPE = Column("scope", "", "the profiled steps (or the capture if none are marked), or the whole run")
+_SAMPLES = Column("samples", "count", "samples that cover part of that time")
 
 DEVICES = TableSpec(
     "devices",
-    "NVML beside the trace, per device, in the profiled steps",
+    "NVML and trace, per device, in the profiled steps",
     (
         DEVICE,
-        Column("nvml_share", "share", "NVML's GPU utilization: time in which any kernel of anyone ran"),
+        Column("nvml_share", "share", "NVML's GPU utilization: time in which any kernel of any process ran"),
         Column("active_share", "share", "|K| of the trace over the window: a kernel of this program runs"),
         Column("window_ns", "ns", "length of the window: the union of the steps of all ranks"),
-        Column("memory_used", "bytes", "most device memory in use, by all processes and the driver"),
-        Column("memory_total", "bytes", "the device's memory"),
+        Column("memory_used", "bytes", "maximum device memory in use, by all processes and the driver"),
+        Column("memory_total", "bytes", "total device memory"),
         Column("memory_share", "share", "used over total"),
-        Column("sm_clock", "MHz", "mean SM clock while anything of the trace ran on the device"),
-        Column("sm_clock_max", "MHz", "highest SM clock the device can be asked for"),
-        Column("clock_share", "share", "mean over highest SM clock"),
-        Column("throttled_share", "share", "time with a reason that throttles over sampled time"),
+        Column("sm_clock", "MHz", "mean SM clock while the device was busy"),
+        Column("sm_clock_max", "MHz", "maximum SM clock of the device"),
+        Column("clock_share", "share", "mean over maximum SM clock"),
+        Column("throttled_share", "share", "time with a throttling reason over sampled time"),
         Column("power", "W", "mean power of the board"),
-        Column("power_limit", "W", "enforced limit of it"),
-        Column("energy_per_step", "J", "integral of power over the window, over its steps"),
-        Column("energy_counted", "J", "by the board's own counter, from the first sample to the last"),
-        Column("temperature", "°C", "highest temperature"),
-        Column("other_processes", "count", "most other processes with a context on the device"),
+        Column("power_limit", "W", "enforced power limit"),
+        Column("energy_per_step", "J", "integral of power over the window, per step"),
+        Column("energy_counted", "J", "energy by the board's counter, from the first to the last sample"),
+        Column("temperature", "°C", "maximum temperature"),
+        Column("other_processes", "count", "maximum number of other processes with a context on the device"),
     ),
 )
 PER_STEP = TableSpec(
@@ -46,38 +46,38 @@ PER_STEP = TableSpec(
         Column("nvml_share", "share", "NVML's GPU utilization"),
         Column("active_share", "share", "|K| of the trace over the step"),
         Column("sm_clock", "MHz", "mean SM clock, idle time included"),
-        Column("samples", "count", "samples of power that stand for some of the step"),
+        Column("samples", "count", "power samples that cover part of the step"),
     ),
 )
 THROTTLING = TableSpec(
     "throttling",
-    "What held the clocks where they were, in the profiled steps",
+    "Clock throttle reasons, in the profiled steps",
     (
         DEVICE,
         Column("reason", "", "NVML's reason"),
         Column("bit", "", "its bit"),
-        Column("throttles", "", "whether it holds a working device below what was asked for"),
-        Column("time_ns", "ns", "time the samples with it stand for"),
-        Column("time_share", "share", "over the time of all samples; reasons may hold together"),
+        Column("throttles", "", "whether it lowers the clock of a busy device"),
+        Column("time_ns", "ns", "time covered by samples with it"),
+        Column("time_share", "share", "over the time of all samples; reasons may overlap"),
         _SAMPLES,
     ),
 )
 LINKS = TableSpec(
     "pcie",
-    "PCIe throughput against the link, in the profiled steps",
+    "PCIe throughput and link, in the profiled steps",
     (
         DEVICE,
-        Column("generation", "", "highest generation seen while the device worked"),
-        Column("width", "", "most lanes seen while the device worked"),
-        Column("max_generation", "", "highest generation of device and slot"),
-        Column("max_width", "", "most lanes of device and slot"),
+        Column("generation", "", "highest generation sampled while the device was busy"),
+        Column("width", "", "most lanes sampled while the device was busy"),
+        Column("max_generation", "", "maximum generation of device and slot"),
+        Column("max_width", "", "maximum lanes of device and slot"),
         Column("link_rate", "GB/s", "generation × lanes, one direction, after line encoding"),
-        Column("max_link_rate", "GB/s", "the same of the highest generation and most lanes"),
+        Column("max_link_rate", "GB/s", "the same for maximum generation and lanes"),
         Column("received_mean", "GB/s", "mean to the device"),
-        Column("received_max", "GB/s", "most to the device, over 20 ms"),
+        Column("received_max", "GB/s", "maximum to the device, over 20 ms"),
         Column("sent_mean", "GB/s", "mean from the device"),
-        Column("sent_max", "GB/s", "most from the device, over 20 ms"),
-        Column("used_share", "share", "most of either direction over the link"),
+        Column("sent_max", "GB/s", "maximum from the device, over 20 ms"),
+        Column("used_share", "share", "maximum of both directions over the link rate"),
     ),
 )
 HOST = TableSpec(
@@ -86,13 +86,13 @@ HOST = TableSpec(
     (
         _SCOPE,
         Column("rss_mean", "bytes", "mean resident memory"),
-        Column("rss_min", "bytes", "least resident memory"),
-        Column("rss_max", "bytes", "most resident memory"),
+        Column("rss_min", "bytes", "minimum resident memory"),
+        Column("rss_max", "bytes", "maximum resident memory"),
         Column("cores_mean", "×", "CPU time over wall time: 1 is one busy core"),
-        Column("cores_p95", "×", "not exceeded in 95% of the time"),
-        Column("cores_max", "×", "most"),
-        Column("threads", "count", "most threads"),
-        Column("processes", "count", "most processes"),
+        Column("cores_p95", "×", "95th percentile, weighted by time"),
+        Column("cores_max", "×", "maximum"),
+        Column("threads", "count", "maximum number of threads"),
+        Column("processes", "count", "maximum number of processes"),
         _SAMPLES,
     ),
 )
@@ -101,27 +101,27 @@ METRICS = TableSpec(
     "Every sampled metric",
     (
         _SCOPE,
-        Column(C.SOURCE, "", "who sampled: nvml, process, nsys or torch"),
+        Column(C.SOURCE, "", "source: nvml, process, nsys or torch"),
         Column(C.DEVICE, "", "device index; missing for the host"),
-        Column(C.METRIC, "", "what was sampled"),
+        Column(C.METRIC, "", "sampled metric"),
         Column(C.UNIT, "", "unit of the values"),
         Column("mean", "", "mean, weighted by time", unit_in=C.UNIT),
-        Column("min", "", "least", unit_in=C.UNIT),
-        Column("max", "", "most", unit_in=C.UNIT),
-        Column("p95", "", "not exceeded in 95% of the time", unit_in=C.UNIT),
+        Column("min", "", "minimum", unit_in=C.UNIT),
+        Column("max", "", "maximum", unit_in=C.UNIT),
+        Column("p95", "", "95th percentile, weighted by time", unit_in=C.UNIT),
         _SAMPLES,
-        Column("covered_ns", "ns", "time the samples stand for"),
+        Column("covered_ns", "ns", "time covered by the samples"),
     ),
 )
-_AT = Column(C.T_NS, "ns", "time since the run's t0; before it is before the profile")
+_AT = Column(C.T_NS, "ns", "time since the run's t0; negative before the profile")
 TIMELINE = TableSpec(
     "timeline",
-    "Devices over time, each as a share of the most it can be",
+    "Devices over time, as shares of their maximum",
     (
         DEVICE,
         Column("quantity", "", "NVML's utilization, memory used, SM clock or power"),
         _AT,
-        Column("of_most", "share", "utilization; over the memory, the highest clock or the power limit"),
+        Column("of_most", "share", "utilization, or value over total memory, maximum clock or power limit"),
     ),
 )
 HOST_TIMELINE = TableSpec(
@@ -130,7 +130,7 @@ HOST_TIMELINE = TableSpec(
     (
         _AT,
         Column("rss", "bytes", "resident memory"),
-        Column("cores", "×", "CPU time over wall time since the reading before"),
+        Column("cores", "×", "CPU time over wall time since the previous reading"),
         Column("threads", "count", "threads"),
     ),
 )

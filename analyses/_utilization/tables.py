@@ -1,4 +1,4 @@
-"""The tables of `utilization`."""
+"""Tables of `utilization`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .series import Series
 
 LEAST_COVERED = 0.5
-"""Share of a window that samples must stand for to speak for all of it."""
+"""Minimum share of a window that samples must cover."""
 _CONSTANT = {name for one in QUESTIONS if one.once for name in one.names}
 _NOT_LISTED = {*_CONSTANT, M.THROTTLE, M.ENERGY, *(f"{kind}_peak_bytes" for kind in ("host", "device"))}
 _TOTAL = "peak_"
@@ -36,7 +36,7 @@ Row = dict[str, Any]
 
 
 def metrics(scene: Scene) -> pd.DataFrame:
-    """Each sampled metric inside of the window and over the whole run."""
+    """Each sampled metric inside the window and over the whole run."""
     rows = [row for one in scene.series if _is_listed(one) for row in _scopes(scene, one)]
     return frame(rows, METRICS)
 
@@ -65,14 +65,14 @@ def _scopes(scene: Scene, one: Series) -> Iterator[Row]:
 
 
 def devices(scene: Scene) -> pd.DataFrame:
-    """NVML's view of each device beside what the trace shows."""
+    """NVML metrics of each device, with the trace's utilization."""
     return frame([_device(scene, device) for device in scene.devices], DEVICES)
 
 
 def _device(scene: Scene, device: int) -> Row:
     used, total = _high(scene, device, M.MEMORY_USED), scene.constant(device, M.MEMORY_TOTAL)
     clock, most = busy_clock(scene, device), scene.constant(device, M.SM_CLOCK_MAX)
-    held = throttled(scene, device)
+    throttling = throttled(scene, device)
     utilization = _mean(scene, device, M.GPU_UTILIZATION)
     joules = energy(scene, device, scene.window)
     return {
@@ -86,7 +86,7 @@ def _device(scene: Scene, device: int) -> Row:
         "sm_clock": clock,
         "sm_clock_max": most,
         "clock_share": clock / most if clock and most else None,
-        "throttled_share": held[1] if held else None,
+        "throttled_share": throttling[1] if throttling else None,
         "power": _mean(scene, device, M.POWER),
         "power_limit": scene.constant(device, M.POWER_LIMIT),
         "energy_counted": _counted(scene, device),
@@ -97,9 +97,9 @@ def _device(scene: Scene, device: int) -> Row:
 
 
 def energy(scene: Scene, device: int, window: Union) -> float | None:
-    """Joules of a device inside of a window: the mean power, weighted by time, times the window.
+    """Joules of a device inside a window: the mean power, weighted by time, times the window.
 
-    None where the samples stand for less than half of the window.
+    None if the samples cover less than half of the window.
     """
     power, length = scene.nvml(device, M.POWER), intervals.length(window)
     stats = power.stats(window) if power else None
@@ -109,7 +109,7 @@ def energy(scene: Scene, device: int, window: Union) -> float | None:
 
 
 def _counted(scene: Scene, device: int) -> float | None:
-    """Joules by the device's own counter from the first sample to the last; None where it was reset."""
+    """Joules by the device's own counter from the first sample to the last; None if it was reset."""
     counter = scene.nvml(device, M.ENERGY)
     if counter is None or (np.diff(counter.values) < 0).any():
         return None
@@ -155,7 +155,7 @@ def per_step(scene: Scene) -> pd.DataFrame:
 
 
 def throttling(scene: Scene) -> pd.DataFrame:
-    """What held the clocks of each device where they were."""
+    """Reasons of the clocks of each device."""
     rows = [
         {
             C.DEVICE: device,
@@ -173,7 +173,7 @@ def throttling(scene: Scene) -> pd.DataFrame:
 
 
 def links(scene: Scene) -> pd.DataFrame:
-    """PCIe throughput of each device against its link."""
+    """PCIe throughput of each device compared with its link."""
     found = [(device, link(scene, device)) for device in scene.devices]
     rows = []
     for device, one in found:
@@ -226,16 +226,16 @@ def host(scene: Scene) -> pd.DataFrame:
 
 
 def frame(rows: list[Row], spec: TableSpec) -> pd.DataFrame:
-    """Rows as a table of the declared columns: whole numbers, text, or floats with NaN for the unknown."""
+    """Build a table with the declared columns: integers, text, or floats with NaN for unknown."""
     table = pd.DataFrame(rows, columns=[column.name for column in spec.columns], dtype=object)
     for column in spec.columns:
         values = table[column.name]
-        if column.name in _WHOLE or column.unit in {"ns", "bytes", "count"}:
-            whole = pd.to_numeric(values).round().astype("Int64")
-            table[column.name] = whole.astype(np.int64) if whole.notna().all() else whole
+        if column.name in _INTEGERS or column.unit in {"ns", "bytes", "count"}:
+            integers = pd.to_numeric(values).round().astype("Int64")
+            table[column.name] = integers.astype(np.int64) if integers.notna().all() else integers
         elif column.unit or column.unit_in:
             table[column.name] = values.astype(np.float64)
     return table
 
 
-_WHOLE = {C.RANK, C.DEVICE, C.STEP, "generation", "width", "max_generation", "max_width"}
+_INTEGERS = {C.RANK, C.DEVICE, C.STEP, "generation", "width", "max_generation", "max_width"}

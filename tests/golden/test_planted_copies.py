@@ -313,7 +313,7 @@ def test_without_shapes_only_the_settings_can_name_a_cause(
     result = compare(base, head, "h2d_copies")
     assert result.tables["causes"]["cause"].iloc[0] == cause
     if cause == "unknown":
-        assert "cannot be told apart" in result.tables["causes"]["because"].iloc[0]
+        assert "cannot be distinguished" in result.tables["causes"]["because"].iloc[0]
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -374,7 +374,7 @@ def test_a_cause_told_by_settings_is_less_certain_than_one_of_recorded_shapes(
             "[32,3,256,256], double against float; head copies 24.00 MiB less per step",
         ),
         ({"copies": 2}, {}, "2 against 1 copies per step; head copies 24.00 MiB less per step, which takes"),
-        ({}, {"gb_per_s": 2}, "head copies as many bytes per step, which takes 9.44 ms more"),
+        ({}, {"gb_per_s": 2}, "head copies the same bytes per step, which takes 9.44 ms more"),
     ],
 )
 def test_a_difference_is_told_in_words(
@@ -400,7 +400,7 @@ def test_copies_to_devices_of_one_process_save_no_more_than_one_of_them_takes(si
     took = analyze(run, "h2d_copies").tables["per_step"].groupby(C.DEVICE)["exposed_ns"].sum()
     assert wider.saving_ns_per_step == took.max() * 3 // 4 // spent.steps < spent.step_ns
     assert pageable.saving_ns_per_step is None
-    assert f"{human(spent.per_step(took.max()), 'ns')} of it not hidden" in pageable.title
+    assert f"{human(spent.per_step(took.max()), 'ns')} exposed" in pageable.title
 
 
 def test_shares_are_written_without_a_space(simulate: Simulate, tmp_path: Path) -> None:

@@ -50,8 +50,8 @@ def test_a_full_queue_leaves_the_path_to_the_kernels(shared_runs: SharedRuns) ->
     result = analyzed(shared_runs, planted.device_bound())
     for step in range(planted.STEPS):
         assert path(result, step) == [
-            ("host outside ops", OUT, 500),
-            ("host op", "aten::mm", 500),
+            ("CPU outside ATen ops", OUT, 500),
+            ("CPU op", "aten::mm", 500),
             ("launch call", "aten::mm", 4_000),
             ("launch delay", "aten::mm", 1_000),
             ("compute", "aten::mm", 50_000),
@@ -71,10 +71,10 @@ def test_a_full_queue_leaves_the_path_to_the_kernels(shared_runs: SharedRuns) ->
 
 def test_a_slow_host_is_the_path_up_to_its_end(shared_runs: SharedRuns) -> None:
     result = analyzed(shared_runs, planted.host_bound())
-    slow = [("host op", "aten::slow", 30_000), ("launch call", "aten::slow", 4_000)]
-    half = ("host op", "aten::slow", 60_000)
+    slow = [("CPU op", "aten::slow", 30_000), ("launch call", "aten::slow", 4_000)]
+    half = ("CPU op", "aten::slow", 60_000)
     assert path(result) == [
-        ("host outside ops", OUT, 500),
+        ("CPU outside ATen ops", OUT, 500),
         slow[0],
         slow[1],
         half,
@@ -82,7 +82,7 @@ def test_a_slow_host_is_the_path_up_to_its_end(shared_runs: SharedRuns) -> None:
         half,
         slow[1],
         slow[0],
-        ("host outside ops", OUT, 500),
+        ("CPU outside ATen ops", OUT, 500),
     ]
     found = savings(result)
     assert found["host", "aten::slow"] == (2 * 180_000 - 2_500) // 2  # the last kernel then ends later
@@ -102,7 +102,9 @@ def test_host_time_before_the_device_has_begun_is_named(shared_runs: SharedRuns)
     result = analyzed(shared_runs, planted.late_start())
     (finding,) = result.findings
     assert finding.code == "critical_path_host_op"
-    assert finding.title.startswith("Host time of aten::prepare is on the critical path: at most 200 µs less")
+    assert finding.title.startswith(
+        "Host time of aten::prepare is on the critical path: removing it saves at most 200 µs"
+    )
     assert "at train.py(7): main" in finding.advice
     assert finding.saving_ns_per_step == savings(result)["host", "aten::prepare"] == 200_000
 
@@ -110,7 +112,7 @@ def test_host_time_before_the_device_has_begun_is_named(shared_runs: SharedRuns)
 def test_python_between_ops_is_named_as_such(shared_runs: SharedRuns) -> None:
     result = analyzed(shared_runs, planted.late_start(outside=True))
     assert codes(result) == ["critical_path_host_op"]
-    assert result.findings[0].title.startswith("Host time outside of ops")
+    assert result.findings[0].title.startswith("Host time outside ops")
     assert "record stacks" in result.findings[0].advice
 
 
@@ -132,9 +134,9 @@ def test_a_wait_in_the_middle_leads_through_the_device(shared_runs: SharedRuns) 
         ("launch call", "aten::mm", 4_000),
         ("launch delay", "aten::mm", 1_000),
         ("compute", "aten::mm", 50_000),
-        ("host op", "aten::prepare", 10_000),
+        ("CPU op", "aten::prepare", 10_000),
     ]
-    head = [("host outside ops", OUT, 500), ("host op", "aten::mm", 500)]
+    head = [("CPU outside ATen ops", OUT, 500), ("CPU op", "aten::mm", 500)]
     assert path(result) == [*head, *once, head[1], *once, head[0]]
     found = savings(result)
     assert found["device", "aten::mm"] == 100_000
@@ -172,19 +174,19 @@ def test_a_stream_that_waits_continues_on_the_other(shared_runs: SharedRuns) -> 
 def test_the_path_goes_through_the_backward_thread(shared_runs: SharedRuns) -> None:
     result = analyzed(shared_runs, planted.backward_thread())
     assert path(result) == [
-        ("host outside ops", OUT, 500),
-        ("host op", "aten::mul", 10_000),
+        ("CPU outside ATen ops", OUT, 500),
+        ("CPU op", "aten::mul", 10_000),
         ("launch call", "aten::mul", 4_000),
-        ("host op", "aten::mul", 10_000),
+        ("CPU op", "aten::mul", 10_000),
         ("thread handover", OUT, 800),
-        ("host op", planted.NODE, 20_000),
+        ("CPU op", planted.NODE, 20_000),
         ("launch call", planted.NODE, 4_000),
-        ("host op", planted.NODE, 20_000),
+        ("CPU op", planted.NODE, 20_000),
         ("thread handover", OUT, 300),
-        ("host outside ops", "Optimizer.step#SGD.step", 6_000),
+        ("CPU outside ATen ops", "Optimizer.step#SGD.step", 6_000),
         ("launch call", "Optimizer.step#SGD.step", 4_000),
-        ("host outside ops", "Optimizer.step#SGD.step", 6_000),
-        ("host outside ops", OUT, 500),
+        ("CPU outside ATen ops", "Optimizer.step#SGD.step", 6_000),
+        ("CPU outside ATen ops", OUT, 500),
     ]
     assert savings(result)["host", planted.NODE] == 40_000
 

@@ -100,11 +100,7 @@ def test_times_and_peaks_of_both_are_listed(load: Load) -> None:
 
 def test_ops_of_one_run_alone_are_told_apart(load: Load) -> None:
     result = compare(load(Machine()), load(replace(FAST, alone_ns=30_000)), "device_compare")
-    alone = (
-        result.tables["ratios"]
-        .set_index("quantity")
-        .loc["device time of ops that only one run has, per step"]
-    )
+    alone = result.tables["ratios"].set_index("quantity").loc["device time of ops in only one run, per step"]
     assert (alone["base"], alone["head"]) == (0, 30_000)
     assert "aten::cos" not in ops(result)
 
@@ -115,7 +111,7 @@ def test_a_device_that_waits_for_the_host_is_told(load: Load) -> None:
     result = compare(load(Machine()), load(waiting), "device_compare")
     lengths = [event.dur_ns for event in program(waiting).host if event.name.startswith("ProfilerStep#")]
     work = sum(one.dur_ns for one in program(waiting).on_device)
-    idle = result.tables["ratios"].set_index("quantity").loc["idle time of the device, per step"]
+    idle = result.tables["ratios"].set_index("quantity").loc["device idle time, per step"]
     assert idle["head"] == pytest.approx((sum(lengths) - work) / STEPS, rel=1e-3)
     assert not any("the host decides" in note for note in busy.notes)
     (note,) = result.notes

@@ -145,7 +145,7 @@ def test_what_takes_little_of_a_step_is_not_worth_advice(
 def test_little_products_are_said_to_be_little(shared_runs: SharedRuns) -> None:
     (finding,) = found(shared_runs, planted.little_products()).findings
     assert finding.severity is Severity.INFO
-    assert finding.advice.startswith("A call has so little work")
+    assert finding.advice.startswith("A call has too little work")
     assert "8 µs on average, its work 126 ns" in finding.advice
 
 
@@ -179,4 +179,4 @@ def test_an_unlisted_device_has_rates_and_no_utilization(shared_runs: SharedRuns
     assert pd.isna(got["roof_ns"])
     assert result.tables["summary"]["mfu"].isna().all()
     assert result.findings == ()
-    assert "the peaks of 'Simulated GPU' are not known" in result.notes[0]
+    assert "the peaks of 'Simulated GPU' are unknown" in result.notes[0]

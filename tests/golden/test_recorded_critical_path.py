@@ -52,7 +52,7 @@ def test_the_last_gemm_of_a_stream_that_waits_ends_the_path(shared_runs: SharedR
     segments = analyzed(shared_runs, NAMES[1]).tables["segments"]
     last = segments.loc[(segments[C.START_NS] + segments[C.DUR_NS]).idxmax()]
     assert (last[C.KIND], last["op"], last[C.DUR_NS]) == ("compute", "aten::mm", 123_000)
-    assert segments.iloc[0][C.KIND] == "host outside ops"
+    assert segments.iloc[0][C.KIND] == "CPU outside ATen ops"
     assert segments.iloc[0][C.DUR_NS] == 18_558_000
 
 

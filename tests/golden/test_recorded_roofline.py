@@ -80,4 +80,4 @@ def test_the_work_of_convolutions_without_strides_is_unknown_not_zero(shared_run
     assert whole["uncounted_ns"] > 0.3 * whole["window_ns"]
     assert whole["mfu"] != whole["mfu"]
     assert not result.tables["families"]["op"].str.contains("conv").any()
-    assert any("MFU is left out" in note for note in result.notes)
+    assert any("MFU is missing" in note for note in result.notes)

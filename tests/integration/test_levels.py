@@ -86,7 +86,7 @@ def test_eager_and_compiled_can_be_compared(eager: Run, compiled: Run) -> None:
     rows = {row["quantity"]: row for row in result.tables["ratios"].to_dict("records")}
     assert rows["compiled regions, per step"]["head"] >= 2
     assert compiled.meta.timings is not None
-    assert rows["first step of the warm-up"]["head"] == compiled.meta.timings.warmup_ns[0]
+    assert rows["first warm-up step"]["head"] == compiled.meta.timings.warmup_ns[0]
 
 
 @pytest.mark.parametrize("form", ["json", "csv", "markdown"])

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ...parts.tiles import Tile
     from ...view import View
 
-OWN, HOST = "window, after those of earlier steps", "on the host"
+OWN, HOST = "own (window after earlier steps)", "host"
 """Measures of `steps`: incremental time per step, and duration of its host marker."""
 _SHARES = (
     ("GPU active", "active_share", "a kernel runs"),

@@ -70,7 +70,7 @@ def test_ranks_have_roots_of_their_own(tmp_path: Path) -> None:
 def test_what_is_linked_to_nothing_is_said(tmp_path: Path) -> None:
     launched = [kernel(50, 60, op_row=3), kernel(60, 70, op_row=None)]
     assert analyze(_steps(tmp_path / "a", device_intervals=launched), "call_tree").notes == (
-        "50.0% of the device time is linked to no op or annotation",
+        "50.0% of the device time is not linked to an op or annotation",
     )
     unlinked = analyze(_steps(tmp_path / "b", device_intervals=[kernel(0, 5, op_row=None)]), "call_tree")
     assert unlinked.notes == (UNLINKED,)

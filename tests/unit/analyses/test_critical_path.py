@@ -15,7 +15,7 @@ from tracekit.analyses import critical_path
 from tracekit.analyses._path import host as path_host
 from tracekit.analyses._path import removed, walk
 from tracekit.analyses._path.whatif import WhatIf
-from tracekit.analyses._shared import held
+from tracekit.analyses._shared import columns as shared_columns
 from tracekit.analyses._shared.common import NO_DEVICE, NO_STEPS, NOT_RECORDED
 from tracekit.analyses.critical_path import NO_HOST, UNLINKED_NOTE
 
@@ -122,15 +122,15 @@ def test_a_call_without_op_on_the_host_and_a_blocking_copy(tmp_path: Path) -> No
     )
     result = analyze(run, "critical_path")
     assert path(result) == [
-        ("host outside ops", OUT, 0, 10),
-        ("host op", "aten::item", 10, 10),
+        ("CPU outside ATen ops", OUT, 0, 10),
+        ("CPU op", "aten::item", 10, 10),
         ("launch call", "aten::item", 20, 10),
         ("memcpy", "aten::item", 30, 25),
         ("launch call", "aten::item", 55, 5),
-        ("host op", "aten::item", 60, 10),
-        ("host outside ops", OUT, 70, 10),
+        ("CPU op", "aten::item", 60, 10),
+        ("CPU outside ATen ops", OUT, 70, 10),
         ("sync call", OUT, 80, 10),
-        ("host outside ops", OUT, 90, 10),
+        ("CPU outside ATen ops", OUT, 90, 10),
     ]
     removed = result.tables["what_if"].set_index("removed")["saving_ns"]
     assert removed["sync waits"] == 45  # the copy still ends at 55, the host is done by 50
@@ -160,11 +160,11 @@ def test_a_sync_that_need_not_wait_is_host_time(tmp_path: Path) -> None:
     result = analyze(run, "critical_path")
     assert [row[0] for row in path(result)] == [
         "launch call",
-        "host outside ops",
-        "host op",
-        "host outside ops",
+        "CPU outside ATen ops",
+        "CPU op",
+        "CPU outside ATen ops",
         "sync call",
-        "host outside ops",
+        "CPU outside ATen ops",
     ]
     removed = result.tables["what_if"].set_index("removed")["saving_ns"]
     assert removed["aten::busy"] == 30  # the sync would begin at 20, wait until 50 and still take its 10
@@ -366,7 +366,7 @@ def test_the_path_is_the_same_whatever_is_looked_at_together(
 ) -> None:
     run = imported(Store(tmp_path / "store"), write(random_program(3), tmp_path / "trace.json"))
     whole = analyze(run, "critical_path")
-    for module, name in ((path_host, "_BLOCK"), (removed, "BLOCK"), (held, "_BLOCK")):
+    for module, name in ((path_host, "_BLOCK"), (removed, "BLOCK"), (shared_columns, "_BLOCK")):
         monkeypatch.setattr(module, name, size)
     again = analyze(run, "critical_path")
     assert again.findings == whole.findings

@@ -239,4 +239,4 @@ def test_a_copy_in_one_run_only_is_no_duplicate(tmp_path: Path) -> None:
         result = compare(one, other, "h2d_copies")
         assert result.tables["causes"]["cause"].tolist() == ["one run only"]
         assert [finding.code for finding in result.findings] == ["h2d_compare_one_side"]
-    assert compare(base, base, "h2d_copies").notes == ("neither run has copies from the host to a device",)
+    assert compare(base, base, "h2d_copies").notes == ("neither run has host-to-device copies",)

@@ -322,7 +322,7 @@ def test_what_to_know_before_acting_is_noted(tmp_path: Path) -> None:
     flush = host("Buffer Flush", 20_000, 45_000, kind=HostKind.OVERHEAD, tid=0)
     _, ops, profiler = one_gap(tmp_path, launch, flush).notes
     assert ops.startswith("no ops were recorded")
-    assert profiler.startswith("100% of the idle time is the profiler's own")
+    assert profiler.startswith("100% of the idle time is profiler overhead")
 
 
 def test_addresses_of_objects_do_not_tell_ops_apart(tmp_path: Path) -> None:
@@ -390,11 +390,11 @@ def test_sentences_bear_neither_hashes_nor_names_without_end(tmp_path: Path) -> 
         (None, "was not recorded"),
         (
             {C.KIND: HostKind.PYTHON, C.NAME: "/usr/lib/python3.11/threading.py(327): wait"},
-            "host itself waits",
+            "The host waits there",
         ),
-        ({C.KIND: HostKind.PYTHON, C.NAME: "<built-in function sleep>"}, "host itself waits"),
-        ({C.KIND: HostKind.PYTHON, C.NAME: "train.py(7): sort"}, "The host works there"),
-        ({C.NAME: "aten::_unique2"}, "The host works there"),
+        ({C.KIND: HostKind.PYTHON, C.NAME: "<built-in function sleep>"}, "The host waits there"),
+        ({C.KIND: HostKind.PYTHON, C.NAME: "train.py(7): sort"}, "The host is busy there"),
+        ({C.NAME: "aten::_unique2"}, "The host is busy there"),
     ],
 )
 def test_the_host_is_said_to_work_only_where_it_was_seen_to(
@@ -412,7 +412,7 @@ def test_gaps_without_op_and_line_are_said_to_be_so(tmp_path: Path) -> None:
     calls = [host("cudaLaunchKernel", at, at + 4_000, **CALL) for at in (0, 95_000)]
     rows = [kernel(5_000, 10_000, launch_row=0), kernel(100_000, 110_000, launch_row=1)]
     (finding,) = explained(tmp_path, calls, rows).findings
-    assert finding.advice.startswith("No op or source line was recorded there. ")
+    assert finding.advice.startswith("No op or source line was recorded for these gaps. ")
 
 
 def programs() -> st.SearchStrategy[list[tuple[int, int, int, int, bool]]]:
@@ -460,7 +460,7 @@ def test_slow_calls_and_work_of_the_host_are_told_apart(tmp_path: Path) -> None:
         calls = [host("cudaLaunchKernel", -5_000, -1_000, **CALL), *rows]
         intervals_of = [kernel(0, 20_000, launch_row=0), kernel(821_000, 900_000, launch_row=1)]
         findings = explained(path, calls, intervals_of).findings
-        return [(f.code, "first one" in f.advice, "free memory" in f.advice) for f in findings]
+        return [(f.code, "first use" in f.advice, "free memory" in f.advice) for f in findings]
 
     slow = host("cudaLaunchKernel", 300_000, 820_000, **CALL)
     quick = host("cudaLaunchKernel", 810_000, 820_000, **CALL)

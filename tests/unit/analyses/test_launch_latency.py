@@ -65,7 +65,7 @@ def test_each_kind_has_its_calls_and_delays(tmp_path: Path) -> None:
     ]
     slowest = result.tables["slowest"].sort_values("called_ns")
     assert slowest["queued"].tolist() == [0, 1, 0, 0]
-    assert result.notes[0].startswith("1 launch starts on the device before the call began")
+    assert result.notes[0].startswith("1 launch starts on the device before the call begins")
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_slow_calls_before_the_steps_say_nothing_of_the_steps(tmp_path: Path) ->
         steps=[step(0, 4_000_000, 6_000_000)],
     )
     (finding,) = analyze(run, "launch_latency").findings
-    assert finding.title == "Launching a kernel takes 22 µs on the host (median of 20 calls)"
+    assert finding.title == "Kernel launch calls take 22 µs (median of 20 calls)"
 
 
 def test_devices_have_their_own_queues(tmp_path: Path) -> None:

@@ -186,7 +186,7 @@ def test_a_leak_on_several_devices_is_one_finding(tmp_path: Path) -> None:
     run = make_run(tmp_path, steps=steps, host_intervals=[host("aten::cat", 0, 9)], allocations=events)
     titles = [finding.title for finding in analyze(run, "memory").findings]
     assert [(title.split(" (")[0], title.split("steps")[1]) for title in titles] == [
-        ("Memory on device 1 of rank 0 grows by 4 MiB per step", "; the same on 1 more"),
+        ("Memory on device 1 of rank 0 grows by 4 MiB per step", "; also on 1 more"),
         ("Memory on the host of rank 0 grows by 2 MiB per step", ""),
     ]
 

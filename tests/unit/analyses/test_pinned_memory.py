@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tracekit.analyses._shared.common import NO_DEVICE
-from tracekit.analyses.pinned_memory import HOST_UNSAID, NO_BYTES, NO_CEILING, NO_COPIES
+from tracekit.analyses.pinned_memory import HOST_MEMORY_UNKNOWN, NO_BYTES, NO_CEILING, NO_COPIES
 
 from tests.builders import Row, kernel, make_run, memcpy, step
 from tests.unit.analyses.test_h2d_copies import plain
@@ -60,7 +60,7 @@ def test_memory_is_that_of_the_host_side(tmp_path: Path) -> None:
     ]
     assert table["ceiling_gb_per_s"].isna().all()
     assert plain(result.tables["by_device"][[C.RANK, C.DEVICE]].drop_duplicates()) == [[0, 0], [0, 1]]
-    assert result.notes == (NO_BYTES, HOST_UNSAID, NO_CEILING)
+    assert result.notes == (NO_BYTES, HOST_MEMORY_UNKNOWN, NO_CEILING)
 
 
 @pytest.mark.parametrize(

@@ -189,7 +189,7 @@ def test_other_stream_numbers_are_matched_and_other_counts_are_not(tmp_path: Pat
 def test_a_straggler_of_a_few_collectives_is_said_to_be_one_of_a_few(tmp_path: Path) -> None:
     few = [*[{0: 400_000}] * 2, *[{0: 2_000}] * 10]
     (once,) = analyze(make_run(tmp_path / "few", device_intervals=late_by(few, 3)), "ranks").findings
-    assert "2 of the 12 collectives it was last in make 97.6% of the waiting" in once.advice
+    assert "2 of the 12 collectives in which it was last cause 97.6% of the wait" in once.advice
     always = make_run(tmp_path / "all", device_intervals=late_by([{0: 400_000}] * 12, 3))
     (steady,) = analyze(always, "ranks").findings
     assert "of the waiting: see" not in steady.advice

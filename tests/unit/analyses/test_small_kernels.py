@@ -75,7 +75,7 @@ def test_four_in_a_row_are_no_run(tmp_path: Path) -> None:
     run = made(tmp_path, launched([100, 120, 140, 160]), hosts=[], devices=[])
     result = analyze(run, "small_kernels")
     assert list(result.tables) == ["summary"]
-    assert "not in a row" in result.notes[0]
+    assert "not consecutive" in result.notes[0]
 
 
 def test_a_kernel_as_long_as_its_launch_is_not_small(tmp_path: Path) -> None:

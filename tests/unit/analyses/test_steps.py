@@ -39,7 +39,7 @@ def test_warm_up_is_left_out_and_overhead_is_against_plain_steps(tmp_path: Path)
     host = tables["summary"].iloc[0]
     assert host.to_dict() == {
         "rank": 0,
-        "measure": "on the host",
+        "measure": "host",
         "steps": 4,
         "median_ns": 100,
         "p05_ns": 98,
@@ -70,7 +70,7 @@ def test_ranks_are_told_apart(tmp_path: Path) -> None:
     run = make_run(tmp_path, steps=[step(0, 0, 10), step(0, 0, 30, **{C.RANK: 1})])
     summary = analyze(run, "steps").tables["summary"]
     assert isinstance(summary, pd.DataFrame)
-    assert summary.loc[summary["measure"] == "on the host", ["rank", "median_ns"]].to_numpy().tolist() == [
+    assert summary.loc[summary["measure"] == "host", ["rank", "median_ns"]].to_numpy().tolist() == [
         [0, 10],
         [1, 30],
     ]
@@ -204,7 +204,7 @@ def test_warmup_is_named_and_left_out_of_what_is_unsteady(tmp_path: Path) -> Non
     (warm,) = own_times(tmp_path / "b", 9_000, *[1_000] * 8)
     assert (warm.code, warm.saving_ns_per_step) == ("warmup_steps", None)
     assert warm.title == "1 warm-up step of rank 0 took 9.00 µs; the median of the others is 1.00 µs"
-    assert warm.advice.startswith("Leave step 0 out")
+    assert warm.advice.startswith("Exclude step 0")
 
 
 def test_steps_that_differ_by_far_are_unsteady_and_what_they_cost_is_told(tmp_path: Path) -> None:

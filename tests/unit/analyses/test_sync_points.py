@@ -123,10 +123,7 @@ def test_waits_by_kind_and_place(tmp_path: Path) -> None:
     ]
     assert result.notes == (NO_STEPS,)
     (finding,) = result.findings
-    assert finding.title == (
-        "cudaMemcpy outside of ops: the device runs dry behind 1 wait; without it 15 µs of its idle time per "
-        "capture would go"
-    )
+    assert finding.title == "cudaMemcpy outside ops: GPU idle after 1 wait, 15 µs per capture avoidable"
     assert "pinned memory" in finding.advice
 
 

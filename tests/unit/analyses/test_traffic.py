@@ -6,11 +6,11 @@ import json
 from typing import Any
 
 import pytest
-from tracekit.analyses._roofline.traffic import least_bytes
+from tracekit.analyses._roofline.traffic import minimum_bytes
 
 
 def moved(name: str, shapes: list[Any], dtypes: list[str], flops: int | None = None) -> int | None:
-    return least_bytes(name, json.dumps(shapes), json.dumps(dtypes), flops)
+    return minimum_bytes(name, json.dumps(shapes), json.dumps(dtypes), flops)
 
 
 HALF, FLOAT = "c10::Half", "float"

@@ -70,7 +70,7 @@ def one_window(start: int, end: int) -> Any:
 
 def test_a_state_stands_for_the_time_half_way_to_its_neighbours() -> None:
     power = series(M.POWER, [0, 100, 400], [100.0, 200.0, 400.0])
-    start, end = power.holds()
+    start, end = power.extents()
     assert (start.tolist(), end.tolist()) == ([-100, 50, 250], [50, 250, 500])
     found = power.stats(one_window(0, 400))
     assert found
@@ -80,7 +80,7 @@ def test_a_state_stands_for_the_time_half_way_to_its_neighbours() -> None:
 
 def test_a_utilization_stands_for_the_time_before_it() -> None:
     seen = series(M.GPU_UTILIZATION, [0, 100, 400], [10.0, 20.0, 40.0])
-    start, end = seen.holds()
+    start, end = seen.extents()
     assert (start.tolist(), end.tolist()) == ([-200, 0, 100], [0, 100, 400])
     found = seen.stats(one_window(50, 200))
     assert found
@@ -215,7 +215,7 @@ def test_the_share_of_throttled_time_and_its_reasons(tmp_path: Path) -> None:
     assert table["throttles"].tolist() == ["yes", "yes"]
     assert found.tables["devices"]["throttled_share"].tolist() == pytest.approx([0.55])
     (finding,) = found.findings
-    assert "held down by its power limit, its temperature (hardware) in 55%" in finding.title
+    assert "throttled by its power limit, its temperature (hardware) in 55%" in finding.title
 
 
 def link(generation: Sequence[float], width: float, *, most: tuple[float, float] = (4, 16)) -> list[Row]:

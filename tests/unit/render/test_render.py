@@ -169,7 +169,7 @@ def test_a_few_rows_are_shown_a_field_a_line_only_where_that_fits(width: int) ->
         Column("measure", "", "m"),
         *(Column(f"number_{number}", "count", "n") for number in range(12)),
     ]
-    row = {"measure": "device, first start to last end", **{c.name: 1_234_567 for c in columns[1:]}}
+    row = {"measure": "device span (first start to last end)", **{c.name: 1_234_567 for c in columns[1:]}}
     text = table_text([row] * 4, columns, width=width)
     table = "".join(line for line in text.splitlines(keepends=True) if "--format csv" not in line)
     assert max(widths(table)) <= width

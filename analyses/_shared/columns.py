@@ -1,4 +1,4 @@
-"""Columns of a large table as arrays, each let go once it is asked for, and its rows thread by thread."""
+"""Columns of a large table as arrays, released after reading, and orders of its rows by thread."""
 
 from __future__ import annotations
 
@@ -27,32 +27,32 @@ if TYPE_CHECKING:
     AnyArray: TypeAlias = npt.NDArray[Any]
 
 _BLOCK = 1 << 17
-"""Rows that are looked at together: what is made of them stays in the processor's cache."""
+"""Rows per block, so that intermediate arrays fit the CPU cache."""
 
 
 @dataclass(frozen=True)
 class Coded:
-    """A column of text.
+    """A dictionary-encoded text column.
 
     Attributes:
-        codes: Place of each row's text among the texts, -1 where it has none; as small as numbers can be.
-        texts: The distinct texts.
+        codes: Index of each row's text, -1 if missing, in the smallest integer type.
+        texts: Distinct texts.
     """
 
     codes: Small
     texts: Objects
 
     def __getitem__(self, rows: Ints) -> Coded:
-        """The same of some rows."""
+        """Select rows."""
         return Coded(self.codes[rows], self.texts)
 
     def among(self, *values: str) -> Bools:
-        """Which rows have one of these texts."""
+        """Whether each row has one of these texts."""
         wanted = {str(value) for value in values}
-        return self.answers([str(text) in wanted for text in self.texts])
+        return self.selected([str(text) in wanted for text in self.texts])
 
     def matching(self, pattern: str) -> Bools:
-        """Which rows have a text that contains the pattern; each distinct text is looked at once.
+        """Whether each row's text contains the pattern, matching each distinct text once.
 
         Example:
             >>> names = Coded(np.array([1, 0, -1]), np.array(["cudaFree", "cudaLaunchKernel"], object))
@@ -60,15 +60,17 @@ class Coded:
             [True, False, False]
         """
         regex = re.compile(pattern)
-        return self.answers([bool(regex.search(str(text))) for text in self.texts])
+        return self.selected([bool(regex.search(str(text))) for text in self.texts])
 
-    def answers(self, chosen: list[bool]) -> Bools:
-        """What was found of each row's text."""
-        return picked(np.array([*chosen, False], np.bool_), self.codes)  # the last answers for what has none
+    def selected(self, chosen: list[bool]) -> Bools:
+        """Whether the text of each row is chosen."""
+        return picked(
+            np.array([*chosen, False], np.bool_), self.codes
+        )  # index -1 is the last: missing texts are not chosen
 
 
 def picked(values: AnyArray, places: Small) -> AnyArray:
-    """Values at places, block by block: NumPy makes 8 bytes of each smaller place before it looks it up.
+    """Values at positions, in blocks: NumPy converts smaller indices to 8 bytes each.
 
     Example:
         >>> picked(np.array([5, 7, 9]), np.array([2, 0, -1], np.int8))
@@ -82,32 +84,32 @@ def picked(values: AnyArray, places: Small) -> AnyArray:
 
 
 def moved(order: Ints, columns: Sequence[Ints]) -> list[Ints]:
-    """Columns in an order, each in the room of the one before: fresh room costs more than what is put there.
+    """Reorder columns, each into the memory of the previous one to avoid allocations.
 
     Args:
         order: Positions of rows.
-        columns: Are used up, but for those that Arrow holds.
+        columns: Overwritten, except those owned by Arrow.
 
     Example:
         >>> moved(np.array([1, 0]), [np.array([5, 7]), np.array([3, 2])])
         [array([7, 5]), array([2, 3])]
     """
-    found, room = [], np.empty(len(order), np.int64)
+    found, buffer = [], np.empty(len(order), np.int64)
     for column in columns:
-        found.append(np.take(column, order, out=room, mode="clip"))  # any other mode makes a copy first
-        room = column if column.flags.writeable else np.empty_like(column)
+        found.append(np.take(column, order, out=buffer, mode="clip"))  # other modes copy first
+        buffer = column if column.flags.writeable else np.empty_like(column)
     return found
 
 
-class Held:
-    """Columns of a run's table, each read when it is asked for: all at once take several times the room.
+class LazyColumns:
+    """Columns of a run's table, each read on access to limit peak memory.
 
-    Of a table in parts, which are put in order, all are read at once, and each let go once it is asked for.
+    A table stored in parts has to be sorted: its columns are read together, and each is released on access.
 
     Args:
         run: The run.
-        table: A table of it.
-        columns: What will be asked for, once each.
+        table: Name of the table.
+        columns: Columns that will be read, once each.
         where: Only rows that satisfy this.
     """
 
@@ -118,7 +120,7 @@ class Held:
         self._whole = self._read(columns=columns) if run.in_parts(table) else None
 
     def table(self, *names: str) -> pa.Table:
-        """Some columns as Arrow has them."""
+        """Read columns as an Arrow table."""
         if self._whole is None:
             return self._read(columns=names)
         found = self._whole.select(names)
@@ -126,13 +128,13 @@ class Held:
         return found
 
     def numbers(self, name: str, kind: type[np.integer[Any]] = np.int64) -> Any:
-        """A column of integers, -1 where missing."""
+        """Read a column of integers, -1 for missing."""
         column = self.table(name)[name]
         plain = column.fill_null(NO_PARENT) if column.null_count else column
         return plain.to_numpy().astype(kind, copy=False)
 
     def coded(self, name: str) -> Coded:
-        """A column of text."""
+        """Read a text column."""
         column = self.table(name)[name].unify_dictionaries()
         if not column.num_chunks:
             return Coded(np.empty(0, np.int32), np.empty(0, object))
@@ -143,11 +145,11 @@ class Held:
 
 
 def per_run(number: Callable[..., Small], table: pa.Table) -> Small:
-    """Numbers of rows by columns of integers, worked out once for each run of rows that have the same.
+    """Map integer columns to numbers, evaluated once per run of equal rows.
 
     Args:
-        number: Gives a number for each of some rows.
-        table: The columns, in which neighbours mostly have the same.
+        number: Function of the key arrays that returns one number per row.
+        table: Key columns, in which neighboring rows are mostly equal.
 
     Example:
         >>> import pyarrow as pa
@@ -170,13 +172,13 @@ def per_run(number: Callable[..., Small], table: pa.Table) -> Small:
 
 
 def by_thread(thread: Small, *keys: Callable[[Ints | slice], Small]) -> Ints:
-    """The order of rows by thread and then by keys.
+    """Order of rows by thread and then by keys.
 
-    Rows of a table come by start, so that often a stable sort by thread is enough.
+    Rows of a table are sorted by start, so a stable sort by thread often suffices.
 
     Args:
         thread: Number of each row's thread.
-        keys: Each gives a further key of some rows; the first one counts most.
+        keys: Functions that return a further sort key of some rows, most significant first.
 
     Example:
         >>> start = np.array([5, 7, 3])
@@ -184,7 +186,7 @@ def by_thread(thread: Small, *keys: Callable[[Ints | slice], Small]) -> Ints:
         array([1, 2, 0])
     """
     small = len(thread) and int(thread.max()) <= np.iinfo(np.int16).max
-    lane = thread.astype(np.int16) if small else thread  # such small numbers sort fastest
+    lane = thread.astype(np.int16) if small else thread  # 16-bit integers use radix sort
     order = np.argsort(lane, kind="stable")
     for first in range(0, len(order), _BLOCK):
         rows = order[first : first + _BLOCK + 1]
